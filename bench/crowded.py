@@ -35,7 +35,7 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import GetReport, Report
 from tony.rpc import connect
-from tony.testing.executor_load import Casting, Moment
+from tony.testing.executor_load import LoadEvent, LoadProfile
 from tony.testing.sample_jobs import prepared_job
 
 #: Seconds after which something is taken to hang. Far above what anything takes on a loaded machine.
@@ -233,7 +233,7 @@ def cpu_at_end(master: subprocess.Popen[bytes]) -> float:
 class Players:
     """One process of players."""
 
-    def __init__(self, process: subprocess.Popen[bytes], casting: Casting) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], casting: LoadProfile) -> None:
         self._process = process
         self.tell(json.dumps(to_plain(casting)))
 
@@ -242,7 +242,7 @@ class Players:
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
 
-    def moment(self, what: str) -> Moment:
+    def moment(self, what: str) -> LoadEvent:
         """Waits until something came true."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
@@ -251,7 +251,7 @@ class Players:
         if not line.startswith(b"{"):
             rest = self._process.communicate()[0]
             raise CannotRun(f"players failed before all had {what}: {(line + rest).decode()[-2000:]}")
-        moment = from_plain(Moment, json.loads(line))
+        moment = from_plain(LoadEvent, json.loads(line))
         assert moment.what == what, moment
         return moment
 
@@ -269,8 +269,8 @@ def players(address: str, credentials: JobCredentials, tasks: int) -> Iterator[S
         ]
 
 
-def _casting(address: str, credentials: JobCredentials, first: int, after: int, tasks: int) -> Casting:
-    return Casting(
+def _casting(address: str, credentials: JobCredentials, first: int, after: int, tasks: int) -> LoadProfile:
+    return LoadProfile(
         address=address,
         credentials=credentials.executors,
         role=_ROLE,
@@ -280,7 +280,7 @@ def _casting(address: str, credentials: JobCredentials, first: int, after: int, 
     )
 
 
-def everybody(crowd: Sequence[Players], what: str, *, order: str = "") -> list[Moment]:
+def everybody(crowd: Sequence[Players], what: str, *, order: str = "") -> list[LoadEvent]:
     """Waits until something is true of every player."""
     for each in crowd if order else ():
         each.tell(order)

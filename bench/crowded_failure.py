@@ -34,7 +34,7 @@ from bench.crowded import (
     until_granted,
 )
 from bench.harness import CannotRun
-from tony.am.recovery import take_over
+from tony.am.recovery import recover_state
 from tony.jobs.am_client import ask_report
 from tony.model.codec import from_plain
 from tony.model.job_record import JobRecord
@@ -107,7 +107,7 @@ def _play(master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Pl
         raise CannotRun(f"what was said of session 1 counted in session {report.session}")
     everybody(crowd, "left", order="exit")
     cpu_at_end(master)
-    refused = take_over(folder, record).app.state.refused
+    refused = recover_state(folder, record).app.state.refused
     return Survived(
         told=watch.wall(max(moment.at for moment in told)),
         started=watch.wall(max(moment.at for moment in started)),

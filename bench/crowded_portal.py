@@ -34,17 +34,17 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.index_entry import Entry
-from tony.portal.indexed_jobs import Portal
-from tony.portal.listen_options import Entrance
-from tony.portal.login_routes import Login
-from tony.portal.tensorboard_routes import Boarding
+from tony.portal.index_entry import IndexEntry
+from tony.portal.indexed_jobs import IndexedJobs
+from tony.portal.listen_options import ListenOptions
+from tony.portal.login_routes import LoginRoutes
+from tony.portal.tensorboard_routes import TensorBoardRoutes
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
-from tony.web.auth import Door
+from tony.web.auth import Authenticator
 from tony.web.uvicorn_server import listen, serve
 
 #: Requests of one user that hang.
@@ -65,15 +65,15 @@ def serve_portal(home_path: str, others_path: str) -> None:
 
 async def _serve(home: Home, others: Path) -> None:
     tokens = TokenFile(home.portal)
-    terms = Entrance().terms(tokens)
+    terms = ListenOptions().terms(tokens)
     hanging = HangingStore()
-    portal = Portal(home, [LocalStore(home.path), LocalStore(others), hanging], "jobs of a bench")
-    door = Door(terms)
-    boarding = Boarding(home, portal, door)
-    login = Login(door, tokens, terms.cookie, secure=False)
+    portal = IndexedJobs(home, [LocalStore(home.path), LocalStore(others), hanging], "jobs of a bench")
+    door = Authenticator(terms)
+    boarding = TensorBoardRoutes(home, portal, door)
+    login = LoginRoutes(door, tokens, terms.cookie, secure=False)
     app = create(portal, door, login=True, more=[*login.routes(), *boarding.routes()])
     portal.index.claim()
-    portal.index.put([Entry(head=_head(job), place=hanging.address, path=f"jobs/{job}") for job in _JOBS])
+    portal.index.put([IndexEntry(head=_head(job), place=hanging.address, path=f"jobs/{job}") for job in _JOBS])
     listening = listen("127.0.0.1", 0)
     work = asyncio.ensure_future(serve(app, [listening], peer_uid))
     await portal.start()

@@ -30,7 +30,7 @@ from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.rpc import connect
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.testing.executor_load import address_of as port_of
 from tony.testing.executor_load import container_of
 
@@ -116,7 +116,7 @@ class _Talker:
 
     def __init__(self, index: int) -> None:
         self._index = index
-        self._connection: Connection
+        self._connection: RpcConnection
         self._n = 0
         self._sent: deque[tuple[int, float]] = deque()
         self._waits: list[float] = []

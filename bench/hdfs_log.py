@@ -23,7 +23,7 @@ from bench.workshop import PATIENCE, Workshop
 from bench.yarn_failures import Jobs
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn import event_log_replication as journals
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.event_log_replication import HdfsJournal
 from tony.schedulers.yarn.job_folder import JobFiles
 
@@ -96,7 +96,7 @@ async def _journal(
     folder: Path, configuration: Configuration, appends: _Appends, quick: bool
 ) -> tuple[float, list[float]]:
     """Writes a second with nobody waiting, and how long those waited who did."""
-    cluster = Cluster.of(configuration, {})
+    cluster = ClusterClients.of(configuration, {})
     journals._WAIT = PATIENCE  # it is to be seen how long they wait; in a job an effect waits for 3 s at most
     segment = folder / "events.1.jsonl"
     loop = asyncio.get_running_loop()

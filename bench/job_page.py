@@ -24,7 +24,7 @@ from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleav
 from bench.lives import ordinary, ordinary_spec
 from tony.bootstrap import settle
 from tony.core.application import Application
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.dataclass import replace
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.history.job_record import write_summary
@@ -38,7 +38,7 @@ from tony.model.states import JobState
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.assets import assets
-from tony.web.authorization import Action, Refusal, Visitor
+from tony.web.authorization import AccessDenied, PortalAction, PortalUser
 from tony.web.home_source import HomeSource
 
 _JOB = "local-20260101-000000-0a1b2c"
@@ -53,13 +53,13 @@ class _Anybody:
     name, token = "ann", ""
     readers: tuple[str, ...] = ()
 
-    def may(self, action: Action, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
+    def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
         return True
 
-    async def visitor(self, request: Request) -> Visitor | Refusal:
+    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
         return self
 
-    def change(self, request: Request, visitor: Visitor, token: str) -> Refusal | None:
+    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
         return None
 
 
@@ -156,7 +156,7 @@ def _write(home: Home, tasks: int, size: int) -> None:
         app.handle(event, at)
         log.append(event, at, _SUBMITTED + at)
     log.close()
-    around = Surroundings(folder=str(folder.path), user="ann", submitted=_SUBMITTED, live={})
+    around = ReportContext(folder=str(folder.path), user="ann", submitted=_SUBMITTED, live={})
     ended = report(app, at, around)
     state = ended.state if ended.state.ended else JobState.SUCCEEDED
     write_summary(folder, replace(ended, state=state, exit_code=0, ended=_SUBMITTED + at))

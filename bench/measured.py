@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bench.harness import Bench, Figures, Line, Result, Unit, at_least, at_most, main
 from bench.process_facts import resident, status_of
-from tony.am.metrics_store import SAMPLES_PER_SECOND, Measurements
+from tony.am.metrics_store import SAMPLES_PER_SECOND, MetricsStore
 from tony.core.state import State, Task
 from tony.history.metrics_reader import open_metrics
 from tony.model.ids import TaskId
@@ -72,7 +72,7 @@ def fill(tasks: int, hours: float, path: str) -> None:
 async def _filled(tasks: int, end: float, path: Path) -> dict[str, float]:
     state = _state(tasks)
     now = 0.0
-    measurements = Measurements(state, lambda: now, path, late=False)
+    measurements = MetricsStore(state, lambda: now, path, late=False)
     names = [*PROGRAM, "user.loss", "user.accuracy"]
     before = resident(os.getpid())
     used, samples, writing, written, saved = 0.0, 0, 0.0, 1, 0
@@ -105,7 +105,7 @@ async def _filled(tasks: int, end: float, path: Path) -> dict[str, float]:
     }
 
 
-async def _written(measurements: Measurements) -> float:
+async def _written(measurements: MetricsStore) -> float:
     """Has all that is kept written anew; answers how many seconds that took."""
     for track in measurements.series.tracks.values():
         track.anew, track.dirty = True, track.first

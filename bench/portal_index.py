@@ -20,12 +20,12 @@ from itertools import islice
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
-from tony.model.job_query import Query, Sort, to_words
+from tony.model.job_query import JobSort, Query, to_words
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal.index import Index
-from tony.portal.index_entry import Entry
+from tony.portal.index import JobIndex
+from tony.portal.index_entry import IndexEntry
 
 _BATCH = 5_000
 _USERS = 400
@@ -45,15 +45,15 @@ QUESTIONS = {
     "beginning of an id": Query(text="application_1500000000007_00"),
     "one user's failed jobs": Query(user="user037", state="failed"),
     "two filters that nothing matches": Query(queue="root.team3", tag="tag-299", framework="jax", user="user399"),
-    "by GPU-hours": Query(sort=Sort.GPU_HOURS),
-    "many that match, by GPU-hours": Query(state="succeeded", framework="jax", sort=Sort.GPU_HOURS),
+    "by GPU-hours": Query(sort=JobSort.GPU_HOURS),
+    "many that match, by GPU-hours": Query(state="succeeded", framework="jax", sort=JobSort.GPU_HOURS),
 }
 _CHILD = """
 import json, sys, time
 from pathlib import Path
 from tony.model.job_query import from_words
-from tony.portal.index import Index
-index, query = Index(Path(sys.argv[1])), from_words(json.loads(sys.argv[2]))
+from tony.portal.index import JobIndex
+index, query = JobIndex(Path(sys.argv[1])), from_words(json.loads(sys.argv[2]))
 began = time.perf_counter()
 page = index.page(query)
 wall = time.perf_counter() - began
@@ -66,7 +66,7 @@ def measure(quick: bool) -> Result:
     """Fills a file, then asks."""
     jobs = 2_000 if quick else 1_000_000
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as folder:
-        index = Index(Path(folder) / "index.db")
+        index = JobIndex(Path(folder) / "index.db")
         if not index.claim():
             raise CannotRun("another process holds the lock of a new file")
         wall, processor = _fill(index, jobs)
@@ -85,7 +85,7 @@ def measure(quick: bool) -> Result:
         )
 
 
-def _fill(index: Index, jobs: int) -> tuple[float, float]:
+def _fill(index: JobIndex, jobs: int) -> tuple[float, float]:
     """Seconds by the clock and of the processor, without those in which jobs are made up."""
     made = _entries(jobs)
     wall = processor = 0.0
@@ -97,7 +97,7 @@ def _fill(index: Index, jobs: int) -> tuple[float, float]:
     return wall, processor
 
 
-def _entries(jobs: int) -> Iterator[Entry]:
+def _entries(jobs: int) -> Iterator[IndexEntry]:
     chance = random.Random(7)
     users = [f"user{number:03d}" for number in range(_USERS)]
     weights = [1 / (number + 1) for number in range(_USERS)]
@@ -128,7 +128,9 @@ def _entries(jobs: int) -> Iterator[Entry]:
             gpu_hours=chance.choice((0.0, chance.random() * 500)),
             gb_hours=chance.random() * 4000,
         )
-        yield Entry(head=head, place="hdfs://nn/history", path=f"2026/{number % 12 + 1:02d}/01/{head.job}", stamp="1")
+        yield IndexEntry(
+            head=head, place="hdfs://nn/history", path=f"2026/{number % 12 + 1:02d}/01/{head.job}", stamp="1"
+        )
 
 
 def _asker(path: Path, query: Query) -> Callable[[], Figures]:

@@ -23,8 +23,8 @@ import tony
 from bench.harness import Bench, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
 from bench.workshop import interpreter
 from tony.linux import process
-from tony.linux.process_usage import Usage
-from tony.linux.threads import beside
+from tony.linux.process_usage import ProcessUsage
+from tony.linux.threads import to_thread
 
 _PROCESSES, _THREADS = 8, 8
 #: Seconds between two looks, as by default.
@@ -96,11 +96,11 @@ def _tree() -> Iterator[None]:
 
 def _looks(count: int) -> Figures:
     """As an executor does it, but for the pauses between two looks. The program is the only child that we have."""
-    used = Usage(leisure=0)
+    used = ProcessUsage(leisure=0)
 
     async def look() -> None:
         for _ in range(count):
-            await beside(lambda: used.look(process.below()))
+            await to_thread(lambda: used.look(process.below()))
 
     asyncio.run(look())
     before = time.process_time()

@@ -118,7 +118,7 @@ class _Job:
     def report(self) -> JobReport | None:
         """What a client is told now; None if nobody can tell."""
         try:
-            return asyncio.run(facts.report(self.home, self.folder.job_id, patience=0.0))
+            return asyncio.run(facts.load_report(self.home, self.folder.job_id, patience=0.0))
         except (TonyError, OSError):
             return None
 

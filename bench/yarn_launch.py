@@ -27,12 +27,12 @@ from tony.client.credentials import make_credentials
 from tony.dataclass import replace
 from tony.frameworks import registry as frameworks
 from tony.hadoop.ids import container_text
-from tony.hadoop.tokens.credentials import Credentials, write_file
+from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, AllocateResponse
 from tony.hadoop.wire.yarn_records import ContainerId
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.launch_payload import JOB, JobPapers, Uploaded, packed
+from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, packed
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
 from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
@@ -131,7 +131,7 @@ def _master(
     """The application master in what looks like a container. It is killed in the end: nothing of its job is real."""
     tokens = folder / "tokens"
     secrets = {JOB: packed(_papers(folder, tasks, manager, nodes, files))}
-    write_file(tokens, Credentials(tokens={AM_RM: manager.token}, secrets=secrets))
+    write_file(tokens, TokenCredentials(tokens={AM_RM: manager.token}, secrets=secrets))
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HADOOP_TOKEN_FILE_LOCATION": str(tokens),
@@ -158,10 +158,10 @@ def _master(
 
 def _papers(
     folder: Path, tasks: int, manager: FakeResourceManager, nodes: Sequence[FakeNodeManager], files: PlayedWebHdfs
-) -> JobPapers:
+) -> JobPayload:
     spec = JobSpec(name="launch", command="true", scheduler="yarn", roles={"worker": Role(instances=tasks)})
     job = prepared_job(folder / "submitter", spec, job_id="application_1410901177871_0001")
-    return JobPapers(
+    return JobPayload(
         record=replace(job.record, submitted=clock.wall(), framework_module=frameworks.home_of("none")),
         credentials=make_credentials(tls=True),
         runtime=Uploaded(url="hdfs://127.0.0.1:1/user/bench/cache/runtime.zip", size=1, timestamp=1),

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
-    from tony.mini.cluster import Cluster
+    from tony.mini.cluster import MiniCluster
 
 # How long an example takes says something of the machine only: no test may depend on it.
 settings.register_profile("tony", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -86,7 +86,7 @@ def clusters() -> Iterator[Clusters]:
 
 
 @pytest.fixture
-def cluster(clusters: Clusters) -> Cluster:
+def cluster(clusters: Clusters) -> MiniCluster:
     """A real Hadoop, all daemons living: three nodes of 4 GB and 8 vcores, shared by all tests of a run.
 
     What a test leaves on it others find: use names of your own in HDFS, and end what you start.

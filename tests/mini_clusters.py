@@ -14,10 +14,10 @@ from pathlib import Path
 
 import tony
 from tony.errors import UserError
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 from tony.mini.hadoop_download import cache_folder, find_folder
 from tony.mini.java import find_java, find_maven
-from tony.mini.options import DEFAULT_HADOOP, Label, Options, Setting
+from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.model.layout import Home
 
 #: Two queues that may both grow to the whole cluster, and two pretended GPUs on nm1: nobody is in the way of who does
@@ -42,8 +42,8 @@ SMALL_NODES = {
 #: Ends a cluster when its own standard input ends.
 _WATCH = (
     "import os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; sys.stdin.read(); "
-    "from tony.mini.cluster import Cluster; from tony.model.layout import Home; "
-    "import shutil; Cluster(Home(Path(sys.argv[2])), os.environ).stop(); shutil.rmtree(sys.argv[2])"
+    "from tony.mini.cluster import MiniCluster; from tony.model.layout import Home; "
+    "import shutil; MiniCluster(Home(Path(sys.argv[2])), os.environ).stop(); shutil.rmtree(sys.argv[2])"
 )
 
 
@@ -53,13 +53,13 @@ def options(
     nodes: int = 3,
     datanodes: int = 1,
     path: str | None = None,
-) -> Options:
+) -> MiniOptions:
     """What a cluster is to be: `{"dfs.replication": "1", "nm1:some.key": "value"}`, `{"gpu": "nm2,nm3"}`."""
     given = {**SMALL_NODES, **(settings or {})}
-    return Options(
+    return MiniOptions(
         nodes=nodes,
         datanodes=datanodes,
-        settings=tuple(Setting.read(f"{key}={value}") for key, value in given.items()),
+        settings=tuple(HadoopProperty.read(f"{key}={value}") for key, value in given.items()),
         labels=tuple(Label.read(f"{name}={members}") for name, members in (labels or {}).items()),
         path=path,
     )
@@ -76,18 +76,18 @@ def why_not() -> str | None:
     return None
 
 
-Maker = Callable[[Home], Cluster]
+Maker = Callable[[Home], MiniCluster]
 
 
-def ordinary(home: Home) -> Cluster:
+def ordinary(home: Home) -> MiniCluster:
     """A cluster as users have it."""
-    return Cluster(home, os.environ)
+    return MiniCluster(home, os.environ)
 
 
 class Running:
     """A cluster with the process that watches over it. Ended by `stop`, or by the end of this process."""
 
-    def __init__(self, wanted: Options, make: Maker) -> None:
+    def __init__(self, wanted: MiniOptions, make: Maker) -> None:
         """Starts it, in a home of its own with a short path."""
         self.options = wanted
         home = Path(tempfile.mkdtemp(prefix="tony-mini-"))
@@ -109,7 +109,7 @@ class Running:
         self._watch.stdin.close()
         assert self._watch.wait(60) == 0
 
-    def mended(self) -> Cluster:
+    def mended(self) -> MiniCluster:
         """The cluster, with the daemons back that an earlier test has killed."""
         state = self.cluster.state
         for daemon in state.daemons:
@@ -126,13 +126,13 @@ class Clusters:
         self._shared: Running | None = None
         self._special: Running | None = None
 
-    def shared(self) -> Cluster:
+    def shared(self) -> MiniCluster:
         """The one for all tests."""
         if self._shared is None:
             self._shared = Running(options(SHARED), ordinary)
         return self._shared.mended()
 
-    def with_options(self, wanted: Options, make: Maker = ordinary) -> Cluster:
+    def with_options(self, wanted: MiniOptions, make: Maker = ordinary) -> MiniCluster:
         """One of these options, empty unless the test before asked for the same.
 
         Args:

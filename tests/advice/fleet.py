@@ -14,13 +14,13 @@ from tests.history.told_lives import entries
 from tony.advice.facts import Facts, Run, run_of
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, settings_digest
+from tony.history.event_log import FORMAT, VERSION, Header, LogEntry, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.history.metrics_reader import Peak, RolePoints
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.progress_records import Checkpoint
+from tony.history.progress_records import CheckpointRecord
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -98,7 +98,7 @@ class Played:
     """One run as its files would tell it."""
 
     record: JobRecord
-    entries: list[Entry]
+    entries: list[LogEntry]
     measured: Invented
     report: JobReport
 
@@ -121,7 +121,7 @@ class Invented:
         self.used: dict[str, dict[str, Peak]] = {}
         self.curves: dict[str, list[float]] = {}
         self.told: list[Progress] = []
-        self.saved: list[Checkpoint] = []
+        self.saved: list[CheckpointRecord] = []
         self.known_until: float | None = None
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
@@ -138,7 +138,7 @@ class Invented:
         """As `Metrics`."""
         return [each for each in self.told if task in (None, each.task)]
 
-    def checkpoints(self, task: str | None = None) -> Sequence[Checkpoint]:
+    def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
         """As `Metrics`."""
         return [each for each in self.saved if task in (None, each.task)]
 
@@ -261,7 +261,7 @@ def _tell(plan: Plan, measured: Invented, session: int, since: float, until: flo
         at, number = since + plan.save_every, 1
         while at + plan.save_cost < until:
             step = number * (plan.save_steps or round(plan.save_every / (plan.step or 1.0)))
-            measured.saved.append(Checkpoint(task, session, 1, step, at, at + plan.save_cost))
+            measured.saved.append(CheckpointRecord(task, session, 1, step, at, at + plan.save_cost))
             at, number = at + plan.save_every, number + 1
 
 
@@ -336,7 +336,7 @@ def write(home: Home, played: Played) -> JobFolder:
     return folder
 
 
-def _parts(measured: Invented) -> list[Part]:
+def _parts(measured: Invented) -> list[TaskMetricsUpdate]:
     """Least, mean and most of each series in one bucket; resident memory as its curve has it."""
     parts = []
     for task, used in measured.used.items():
@@ -349,5 +349,5 @@ def _parts(measured: Invented) -> list[Part]:
             if name == "pss":
                 top = max(curve)
                 series[name] = [value / top * peak.most for value in curve for _ in range(3)]
-        parts.append(Part(task=task, role=role, width=5.0, anew=False, first=4, series=series))
+        parts.append(TaskMetricsUpdate(task=task, role=role, width=5.0, anew=False, first=4, series=series))
     return parts

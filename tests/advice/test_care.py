@@ -14,9 +14,9 @@ from tests.advice.fleet import Plan, facts, play, run
 from tony.advice.engine import advise
 from tony.advice.facts import Facts, alike, run_of
 from tony.advice.recommendation import Finding, Saving
-from tony.advice.unused_resources import waste_of
+from tony.advice.unused_resources import compute_unused
 from tony.history.metrics_reader import Peak
-from tony.history.progress_records import Checkpoint
+from tony.history.progress_records import CheckpointRecord
 from tony.model.job_spec import MIB
 from tony.model.states import JobState
 
@@ -174,14 +174,14 @@ def test_numbers_that_nobody_measured(absurd: float) -> None:
     worst = Peak(absurd, absurd, absurd)
     for used in played.measured.used.values():
         used.update(dict.fromkeys(("pss", "rss", "cpu", "gpu0.util", "throttled", "user.data_wait"), worst))
-    played.measured.saved.append(Checkpoint("worker:0", 1, 1, 1, absurd, absurd))
+    played.measured.saved.append(CheckpointRecord("worker:0", 1, 1, 1, absurd, absurd))
     played.measured.curves["worker"] = [absurd] * 10
     made = run(played)
     assert made.saves is not None
     assert made.saves.cost < 100
     assert made.roles["worker"].resident is None
     assert not made.roles["worker"].wholly_measured
-    assert waste_of(made).held.gb_hours > 0
+    assert compute_unused(made).held.gb_hours > 0
     advice = advise(Facts(runs=(made, made, made)))
     assert ((), {"checkpoint-bound"}) == (advice.problems, {finding.heuristic for finding in advice.findings})
 

@@ -16,7 +16,7 @@ from tony.advice.facts import Facts
 from tony.advice.help_pages import help_pages, index_table
 from tony.advice.heuristic import Heuristic
 from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
-from tony.advice.recommendation import Change, Finding, Saving, Severity
+from tony.advice.recommendation import Finding, Saving, SettingChange, Severity
 
 
 class Broken(Heuristic):
@@ -77,7 +77,7 @@ def test_thresholds_can_be_others() -> None:
         MemoryOverAsked(frobs=1)
 
 
-def finding(severity: Severity, *changes: Change) -> Finding:
+def finding(severity: Severity, *changes: SettingChange) -> Finding:
     """One by hand."""
     return Finding(
         heuristic="x", severity=severity, role="", says="", evidence=(), saving=Saving(), patch=tuple(changes)
@@ -86,10 +86,10 @@ def finding(severity: Severity, *changes: Change) -> Finding:
 
 def test_what_does_not_go_together_waits() -> None:
     """Fewer servers have more to do each: less memory for them is another run's matter. So it is beside more cores."""
-    memory = Change(key="roles.ps.memory", old='"8g"', new='"2g"')
-    others = Change(key="roles.worker.memory", old='"8g"', new='"2g"')
-    fewer = Change(key="roles.ps.instances", old="4", new="2")
-    cores = Change(key="roles.worker.vcores", old="2", new="4")
+    memory = SettingChange(key="roles.ps.memory", old='"8g"', new='"2g"')
+    others = SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"')
+    fewer = SettingChange(key="roles.ps.instances", old="4", new="2")
+    cores = SettingChange(key="roles.worker.vcores", old="2", new="4")
     high, low = finding(Severity.HIGH, fewer, cores), finding(Severity.LOW, memory, others)
     assert ((fewer, cores), (memory, others)) == together([high, low])
     assert ((memory, others), ()) == together([low])

@@ -13,7 +13,7 @@ from tests.advice.jobs import PLANTED, healthy
 from tony.advice.engine import advise
 from tony.advice.facts import Facts
 from tony.advice.failure_rate import overhead
-from tony.advice.recommendation import Advice, Change
+from tony.advice.recommendation import Advice, SettingChange
 from tony.advice.registry import ours
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState
@@ -80,7 +80,7 @@ def test_no_proposal_hurts_the_next_run(kind: str) -> None:
                     assert int(change.new) >= sum(each > 0 for each in plan.uses[name].devices) > 0
 
 
-def _bears(change: Change, known: Facts, spec: JobSpec, peaks: dict[str, int | None]) -> None:
+def _bears(change: SettingChange, known: Facts, spec: JobSpec, peaks: dict[str, int | None]) -> None:
     """Memory is enough for the next run, and where servers are fewer for what the others had."""
     _, name, what, *_ = *change.key.split("."), "", ""
     role: Role | None = spec.effective_roles.get(name)
@@ -93,7 +93,7 @@ def _bears(change: Change, known: Facts, spec: JobSpec, peaks: dict[str, int | N
         assert peak * role.instances / int(change.new) < role.resources.memory
 
 
-def _is_no_slower(change: Change, known: Facts) -> None:
+def _is_no_slower(change: SettingChange, known: Facts) -> None:
     """With nothing failing it costs less than 5 % more; with what fails on average it is a gain."""
     saves = known.run.saves
     assert saves is not None
@@ -106,7 +106,7 @@ def _is_no_slower(change: Change, known: Facts) -> None:
         assert overhead(saves.cost, every, mttf) < overhead(saves.cost, saves.every, mttf)
 
 
-def _ends_no_good_run(change: Change, plan: Plan, known: Facts) -> None:
+def _ends_no_good_run(change: SettingChange, plan: Plan, known: Facts) -> None:
     """Only a job that has never succeeded is stopped earlier, and only where it fails sooner than that."""
     assert plan.ends is JobState.FAILED
     assert not any(each.succeeded for each in known.runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.advice.number_format import amount, count, number, saved, told
+from tony.advice.number_format import amount, count, format_evidence, number, saved
 from tony.advice.recommendation import Evidence, Interval, Measure, Saving
 
 
@@ -32,7 +32,7 @@ def test_numbers(value: float, text: str) -> None:
 def test_amounts(value: float, measure: Measure, text: str) -> None:
     """With their unit."""
     assert text == amount(value, measure)
-    assert f"it: {text}" == told(Evidence("it", value, measure))
+    assert f"it: {text}" == format_evidence(Evidence("it", value, measure))
 
 
 def test_savings() -> None:

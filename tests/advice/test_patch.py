@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.config.specs import as_tables, jobs
 from tony.advice.patch import as_diff, parts_of, rewritten
-from tony.advice.recommendation import Change
+from tony.advice.recommendation import SettingChange
 from tony.errors import UserError
 from tony.model.job_spec import JobSpec
 
@@ -34,9 +34,9 @@ kind = "untracked"
 """
 
 
-def change(key: str, new: str) -> Change:
+def change(key: str, new: str) -> SettingChange:
     """A change whose former value does not matter."""
-    return Change(key=key, old="", new=new)
+    return SettingChange(key=key, old="", new=new)
 
 
 def test_a_value_changes_and_its_comment_stays() -> None:
@@ -132,10 +132,10 @@ def test_keys_with_quotes() -> None:
 def test_a_diff_has_each_table_once() -> None:
     """What belongs to none stands first."""
     changes = [
-        Change(key="roles.worker.memory", old='"8g"', new='"2g"'),
-        Change(key="min_uptime", old="", new='"2m"'),
-        Change(key="roles.worker.vcores", old="4", new="2"),
-        Change(key='params."a.b"', old="1", new="2"),
+        SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"'),
+        SettingChange(key="min_uptime", old="", new='"2m"'),
+        SettingChange(key="roles.worker.vcores", old="4", new="2"),
+        SettingChange(key='params."a.b"', old="1", new="2"),
     ]
     assert [
         '+ min_uptime = "2m"',

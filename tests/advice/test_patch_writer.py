@@ -11,7 +11,7 @@ import pytest
 from tests.advice.fleet import play
 from tests.advice.jobs import memory_over_asked
 from tony.advice.patch_writer import apply
-from tony.advice.recommendation import Change
+from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem, UserError
@@ -27,7 +27,7 @@ params = { lr = 0.1 }
 instances = 2
 memory = "8g"  # plenty
 """
-MEMORY = Change(key="roles.worker.memory", old='"8g"', new='"2g"')
+MEMORY = SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"')
 
 
 def job(path: Path, *sets: str, text: str = FILE) -> JobRecord:
@@ -69,7 +69,7 @@ def test_a_link_stays_one(path: Path) -> None:
 def test_a_mark_and_ends_of_lines_stay(path: Path) -> None:
     """As editors of Windows write them."""
     text = "\ufeff" + FILE.replace("\n", "\r\n")
-    apply(path, job(path, text=text), [MEMORY, Change(key="roles.worker.vcores", old="1", new="2")])
+    apply(path, job(path, text=text), [MEMORY, SettingChange(key="roles.worker.vcores", old="1", new="2")])
     assert text.replace('"8g"  # plenty\r\n', '"2g"  # plenty\r\nvcores = 2\r\n').encode() == path.read_bytes()
 
 
@@ -101,7 +101,7 @@ def test_a_file_with_mistakes_is_refused(path: Path) -> None:
 
 def test_a_value_of_the_command_line_is_left(path: Path) -> None:
     """The file does not decide it; what it does decide is written all the same."""
-    cores = Change(key="roles.worker.vcores", old="1", new="2")
+    cores = SettingChange(key="roles.worker.vcores", old="1", new="2")
     applied = apply(path, job(path, "roles.worker.memory=8g"), [MEMORY, cores])
     assert ((cores,), ((MEMORY, "the job had it from --set: change it there"),)) == (applied.made, applied.left)
     assert '"8g"' in path.read_text()
@@ -153,5 +153,5 @@ def test_other_kinds_of_files_are_not_written_into(path: Path, name: str, why: s
 def test_a_job_without_roles(path: Path) -> None:
     """Its only task is called `main`."""
     record = job(path, text='name = "fleet"\ncommand = "train"\n')
-    apply(path, record, [Change(key="roles.main.memory", old='"1g"', new='"2g"')])
+    apply(path, record, [SettingChange(key="roles.main.memory", old='"1g"', new='"2g"')])
     assert 2 * 1024**3 == load(path, environ={}, site_files=[]).spec.effective_roles["main"].resources.memory

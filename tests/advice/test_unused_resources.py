@@ -9,14 +9,14 @@ import pytest
 
 from tests.advice.fleet import facts
 from tests.advice.jobs import gpus_idle, healthy, idle_after_end, memory_over_asked
-from tony.advice.unused_resources import Hours, Waste, by_week, waste_of, week_of
+from tony.advice.unused_resources import Hours, Waste, by_week, compute_unused, week_of
 from tony.model.job_spec import GIB
 
 
 def test_memory_that_is_never_used() -> None:
     """What is beyond the peak and its headroom, for as long as it was held."""
     known = facts(memory_over_asked(Random(3)), Random(3))
-    waste, role = waste_of(known.run), known.run.roles["worker"]
+    waste, role = compute_unused(known.run), known.run.roles["worker"]
     assert waste.measured
     assert waste.held.gb_hours == pytest.approx(role.memory / GIB * role.held, rel=0.01)
     assert role.peak is not None
@@ -30,12 +30,12 @@ def test_devices_that_never_compute() -> None:
     plan = gpus_idle(Random(2))
     known = facts(plan, Random(2))
     idle = sum(not busy for busy in plan.uses["worker"].devices)
-    assert waste_of(known.run).wasted.gpu_hours == pytest.approx(idle * known.run.roles["worker"].held, rel=0.01)
+    assert compute_unused(known.run).wasted.gpu_hours == pytest.approx(idle * known.run.roles["worker"].held, rel=0.01)
 
 
 def test_containers_that_nobody_needs_any_more() -> None:
     """Count whole, and not a second time for what was not used in them."""
-    waste = waste_of(facts(idle_after_end(Random(1)), Random(1)).run)
+    waste = compute_unused(facts(idle_after_end(Random(1)), Random(1)).run)
     assert waste.parts["idle"].gb_hours > 0.1 * waste.held.gb_hours
     assert waste.wasted.gb_hours < waste.held.gb_hours
 
@@ -44,7 +44,7 @@ def test_waste_is_never_more_than_what_was_held() -> None:
     """Whatever the job; and parts add up."""
     for seed in range(30):
         chance = Random(seed)
-        waste = waste_of(facts(healthy(chance), chance).run)
+        waste = compute_unused(facts(healthy(chance), chance).run)
         assert 0 <= waste.wasted.gb_hours <= waste.held.gb_hours + 1e-9
         assert 0 <= waste.wasted.gpu_hours <= waste.held.gpu_hours + 1e-9
         assert waste.wasted.gb_hours == pytest.approx(sum(part.gb_hours for part in waste.parts.values()))

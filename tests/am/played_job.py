@@ -10,17 +10,17 @@ from typing import TypeVar
 
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
-from tony.am.recovery import take_over
+from tony.am.recovery import recover_state
 from tony.client.credentials import make_credentials
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
 from tony.frameworks import registry
-from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
+from tony.history.event_log import FORMAT, VERSION, Header, LogEntry, LogWriter, read, segments, settings_digest
 from tony.history.replay import Replay, replay
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
-from tony.protocol.launch import Credentials, TaskPart
-from tony.rpc.server import Server
+from tony.protocol.launch import AmCredentials, TaskPart
+from tony.rpc.server import RpcServer
 from tony.schedulers.interface import Journal
 from tony.testing.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
 from tony.testing.fake_scheduler import FakeSource
@@ -81,7 +81,7 @@ class PlayedJob:
         self.attempt += 1
         digest = settings_digest(self.spec)
         header = Header(format=FORMAT, version=VERSION, job="test-1", attempt=self.attempt, settings=digest)
-        legacy = take_over(self.job.folder, self.job.record)
+        legacy = recover_state(self.job.folder, self.job.record)
         self.writer = LogWriter(self.job.folder.events(self.attempt), header, legacy.next_seq)
         self._started = AttemptStarted(attempt=self.attempt, wall=1000.0, settings=digest, pid=1, host="h")
         self.master = Master(
@@ -98,7 +98,7 @@ class PlayedJob:
         if self.journal:
             self.journal.safe = self.master.in_safety
         self.master.barrier.keep_to(self.journal)
-        self.server = Server(self.credentials.am, self.master)
+        self.server = RpcServer(self.credentials.am, self.master)
 
     async def die(self) -> None:
         """The application master is killed, and the next one begins."""
@@ -111,7 +111,7 @@ class PlayedJob:
         self._begin()
         self._again.set()
 
-    def _launched(self, container: str, part: TaskPart, credentials: Credentials) -> None:
+    def _launched(self, container: str, part: TaskPart, credentials: AmCredentials) -> None:
         executor = PlayedExecutor(part, credentials, self._behaviour)
         executor.listens = self.listens
         self.executors[container] = executor
@@ -152,7 +152,7 @@ class PlayedJob:
         """The job as it stands."""
         return self.master.report()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LogEntry]:
         """What the event log holds."""
         return list(read(segments(self.job.folder.path)))
 

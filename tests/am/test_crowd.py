@@ -24,7 +24,7 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TlsMode
 from tony.protocol.launch import JobCredentials
-from tony.testing.executor_load import Casting
+from tony.testing.executor_load import LoadProfile
 from tony.testing.sample_jobs import prepared_job
 
 #: Far more than anything here takes on a loaded machine.
@@ -76,7 +76,7 @@ def test_hundreds_come_start_end_and_leave_together(tmp_path: Path, framework: s
         process("tony.testing.instant_allocator", str(folder.path)) as master,
         process("tony.testing.executor_load") as crowd,
     ):
-        casting = Casting(
+        casting = LoadProfile(
             address=granted(folder),
             credentials=credentials.executors,
             role="worker",

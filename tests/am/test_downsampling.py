@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.downsampling import LEAST, MOST_NAMES, Series
+from tony.am.downsampling import LEAST, MOST_NAMES, SeriesStore
 from tony.protocol.messages import MOST_POINTS, Points
 
 
-def one(series: Series, task: str = "worker:0", name: str = "cpu", most: int = MOST_POINTS) -> Points:
+def one(series: SeriesStore, task: str = "worker:0", name: str = "cpu", most: int = MOST_POINTS) -> Points:
     """The newest buckets of one series."""
     (points,), more = series.answer([task], [name], most)
     assert not more
     return points
 
 
-def fed(samples: Iterable[tuple[float, float]], interval: float = 5.0, budget: int = 140_000_000) -> Series:
+def fed(samples: Iterable[tuple[float, float]], interval: float = 5.0, budget: int = 140_000_000) -> SeriesStore:
     """One task with one series."""
-    series = Series(["worker:0"], interval, budget)
+    series = SeriesStore(["worker:0"], interval, budget)
     for at, value in samples:
         series.add("worker:0", at, {"cpu": value})
     return series
@@ -127,7 +127,7 @@ def test_what_an_earlier_master_kept_comes_before() -> None:
 
 def test_what_is_asked_for_and_no_more() -> None:
     """Tasks and names pick; what does not fit into one answer is said to be missing."""
-    series = Series([f"worker:{n}" for n in range(100)], 5.0)
+    series = SeriesStore([f"worker:{n}" for n in range(100)], 5.0)
     for number in range(100):
         for step in range(300):
             series.add(f"worker:{number}", 5.0 * step, {"cpu": 1.0, "rss": 2.0})
@@ -141,7 +141,7 @@ def test_what_is_asked_for_and_no_more() -> None:
 
 def test_names_have_an_end() -> None:
     """A program that makes up a name with each step fills no memory."""
-    series = Series(["worker:0"], 5.0)
+    series = SeriesStore(["worker:0"], 5.0)
     for number in range(2 * MOST_NAMES):
         series.add("worker:0", 1.0, {f"user.n{number}": 1.0})
     assert len(series.names) == MOST_NAMES == series.columns
@@ -151,7 +151,7 @@ def test_ten_thousand_tasks_for_a_day() -> None:
     """Twenty series of each of 10,000 tasks take less than 200 MB, at any time of a day."""
     names = [f"s{number}" for number in range(20)]
     tasks = [f"worker:{number}" for number in range(100)]  # a hundredth of them, with a hundredth of the budget
-    series = Series(tasks, 33.0, budget=1_400_000)
+    series = SeriesStore(tasks, 33.0, budget=1_400_000)
     tracemalloc.start()
     try:
         for step in range(0, 24 * 3600, 330):  # a tenth of the samples: buckets follow from time, not from these

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tony.am.durability_barrier import Barrier
+from tony.am.durability_barrier import DurabilityBarrier
 from tony.core.actions import Action, OpenSession, Stop, WakeAt
 from tony.model.ids import TaskId
 from tony.schedulers.interface import Journal
@@ -33,7 +33,7 @@ class Seen:
     def __init__(self) -> None:
         self.journal = FakeJournal()
         self.done: list[Action | str] = []
-        self.barrier = Barrier(self._perform)
+        self.barrier = DurabilityBarrier(self._perform)
         self.barrier.keep_to(self.journal)
 
     def pass_on(self, size: int, *actions: Action, told: str = "") -> None:

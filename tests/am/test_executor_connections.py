@@ -14,7 +14,7 @@ from tony.core.steps.container_loss import REPORT_WAIT
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.testing.simulation import Simulation
 
 
@@ -39,9 +39,9 @@ class Wire:
         self.open = False
 
     @property
-    def me(self) -> Connection:
+    def me(self) -> RpcConnection:
         """As what it is taken for."""
-        return cast(Connection, self)
+        return cast(RpcConnection, self)
 
 
 class Scene:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.am.fatal_errors import broken_off
+from tony.am.fatal_errors import report_fatal_error
 from tony.errors import (
     ArchiveError,
     AttemptLost,
@@ -62,7 +62,7 @@ def test_whose_fault_it_is(
     error: Exception, failure_class: FailureClass, cause: str, exit_code: int, reason: str
 ) -> None:
     """By the tree of errors; exit code, word and sentence."""
-    last = broken_off(standing(), error, 1012.5)
+    last = report_fatal_error(standing(), error, 1012.5)
     assert (last.state, last.exit_code, last.am, last.waiting, last.ended) == (
         JobState.FAILED,
         exit_code,
@@ -81,7 +81,7 @@ def test_all_mistakes_are_told() -> None:
     before = Failure(
         failure_class=USER, cause="program", reason="worker:0 failed", session=1, at=1.0, others=("worker:1 failed",)
     )
-    last = broken_off(standing(failure=before), problems, 1001.0)
+    last = report_fatal_error(standing(failure=before), problems, 1001.0)
     assert last.failure
     assert last.failure.reason == "tls: final."
     assert last.failure.others == ("roles: too many.", "worker:0 failed", "worker:1 failed")
@@ -90,7 +90,7 @@ def test_all_mistakes_are_told() -> None:
 def test_a_signal_that_comes_with_the_end_of_its_time() -> None:
     """It is no further failure."""
     killed = Failure(failure_class=FailureClass.KILLED, cause="killed", reason="by SIGTERM", session=1, at=1.0)
-    last = broken_off(standing(failure=killed), Overdue("its time is over"), 1012.5)
+    last = report_fatal_error(standing(failure=killed), Overdue("its time is over"), 1012.5)
     assert last.failure
     assert (last.failure.reason, last.failure.others) == ("its time is over", ())
 
@@ -104,7 +104,7 @@ def test_nothing_of_it_runs_any_more() -> None:
         )
         for n, state in enumerate(states)
     ]
-    last = broken_off(standing(*tasks), ValueError(), 1001.0)
+    last = report_fatal_error(standing(*tasks), ValueError(), 1001.0)
     assert [(t.state, t.note, t.since) for t in last.tasks] == [
         (TaskState.SUCCEEDED, "so", 1.0),
         (TaskState.FAILED, "so", 1.0),

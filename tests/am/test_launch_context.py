@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import task
-from tony.am.launch_context import preparation, task_part
+from tony.am.launch_context import build_container_setup, task_part
 from tony.core.actions import Launch
 from tony.errors import PlatformError
 from tony.frameworks.no_framework import NoFramework
@@ -126,8 +126,8 @@ def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
 def test_what_a_container_is_waited_for(tmp_path: Path) -> None:
     """An environment takes longer than files, so it is named."""
     record = prepared_job(tmp_path, SPEC).record
-    assert preparation(record, "worker") == "its files are laid down"
+    assert build_container_setup(record, "worker") == "its files are laid down"
     item = StagedItem(name="env", digest="0" * 64, size=1, placement=Placement.PYTHON)
     staged = StagedJob(roles={"worker": StagedRole(items=(item,))})
-    assert preparation(replace(record, staged=staged), "worker") == "its Python environment is unpacked"
-    assert preparation(replace(record, staged=staged), "chief") == "its files are laid down"
+    assert build_container_setup(replace(record, staged=staged), "worker") == "its Python environment is unpacked"
+    assert build_container_setup(replace(record, staged=staged), "chief") == "its files are laid down"

@@ -17,7 +17,7 @@ from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.rpc.client_connection import connect
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 TASKS = [TaskId("worker", index) for index in range(3)]
 WORKER = TASKS[0]
@@ -39,9 +39,9 @@ class Wire:
         self.refused.append(code)
 
     @property
-    def me(self) -> Connection:
+    def me(self) -> RpcConnection:
         """As what it is taken for."""
-        return cast(Connection, self)
+        return cast(RpcConnection, self)
 
     def taken(self) -> list[msg.Message]:
         """What came since the last call."""

@@ -32,7 +32,7 @@ from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
-from tony.protocol.launch import Credentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.schedulers.interface import PreparedJob, Sink
 from tony.testing.fake_executor import Behaviour, PlayedExecutor, run_until_released
@@ -53,7 +53,7 @@ class Cluster:
         self._tasks: set[asyncio.Task[None]] = set()
         self.source = make(launched=self._launched)
 
-    def _launched(self, container: str, part: TaskPart, credentials: Credentials) -> None:
+    def _launched(self, container: str, part: TaskPart, credentials: AmCredentials) -> None:
         executor = PlayedExecutor(part, credentials, self._behaviour)
         self.executors.append(executor)
         task = asyncio.get_running_loop().create_task(run_until_released(executor))
@@ -175,7 +175,7 @@ def test_a_scheduler_that_cannot_be_used(tmp_path: Path) -> None:
 class Buggy(FakeSource):
     """A source with a bug."""
 
-    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         raise ValueError("oops")
 
 
@@ -261,7 +261,7 @@ def test_followers_are_told_although_no_summary_can_be_written(tmp_path: Path) -
         await until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
         part = cluster.executors[0].part
         token = json.loads(folder.credentials.read_text())["executors"]["token"]
-        connection = await connect(part.am_address, Credentials(token=token), PeerKind.CLIENT)
+        connection = await connect(part.am_address, AmCredentials(token=token), PeerKind.CLIENT)
         connection.send(msg.Watch())
         folder.summary.mkdir()
         while (message := await connection.receive()) is not None:

@@ -18,7 +18,7 @@ from tony.model.job_spec import Role
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
-from tony.protocol.launch import Credentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.testing.faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
 
@@ -331,7 +331,7 @@ def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         launch = job.source.launch
 
-        async def slow(container: str, task: TaskPart, credentials: Credentials) -> None:
+        async def slow(container: str, task: TaskPart, credentials: AmCredentials) -> None:
             await until(lambda: job.report().tasks[0].state.value == "starting")
             notes.append(job.report().tasks[0].note)
             await launch(container, task, credentials)

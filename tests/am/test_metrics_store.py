@@ -12,7 +12,7 @@ import pytest
 from tests.am.played_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK, workers
 from tony.am import metrics_store as module
-from tony.am.metrics_store import Measurements
+from tony.am.metrics_store import MetricsStore
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.errors import ProtocolError
@@ -250,10 +250,10 @@ class Clock:
         return self.now
 
 
-def measuring(spec: JobSpec, app: Application, path: Path) -> tuple[Measurements, Clock]:
+def measuring(spec: JobSpec, app: Application, path: Path) -> tuple[MetricsStore, Clock]:
     """What a job's master has for samples."""
     clock = Clock()
-    return Measurements(app.state, clock, path, late=False), clock
+    return MetricsStore(app.state, clock, path, late=False), clock
 
 
 def started(spec: JobSpec) -> Simulation:

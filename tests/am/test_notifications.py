@@ -20,8 +20,8 @@ from tests.core.specs import FAILED, OK
 from tests.jobs.played_master import TWO_WORKERS, failed, recorded, standing, succeeded
 from tony import clock
 from tony.am import notifications as module
-from tony.am.http_post import NotTakenError, Target, post
-from tony.am.notifications import Notices
+from tony.am.http_post import WebhookRejectedError, WebhookTarget, post
+from tony.am.notifications import Notifications
 from tony.client.credentials import _Authority
 from tony.dataclass import dataclass, field, replace
 from tony.model.exit_status import ExitStatus
@@ -142,9 +142,9 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 60))
 
 
-def notices(to: Place, report: JobReport, **values: Any) -> Notices:
+def notices(to: Place, report: JobReport, **values: Any) -> Notifications:
     """Those of a job that wants all of them."""
-    return Notices(Notify(webhook=to.address, on=NOTICES, **values), report.job, 1, lambda: report)
+    return Notifications(Notify(webhook=to.address, on=NOTICES, **values), report.job, 1, lambda: report)
 
 
 class TestWhatIsSent:
@@ -190,11 +190,11 @@ class TestWhatIsSent:
 
         async def work() -> None:
             async with place() as there:
-                wanted = Notices(Notify(webhook=there.address, on=("succeeded",)), "j", 1, lambda: report)
+                wanted = Notifications(Notify(webhook=there.address, on=("succeeded",)), "j", 1, lambda: report)
                 wanted.restarted("so")
                 await wanted.finish(report)
                 assert there.got == []
-                silent_one = Notices(Notify(), "j", 1, lambda: report)
+                silent_one = Notifications(Notify(), "j", 1, lambda: report)
                 silent_one.restarted("so")
                 await silent_one.finish(report)
             good = succeeded(*recorded(Home(tmp_path), report.job[:-1] + "d"))
@@ -244,8 +244,8 @@ class TestWhatGoesWrong:
 
         async def work() -> None:
             async with place(answer) as there:
-                with pytest.raises(NotTakenError, match=why) as caught:
-                    await post(Target.of(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30)
+                with pytest.raises(WebhookRejectedError, match=why) as caught:
+                    await post(WebhookTarget.of(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30)
                 assert caught.value.again is again
                 assert "XYZZY" not in str(caught.value)
 
@@ -260,7 +260,7 @@ class TestWhatGoesWrong:
 
         async def work() -> None:
             async with place(answer) as there:
-                await post(Target.of(there.address), b"{}", {}, 30)
+                await post(WebhookTarget.of(there.address), b"{}", {}, 30)
 
         run(work())
 
@@ -341,13 +341,15 @@ class TestTls:
                 await notices(there, report).finish(report)
                 assert there.said[0]["event"] == "failed"
                 there.scheme = "http"
-                with pytest.raises(NotTakenError):
-                    await post(Target.of(there.address), b"{}", {}, 30)
+                with pytest.raises(WebhookRejectedError):
+                    await post(WebhookTarget.of(there.address), b"{}", {}, 30)
             context, authority = certified(tmp_path, "elsewhere")
             monkeypatch.setenv("SSL_CERT_FILE", str(authority))
             async with place(context=context) as there:
-                with pytest.raises(NotTakenError, match="its certificate is not trusted: hostname mismatch") as caught:
-                    await post(Target.of(there.address), b"{}", {}, 30)
+                with pytest.raises(
+                    WebhookRejectedError, match="its certificate is not trusted: hostname mismatch"
+                ) as caught:
+                    await post(WebhookTarget.of(there.address), b"{}", {}, 30)
                 assert not caught.value.again
 
         run(work())
@@ -374,8 +376,8 @@ class TestTls:
         async def work() -> None:
             server = await asyncio.start_server(greets, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
-            with pytest.raises(NotTakenError, match="no TLS with it: ") as caught:
-                await post(Target.of(f"https://localhost:{port}/"), b"{}", {}, 30)
+            with pytest.raises(WebhookRejectedError, match="no TLS with it: ") as caught:
+                await post(WebhookTarget.of(f"https://localhost:{port}/"), b"{}", {}, 30)
             assert not caught.value.again
             server.close()
 
@@ -397,10 +399,10 @@ def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
 
 def test_addresses() -> None:
     """With the usual ports left out, and without the path, which may be a secret."""
-    assert str(Target.of("https://h.example/x?y=z")) == "https://h.example"
-    assert Target.of("https://h.example?y=z").path == "/?y=z"
-    assert str(Target.of("http://[::1]:81/x")) == "http://[::1]:81"
-    assert Target.of("http://h").port == 80
+    assert str(WebhookTarget.of("https://h.example/x?y=z")) == "https://h.example"
+    assert WebhookTarget.of("https://h.example?y=z").path == "/?y=z"
+    assert str(WebhookTarget.of("http://[::1]:81/x")) == "http://[::1]:81"
+    assert WebhookTarget.of("http://h").port == 80
 
 
 def test_a_job_that_was_killed(report: JobReport, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,12 +25,12 @@ from tony.am.status_page import Page
 from tony.dataclass import dataclass, replace
 from tony.linux.process import children, environment_of, is_alive
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.interface import PageDoor
+from tony.schedulers.interface import PageProxy
 
 HOST, PROXY = "127.0.0.1", "http://rm.example.org:8088/proxy/application_1_0001/"
 #: Where the packages are that pages need.
 PACKAGES = str(Path(applications.__file__).parents[1])
-DOOR = PageDoor(peers=(HOST,), proxy=PROXY, origins=("http://rm.example.org:8088",), packages=PACKAGES)
+DOOR = PageProxy(peers=(HOST,), proxy=PROXY, origins=("http://rm.example.org:8088",), packages=PACKAGES)
 CEILING = 120.0
 
 assert Path(h11.__file__).parents[1] == Path(PACKAGES)  # all of them are in one place
@@ -87,7 +87,7 @@ class Process(PageProcess):
         return json.dumps({**json.loads(super()._papers(listening)), "idle": self.idle}).encode() + b"\n"  # type: ignore[arg-type]
 
 
-def visited(folder: JobFolder, door: PageDoor, do: Callable[[Visit], Awaitable[None]], idle: float = 900.0) -> None:
+def visited(folder: JobFolder, door: PageProxy, do: Callable[[Visit], Awaitable[None]], idle: float = 900.0) -> None:
     """Listens, lets `do` come, and closes: nothing of it is left then."""
 
     async def run() -> None:
@@ -236,11 +236,11 @@ import asyncio, json, sys
 from pathlib import Path
 from tony.am.status_page import Page
 from tony.am.page_server import PageProcess
-from tony.schedulers.interface import PageDoor
+from tony.schedulers.interface import PageProxy
 from tests.am.test_status_page import report
 
 async def main():
-    door = PageDoor(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])
+    door = PageProxy(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])
     page = Page(report, door.peers, door.proxy, PageProcess(Path(sys.argv[1]), "ann", door))
     print(await page.listen("127.0.0.1"), flush=True)
     await asyncio.Event().wait()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tony.am import pending_commands
-from tony.am.pending_commands import obey_kept
+from tony.am.pending_commands import apply_pending_commands
 from tony.core.events import Event, UserCommand
-from tony.history.kill_request import KillRequest, keep_kill
+from tony.history.kill_request import KillRequest, save_kill_request
 from tony.model.layout import JobFolder
 from tony.testing.conformance import PATIENCE
 
@@ -18,11 +18,11 @@ from tony.testing.conformance import PATIENCE
 def test_what_is_kept_comes_first(tmp_path: Path) -> None:
     """Before anything that happens later on the loop, and once."""
     folder = JobFolder(tmp_path)
-    keep_kill(folder, KillRequest(actor="ann"))
+    save_kill_request(folder, KillRequest(actor="ann"))
 
     async def scenario() -> None:
         heard: list[Event] = []
-        obeying = asyncio.ensure_future(obey_kept(folder, heard.append))
+        obeying = asyncio.ensure_future(apply_pending_commands(folder, heard.append))
         await asyncio.sleep(0)
         assert heard == [UserCommand(actor="ann", what="kill")]
         obeying.cancel()
@@ -38,11 +38,11 @@ def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 async def _later(folder: JobFolder) -> None:
     heard: list[Event] = []
-    obeying = asyncio.ensure_future(obey_kept(folder, heard.append))
+    obeying = asyncio.ensure_future(apply_pending_commands(folder, heard.append))
     await asyncio.sleep(0.02)
     folder.kill_request.write_text("{")
     for count, now in ((1, False), (2, True)):
-        keep_kill(folder, KillRequest(actor="ann", now=now))
+        save_kill_request(folder, KillRequest(actor="ann", now=now))
         async with asyncio.timeout(PATIENCE):
             while len(heard) < count:
                 await asyncio.sleep(0.005)

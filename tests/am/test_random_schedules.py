@@ -19,7 +19,7 @@ from tests.core.lives import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
 from tony.core.actions import Action
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
@@ -126,7 +126,7 @@ def check(folder: Path, seed: int) -> None:
     again = job.replayed()
     assert (again.mismatch, again.app.digest()) == (None, job.master.app.digest())
     assert again.checked >= 1
-    around = Surroundings(folder="/jobs/1", user="ann", submitted=1000.0, live={})
+    around = ReportContext(folder="/jobs/1", user="ann", submitted=1000.0, live={})
     assert report(again.app, 1e6, around) == report(job.master.app, 1e6, around)
     assert unexplained(finish, [event for event, _ in fed], job.master.app.state) == []
     heard_of = {event.container for event, _ in fed if isinstance(event, ev.Granted)}

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tony.am import reattach_caller
-from tony.am.reattach_caller import AT_ONCE, Summoning, summon
+from tony.am.reattach_caller import AT_ONCE, ReattachCaller, call_executors
 from tony.client.credentials import make_credentials
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Done, Message, Summon
-from tony.rpc import Connection, Server
+from tony.rpc import RpcConnection, RpcServer
 from tony.rpc.am_address import is_callable
 
 JOB = make_credentials(tls=True)
@@ -26,10 +26,12 @@ HERE = "tls:10.0.0.7:4711"
 class Door:
     """Where an executor can be called; it does what the test says."""
 
-    def __init__(self, answer: Callable[[Connection, Message], None] = lambda peer, message: peer.send(Done())) -> None:
+    def __init__(
+        self, answer: Callable[[RpcConnection, Message], None] = lambda peer, message: peer.send(Done())
+    ) -> None:
         self.heard: list[Message] = []
         self._answer = answer
-        self._server = Server(JOB.executors, self, guests=frozenset({PeerKind.MASTER}))
+        self._server = RpcServer(JOB.executors, self, guests=frozenset({PeerKind.MASTER}))
 
     async def open(self, address: str = "tls:127.0.0.1:0") -> str:
         return await self._server.listen(address)
@@ -37,14 +39,14 @@ class Door:
     async def close(self) -> None:
         await self._server.close()
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RpcConnection) -> None:
         pass
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         self.heard.append(message)
         self._answer(connection, message)
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def closed(self, connection: RpcConnection, reason: str) -> None:
         pass
 
 
@@ -56,7 +58,7 @@ def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-def refuse(code: Code) -> Callable[[Connection, Message], None]:
+def refuse(code: Code) -> Callable[[RpcConnection, Message], None]:
     return lambda peer, message: peer.refuse(code, "no")
 
 
@@ -85,14 +87,14 @@ def test_one_call() -> None:
         gone = Door()
         addresses = [await door.open() for door in (good, deaf, old, gone)]
         await gone.close()
-        assert await summon(addresses[0], JOB.am, 2, HERE)
+        assert await call_executors(addresses[0], JOB.am, 2, HERE)
         assert good.heard == [Summon(attempt=2, address=HERE)]
-        assert not await summon(addresses[1], JOB.am, 2, HERE)
+        assert not await call_executors(addresses[1], JOB.am, 2, HERE)
         with pytest.raises(ProtocolError) as caught:
-            await summon(addresses[2], JOB.am, 2, HERE)
+            await call_executors(addresses[2], JOB.am, 2, HERE)
         assert caught.value.code == Code.SUPERSEDED
-        assert not await summon(addresses[3], JOB.am, 2, HERE)
-        assert not await summon("no address", JOB.am, 2, HERE)
+        assert not await call_executors(addresses[3], JOB.am, 2, HERE)
+        assert not await call_executors("no address", JOB.am, 2, HERE)
         for door in (good, deaf, old):
             await door.close()
 
@@ -105,7 +107,7 @@ def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
 
     async def scenario() -> None:
         silent = Door(lambda peer, message: None)
-        assert not await summon(await silent.open(), JOB.am, 2, HERE)
+        assert not await call_executors(await silent.open(), JOB.am, 2, HERE)
         assert silent.heard
         await silent.close()
 
@@ -116,10 +118,10 @@ def test_all_come_in_the_end() -> None:
     """One that listens later, too; nobody is called who is here."""
 
     async def scenario() -> None:
-        calls: Summoning[str] = Summoning(JOB.am, 2, HERE, patience=20.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, patience=20.0)
 
-        def comes(who: str) -> Callable[[Connection, Message], None]:
-            def answer(peer: Connection, message: Message) -> None:
+        def comes(who: str) -> Callable[[RpcConnection, Message], None]:
+            def answer(peer: RpcConnection, message: Message) -> None:
                 peer.send(Done())
                 calls.attached(who)
 
@@ -148,7 +150,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scenario() -> None:
         liar = Door()
-        calls: Summoning[str] = Summoning(JOB.am, 2, HERE, patience=1.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, patience=1.0)
         gone = Door()
         nowhere = await gone.open()
         await gone.close()
@@ -165,7 +167,7 @@ def test_whoever_learns_that_it_is_the_older_one_calls_nobody_more() -> None:
 
     async def scenario() -> None:
         wise = Door(refuse(Code.SUPERSEDED))
-        calls: Summoning[str] = Summoning(JOB.am, 2, HERE, patience=20.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, patience=20.0)
         assert await calls.call_all({"wise": await wise.open()}) == {"wise"}
         assert calls.superseded
         await wise.close()
@@ -179,7 +181,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     called: Counter[int] = Counter()
 
     async def scenario() -> None:
-        calls: Summoning[int] = Summoning(JOB.am, 2, HERE, patience=25.0)
+        calls: ReattachCaller[int] = ReattachCaller(JOB.am, 2, HERE, patience=25.0)
 
         async def call(address: str, *rest: object) -> bool:
             nonlocal at_once, most
@@ -194,7 +196,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
                 calls.attached(who)
             return not is_dead
 
-        monkeypatch.setattr(reattach_caller, "summon", call)
+        monkeypatch.setattr(reattach_caller, "call_executors", call)
         assert await calls.call_all({who: str(who) for who in range(10_000)}) == frozenset()
 
     play(scenario)
@@ -206,7 +208,7 @@ def test_nobody_to_call() -> None:
     """The first attempt has no executors to call."""
 
     async def scenario() -> None:
-        calls: Summoning[str] = Summoning(JOB.am, 1, HERE, patience=20.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 1, HERE, patience=20.0)
         assert await calls.call_all({}) == frozenset()
 
     play(scenario)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core.specs import workers
-from tony.am.start_messages import Starts
+from tony.am.start_messages import StartMessages
 from tony.core.actions import Start
 from tony.errors import PlatformError, UserError
 from tony.frameworks.base import Framework, TaskView
@@ -47,9 +47,9 @@ def framework() -> Listing:
 
 
 @pytest.fixture
-def starts(tmp_path: Path, framework: Listing) -> Starts:
+def starts(tmp_path: Path, framework: Listing) -> StartMessages:
     """Of attempt 3 at a job of three workers."""
-    return Starts(prepared_job(tmp_path, workers(3)).record, framework, 3)
+    return StartMessages(prepared_job(tmp_path, workers(3)).record, framework, 3)
 
 
 def cluster(session: int = 1, version: int = 1) -> ClusterSpec:
@@ -69,7 +69,7 @@ def message(frame: bytes) -> Message | None:
     return decoder.next_message()
 
 
-def test_all_tasks_get_the_same_bytes(starts: Starts, framework: Listing) -> None:
+def test_all_tasks_get_the_same_bytes(starts: StartMessages, framework: Listing) -> None:
     """Asked once, encoded once: the ten thousandth start costs nothing more."""
     starts.publish(cluster())
     frames = [starts.frame(start(index)) for index in range(3)]
@@ -80,7 +80,7 @@ def test_all_tasks_get_the_same_bytes(starts: Starts, framework: Listing) -> Non
     )
 
 
-def test_a_later_version_or_try_is_an_order_of_its_own(starts: Starts) -> None:
+def test_a_later_version_or_try_is_an_order_of_its_own(starts: StartMessages) -> None:
     """Tasks that were started before keep theirs."""
     starts.publish(cluster(version=1))
     first = starts.frame(start())
@@ -90,7 +90,7 @@ def test_a_later_version_or_try_is_an_order_of_its_own(starts: Starts) -> None:
     assert starts.frame(start()) is first
 
 
-def test_what_was_handed_on_is_in_the_order(starts: Starts) -> None:
+def test_what_was_handed_on_is_in_the_order(starts: StartMessages) -> None:
     """Those who get the same variables get the same bytes; those who get others do not."""
     starts.publish(cluster())
     frames = [starts.frame(start(index, PARAMS="--lr 0.1")) for index in range(2)]
@@ -102,13 +102,13 @@ def test_what_was_handed_on_is_in_the_order(starts: Starts) -> None:
     assert message(starts.frame(start())) != order
 
 
-def test_without_a_cluster_spec_nothing_is_shared(starts: Starts, framework: Listing) -> None:
+def test_without_a_cluster_spec_nothing_is_shared(starts: StartMessages, framework: Listing) -> None:
     """First come, first served: version 0."""
     assert message(starts.frame(start(version=0))) == StartProgram(attempt=3, session=1, try_=1, version=0, shared=None)
     assert framework.asked == 0
 
 
-def test_older_sessions_are_forgotten(starts: Starts) -> None:
+def test_older_sessions_are_forgotten(starts: StartMessages) -> None:
     """A job that restarts for weeks does not grow, with cluster specs or without."""
     for session in range(1, 50):
         starts.publish(cluster(session=session))
@@ -118,7 +118,7 @@ def test_older_sessions_are_forgotten(starts: Starts) -> None:
     assert isinstance(message(starts.frame(start(session=49))), StartProgram)
 
 
-def test_an_adapter_that_fails_is_named(starts: Starts, framework: Listing) -> None:
+def test_an_adapter_that_fails_is_named(starts: StartMessages, framework: Listing) -> None:
     """A bug in a plug-in is said to be its, not ours; what it says on purpose is left as it is."""
     framework.error = KeyError("nope")
     with pytest.raises(PlatformError, match=r"adapter .* failed: KeyError: 'nope'"):
@@ -132,14 +132,14 @@ def test_addresses_that_placeholders_ask_for_are_in_the_order(tmp_path: Path, fr
     """Of the role's first task; of no other role, and of none that has not registered."""
     roles = {"ps": Role(), "worker": Role(instances=3)}
     spec = JobSpec(command="run {address.worker}", env={"PS": "{address.ps}"}, roles=roles)
-    starts = Starts(prepared_job(tmp_path, spec).record, framework, 1)
+    starts = StartMessages(prepared_job(tmp_path, spec).record, framework, 1)
     starts.publish(cluster())
     sent = message(starts.frame(start()))
     assert isinstance(sent, StartProgram)
     assert sent.addresses == {"worker": "a:1"}
 
 
-def test_without_such_placeholders_no_address_is_sent(starts: Starts) -> None:
+def test_without_such_placeholders_no_address_is_sent(starts: StartMessages) -> None:
     starts.publish(cluster())
     sent = message(starts.frame(start()))
     assert isinstance(sent, StartProgram)

@@ -10,12 +10,12 @@ from typing import cast
 import pytest
 
 from tests.am.played_job import until
-from tony.am.subscribers import Watchers
+from tony.am.subscribers import Subscribers
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.protocol import messages as msg
 from tony.protocol.framing import MAX_FROM_AM, Decoder
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 
 class Played:
@@ -50,9 +50,9 @@ class Played:
             await asyncio.sleep(3600)
 
     @property
-    def me(self) -> Connection:
+    def me(self) -> RpcConnection:
         """As what the watchers take it for."""
-        return cast(Connection, self)
+        return cast(RpcConnection, self)
 
 
 class Counted:
@@ -92,7 +92,7 @@ def test_the_first_report_comes_at_once_and_changes_come_together() -> None:
 
     async def run() -> None:
         counted, client = Counted(), Played()
-        watchers = Watchers(counted)
+        watchers = Subscribers(counted)
         watchers.add(client.me, gather=0.01)
         assert [r.report.session for r in client.reports] == [1]
         for _ in range(100):
@@ -113,7 +113,7 @@ def test_without_watchers_no_report_is_made() -> None:
 
     async def run() -> None:
         counted = Counted()
-        Watchers(counted).changed()
+        Subscribers(counted).changed()
         await asyncio.sleep(0.03)
         assert counted.made == 0
 
@@ -125,7 +125,7 @@ def test_costly_reports_come_seldom() -> None:
 
     async def run() -> None:
         counted, client = Counted(cost=0.02), Played()
-        watchers = Watchers(counted)
+        watchers = Subscribers(counted)
         watchers.add(client.me, gather=0.01)
         began = time.monotonic()
         while len(client.reports) < 3:
@@ -141,7 +141,7 @@ def test_who_does_not_read_gets_no_more_until_he_has() -> None:
 
     async def run() -> None:
         client, other = Played(), Played()
-        watchers = Watchers(Counted())
+        watchers = Subscribers(Counted())
         watchers.add(client.me, gather=0.01)
         watchers.add(other.me, gather=0.01)
         client.backlog = 10 << 20
@@ -161,7 +161,7 @@ def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.Monk
 
     async def run() -> None:
         counted, client = Counted(), Played()
-        watchers = Watchers(counted)
+        watchers = Subscribers(counted)
         watchers.add(client.me, gather=0.01)
         client.backlog = 10 << 20
         watchers.changed()
@@ -180,7 +180,7 @@ def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run() -> None:
         client = Played()
-        watchers = Watchers(Counted(cost=0.01))
+        watchers = Subscribers(Counted(cost=0.01))
         watchers.add(client.me, gather=0.01)
         async with asyncio.timeout(30):
             while len(client.reports) < 4:
@@ -196,7 +196,7 @@ def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
     async def run() -> None:
         client, stuck = Played(), Played()
         stuck.stuck = True
-        watchers = Watchers(Counted())
+        watchers = Subscribers(Counted())
         watchers.add(client.me, gather=10.0)
         watchers.add(stuck.me, gather=10.0)
         watchers.changed()
@@ -213,7 +213,7 @@ def test_of_time_that_passes_only_those_hear_who_asked() -> None:
 
     async def run() -> None:
         counted, plain, live = Counted(), Played(), Played()
-        watchers = Watchers(counted)
+        watchers = Subscribers(counted)
         watchers.add(plain.me, gather=0.01)
         watchers.aged()
         await asyncio.sleep(0.03)
@@ -240,7 +240,7 @@ def test_everybody_gets_a_report_now_and_then(monkeypatch: pytest.MonkeyPatch) -
 
     async def run() -> None:
         plain = Played()
-        watchers = Watchers(Counted())
+        watchers = Subscribers(Counted())
         watchers.add(plain.me, gather=0.01)
         monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
         watchers.aged()
@@ -254,7 +254,7 @@ def test_what_would_be_gone_is_told_now() -> None:
 
     async def run() -> None:
         counted, client = Counted(), Played()
-        watchers = Watchers(counted)
+        watchers = Subscribers(counted)
         watchers.tell_now()
         assert (len(watchers), counted.made) == (0, 0)
         watchers.add(client.me, gather=0.01)

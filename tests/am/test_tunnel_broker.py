@@ -14,16 +14,16 @@ import pytest
 from tests.am.played_job import PlayedJob, play, succeed, until
 from tests.core.specs import OK, workers
 from tony.am.connection_limits import room_for_tunnels
-from tony.am.tunnel_broker import Tunnels
+from tony.am.tunnel_broker import TunnelBroker
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.hello import PeerKind
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 from tony.rpc.client_connection import connect
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.testing.fake_executor import PlayedExecutor
 
 TASKS = [TaskId("worker", index) for index in range(2)]
@@ -71,9 +71,9 @@ class Wire:
     close = abort
 
     @property
-    def me(self) -> Connection:
+    def me(self) -> RpcConnection:
         """As what it is taken for."""
-        return cast(Connection, self)
+        return cast(RpcConnection, self)
 
     def taken(self) -> list[msg.Message | bytes]:
         """What came since the last call."""
@@ -87,7 +87,7 @@ class Scene:
     def __init__(self, most: int = 10, patience: float = 100.0) -> None:
         self.told: list[msg.DialTunnel] = []
         self.there = True
-        self.tunnels = Tunnels(self._send, TASKS, lambda tasks: most, patience)
+        self.tunnels = TunnelBroker(self._send, TASKS, lambda tasks: most, patience)
         self.client, self.far = Wire(), Wire()
 
     def _send(self, task: TaskId, message: msg.Message) -> bool:
@@ -248,7 +248,7 @@ class Ends:
         self.job = job
         self.executor = executor
 
-    async def client(self, credentials: Credentials | None = None) -> Connection:
+    async def client(self, credentials: AmCredentials | None = None) -> RpcConnection:
         """A client's connection."""
         return await connect(self.job.master.address, credentials or self.job.credentials.executors, PeerKind.CLIENT)
 
@@ -259,7 +259,7 @@ class Ends:
         self.executor.received.remove(found)
         return found
 
-    async def joined(self) -> tuple[Connection, Connection]:
+    async def joined(self) -> tuple[RpcConnection, RpcConnection]:
         """An open tunnel."""
         client = await self.client()
         client.send(OPEN)
@@ -284,7 +284,7 @@ def with_ends(tmp_path: Path, story: Callable[[Ends], Awaitable[None]], *, tls: 
 
 
 @asynccontextmanager
-async def closing(*connections: Connection) -> AsyncIterator[None]:
+async def closing(*connections: RpcConnection) -> AsyncIterator[None]:
     """Closed at the end."""
     try:
         yield
@@ -293,7 +293,7 @@ async def closing(*connections: Connection) -> AsyncIterator[None]:
             each.abort()
 
 
-async def _received(connection: Connection, count: int) -> bytes:
+async def _received(connection: RpcConnection, count: int) -> bytes:
     got = b""
     while len(got) < count:
         piece = await connection.receive()
@@ -312,7 +312,7 @@ def test_bytes_go_both_ways(tmp_path: Path, tls: bool) -> None:
             data = os.urandom(MAX_RAW * 20)
             pieces = [data[start : start + MAX_RAW] for start in range(0, len(data), MAX_RAW)]
 
-            async def send(end: Connection) -> None:
+            async def send(end: RpcConnection) -> None:
                 for piece in pieces:
                     end.send(Raw.of(piece))
                     await end.drain()
@@ -361,7 +361,7 @@ def test_a_wrong_token_gets_no_tunnel(tmp_path: Path) -> None:
 
     async def story(ends: Ends) -> None:
         with pytest.raises(ProtocolError, match="the token is not this job's"):
-            await ends.client(Credentials(token="ab" * 32))
+            await ends.client(AmCredentials(token="ab" * 32))
         client, far = await ends.joined()
         for word in ("0" * 32, "", ends.executor.incarnation):
             thief = await connect(ends.job.master.address, ends.job.credentials.executors)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.schedulers.yarn.samples import papers
 from tony.am.yarn_main import in_cluster_time
-from tony.hadoop.tokens.credentials import Credentials, write_file
-from tony.schedulers.yarn.container_env import Inside
+from tony.hadoop.tokens.credentials import TokenCredentials, write_file
+from tony.schedulers.yarn.container_env import ContainerEnv
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from tony.schedulers.yarn.container_env import Inside
 )
 def test_the_job_began_when_yarn_took_it(tmp_path: Path, told: str, expected: float | None) -> None:
     """By YARN's clock; by the submitter's where YARN does not tell."""
-    write_file(tmp_path / "tokens", Credentials())
+    write_file(tmp_path / "tokens", TokenCredentials())
     environ = {
         "CONTAINER_ID": "container_1700000000000_0007_01_000001",
         "NM_HOST": "node-1",
@@ -26,7 +26,7 @@ def test_the_job_began_when_yarn_took_it(tmp_path: Path, told: str, expected: fl
         "HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens"),
         "APP_SUBMIT_TIME_ENV": told,
     }
-    inside = Inside.look(environ)
+    inside = ContainerEnv.look(environ)
     assert inside.submitted == expected
     given = papers()
     assert in_cluster_time(given, inside).record.submitted == (expected or given.record.submitted)

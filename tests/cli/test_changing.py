@@ -17,7 +17,7 @@ from tony import clock
 from tony.errors import ConnectionFailed
 from tony.history.job_record import write_summary
 from tony.jobs import changing
-from tony.jobs.portal_client import KeptToken, Portal, keep_token
+from tony.jobs.portal_client import KeptToken, PortalClient, keep_token
 from tony.jobs.whoami import user_name
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
@@ -26,7 +26,7 @@ from tony.model.states import JobState, TaskState
 from tony.portal.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 SPEC = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)}, modifiers=("mo",), viewers=("vic",))
@@ -72,7 +72,9 @@ def ended(home: Home) -> str:
 def portal(home: Home, tmp_path: Path) -> Iterator[str]:
     """A portal over the same jobs, which knows us by our process, and others by their tokens."""
     tokens = TokenFile(tmp_path)
-    with served(create(HomeSource(home, "ann"), Door(Terms(key=tokens.key(), owner="ann", tokens=tokens)))) as port:
+    with served(
+        create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
+    ) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -293,11 +295,11 @@ class TestThroughAPortal:
         """It is not asked of one task after the other."""
         asked: list[str] = []
 
-        def gone(self: Portal, job: str, task: str) -> Stacks:
+        def gone(self: PortalClient, job: str, task: str) -> Stacks:
             asked.append(task)
             raise ConnectionFailed(f"{portal} cannot be reached")
 
-        monkeypatch.setattr(Portal, "stacks", gone)
+        monkeypatch.setattr(PortalClient, "stacks", gone)
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.err) == (3, f"tony: {portal} cannot be reached\n")
         assert asked == ["worker:0"]

@@ -12,9 +12,9 @@ from tony.cli.terminal_text import width
 from tony.dataclass import replace
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.jobs.comparison import Comparison, Measure, Setting, Side, change
+from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, SettingDifference, change
 from tony.model.codec import to_plain
 from tony.model.job_report import Used
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
@@ -40,7 +40,7 @@ def job(home: Home, name: str, memory: int, cpu: float, *, good: bool) -> None:
     logged(folder, [])
     writer = MetricsWriter(folder.metrics, name, 5.0)
     for number in range(2):
-        writer.write([Part(f"worker:{number}", "worker", 5.0, True, 0, {"cpu": (cpu, cpu, cpu)})])
+        writer.write([TaskMetricsUpdate(f"worker:{number}", "worker", 5.0, True, 0, {"cpu": (cpu, cpu, cpu)})])
     writer.close()
 
 
@@ -102,7 +102,7 @@ def test_a_job_that_is_not_there(tony: Tony, two: None) -> None:
 def test_it_fits_the_terminal(home: Home, columns: int) -> None:
     """Long values have lines of their own; what cannot fit is cut."""
     report = succeeded(*recorded(home))
-    side = Side(
+    side = ComparedJob(
         report=report,
         took=None,
         restarts=0,
@@ -112,9 +112,9 @@ def test_it_fits_the_terminal(home: Home, columns: int) -> None:
         core_hours=None,
         seconds={"productive": 5.0, "idle": None},
     )
-    long = Setting(key="command", a=("x" * 200, "job.toml:1"), b=None)
+    long = SettingDifference(key="command", a=("x" * 200, "job.toml:1"), b=None)
     found = Comparison(
-        a=side, b=side, settings=(long,), same=3, measures=(Measure(role="w", series="cpu", a=1, b=None),)
+        a=side, b=side, settings=(long,), same=3, measures=(MetricDifference(role="w", series="cpu", a=1, b=None),)
     )
     lines = comparison_text(found, columns)
     assert max(map(width, lines)) <= columns

@@ -29,7 +29,7 @@ from tony.cli.live_status import LiveView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
 from tony.jobs.log_names import LogName
-from tony.jobs.log_reader import Line
+from tony.jobs.log_reader import LogLine
 from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
@@ -225,7 +225,7 @@ def test_the_live_view(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     name = LogName("worker", 0, 1, 1, "out")
     with LiveView(terminal) as view:
         view.saw(running(job))
-        view.printed([Line(name, b"[red]a[/] \x1b[32mgreen\x1b[0m \x1b[2Jend"), Line(name, b"b\xff")])
+        view.printed([LogLine(name, b"[red]a[/] \x1b[32mgreen\x1b[0m \x1b[2Jend"), LogLine(name, b"b\xff")])
         view.noticed("the [b]connection[/b]\n broke")
         assert "worker:1" in terminal.text
     text = terminal.text
@@ -243,7 +243,7 @@ def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.Mo
     terminal = Terminal()
     view = PlainView(terminal)
     view.saw(running(job))
-    view.printed([Line(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
+    view.printed([LogLine(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
     assert terminal.text.splitlines()[1:] == [
         "12:00:00 worker:0 runs on here (pid 7)",
         "12:00:00 worker:1 runs on here (pid 7)",

@@ -17,7 +17,7 @@ from tests.cli.test_following import running
 from tests.cli.test_submission import Ending, end_with, killed
 from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import JOB, failed, recorded, succeeded
-from tony.cli.early import EarlyInterrupts
+from tony.cli.early import SignalGuard
 from tony.cli.following import follow_to_end
 from tony.config.legacy.flags import FLAGS
 from tony.model.layout import Home
@@ -120,7 +120,7 @@ def test_the_job_ends_with_its_command(home: Home, number: signal.Signals, capsy
 
     with living(job[0], running(job)) as beside:
         with beside.story(tell), pytest.raises(click.exceptions.Exit) as left:
-            follow_to_end(home, JOB, sys.stdout, EarlyInterrupts(tied=True))
+            follow_to_end(home, JOB, sys.stdout, SignalGuard(tied=True))
         assert [message.now for message in beside.master.kills] == [False, True]
     assert left.value.exit_code == 128 + number
     name = "Ctrl-C" if number is signal.SIGINT else number.name
@@ -130,7 +130,7 @@ def test_the_job_ends_with_its_command(home: Home, number: signal.Signals, capsy
 def test_a_signal_before_the_job_is_followed(home: Home) -> None:
     """It counts as soon as somebody follows."""
     job = recorded(home)
-    early = EarlyInterrupts(tied=True)
+    early = SignalGuard(tied=True)
     early.begin()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -11,7 +11,7 @@ from tests.cli.screen import Screen, Terminal, shown
 from tests.jobs.played_master import recorded, standing, succeeded
 from tony.cli.live_status import LiveView
 from tony.jobs.log_names import LogName
-from tony.jobs.log_reader import Line
+from tony.jobs.log_reader import LogLine
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
@@ -40,9 +40,9 @@ def test_output_scrolls_above_the_table(report: JobReport) -> None:
     terminal = Terminal()
     with LiveView(terminal) as view:
         view.saw(report)
-        view.printed([Line(WORKER, b"one"), Line(WORKER, b"two")])
+        view.printed([LogLine(WORKER, b"one"), LogLine(WORKER, b"two")])
         view.saw(report)
-        view.printed([Line(WORKER, b"three")])
+        view.printed([LogLine(WORKER, b"three")])
         rows = shown(terminal, 80)
         assert [row for row in rows if row.startswith("worker:0 |")] == [
             "worker:0 | one",
@@ -59,7 +59,7 @@ def test_the_table_goes_at_the_end(home: Home, report: JobReport) -> None:
     terminal = Terminal()
     with LiveView(terminal) as view:
         view.saw(report)
-        view.printed([Line(WORKER, b"one")])
+        view.printed([LogLine(WORKER, b"one")])
         view.saw(succeeded(*recorded(home)))
     rows = shown(terminal, 80)
     assert "worker:0 | one" in rows
@@ -72,8 +72,8 @@ def test_long_lines_fold_and_leave_the_table_whole(report: JobReport) -> None:
     terminal = Terminal()
     with LiveView(terminal) as view:
         view.saw(report)
-        view.printed([Line(WORKER, b"@" * 200)])
-        view.printed([Line(WORKER, b"end")])
+        view.printed([LogLine(WORKER, b"@" * 200)])
+        view.printed([LogLine(WORKER, b"end")])
         rows = shown(terminal, 80)
     assert "".join(rows).count("@") == 200
     assert sum(row.startswith("TASK") for row in rows) == 1
@@ -89,7 +89,7 @@ def test_a_window_that_is_made_narrower(report: JobReport, monkeypatch: pytest.M
         screen.narrow(20)
         monkeypatch.setenv("COLUMNS", "20")
         view.saw(report)
-        view.printed([Line(WORKER, b"end")])
+        view.printed([LogLine(WORKER, b"end")])
         screen.feed(terminal.text[len(before) :])
     assert sum(row.startswith("TASK") for row in screen.rows) == 1
     assert screen.rows[screen.rows.index("worker:0 | end") + 2].startswith("TASK")
@@ -102,7 +102,7 @@ def test_a_terminal_of_few_lines(report: JobReport, monkeypatch: pytest.MonkeyPa
     with LiveView(terminal) as view:
         for _ in range(3):
             view.saw(report)
-            view.printed([Line(WORKER, b"one")])
+            view.printed([LogLine(WORKER, b"one")])
     rows = shown(terminal, 80, lines=3)
     assert [row for row in rows[:-3] if not row.startswith("worker:")] == rows[: len(rows) - 5]
     assert rows[-3:] == ["worker:0 | one"] * 3

@@ -15,7 +15,7 @@ from tony.cli.metrics_table import task_table
 from tony.cli.sparkline import number, spark
 from tony.core import events as ev
 from tony.history.job_record import write_summary
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.job_metrics import ordered
 from tony.model.job_report import JobReport
@@ -34,7 +34,7 @@ def measure(folder: JobFolder, tasks: int = 2) -> None:
     for number_ in range(tasks):
         cpu = tuple(value + number_ for value in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0))
         series = {"cpu": cpu, "rss": tuple(2.0**30 for _ in cpu), "threads": cpu}
-        writer.write([Part(f"worker:{number_}", "worker", 5.0, True, 0, series)])
+        writer.write([TaskMetricsUpdate(f"worker:{number_}", "worker", 5.0, True, 0, series)])
     writer.close()
 
 
@@ -180,7 +180,7 @@ def test_a_series_that_is_not_there(tony: Tony, ended: JobFolder, how: tuple[str
 def test_a_series_that_only_others_have(tony: Tony, ended: JobFolder) -> None:
     """It is there, but not of the task that was named."""
     writer = MetricsWriter(ended.metrics, JOB, 5.0)
-    writer.write([Part("worker:1", "worker", 5.0, False, 0, {"files": (1.0, 1.0, 1.0)})])
+    writer.write([TaskMetricsUpdate("worker:1", "worker", 5.0, False, 0, {"files": (1.0, 1.0, 1.0)})])
     writer.close()
     assert tony("metrics", JOB, "--series", "files", "--task", "worker:1").code == 0
     answer = tony("metrics", JOB, "--series", "files", "--task", "worker:0")

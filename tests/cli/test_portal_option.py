@@ -22,7 +22,7 @@ from tony.dataclass import replace
 from tony.errors import SchedulerError, UserError
 from tony.history.job_record import write_summary
 from tony.history.session_facts import TELLING
-from tony.jobs.portal_client import Portal, address_of, is_private
+from tony.jobs.portal_client import PortalClient, address_of, is_private
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Restarts
@@ -31,7 +31,7 @@ from tony.model.progress import Progress, measure_job
 from tony.portal.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -51,7 +51,7 @@ def portal(tmp_path_factory: pytest.TempPathFactory, tokens: TokenFile) -> Itera
     folder = keep(home, JOB)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(1000)) + b"rest")
     keep(home, OTHER, user="eve", seed=4, name="letters", viewers=("ben",))
-    app = create(HomeSource(home, "ann"), Door(Terms(key=tokens.key(), owner="ann", tokens=tokens)))
+    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
     with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -108,10 +108,10 @@ def test_restarts_are_told(
     logged(folder, [opened[0], alone, Snapshot(digest="session-opened"), *opened[1:]])
     restarts = Restarts(charged=2, most=5, free=1)
     write_summary(folder, replace(succeeded(folder, record), session=3, restarts=restarts))
-    with served(create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann")))) as port:
+    with served(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))) as port:
         address = f"http://127.0.0.1:{port}"
         code, out, _ = tony(capfdbinary, "status", "--portal", address, JOB)
-        with closing(Portal(address)) as portal:
+        with closing(PortalClient(address)) as portal:
             kinds = [event.kind for event in portal.events(JOB, TELLING)]
     assert kinds == ["session-opened", "judged", "session-opened", "session-opened"]
     assert code == 0
@@ -133,10 +133,10 @@ def test_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = to_plain(known)
     assert isinstance(plain, dict)
     plain["new"] = 1
-    monkeypatch.setattr(Portal, "get", lambda self, path: {"job_progress": plain})
-    with closing(Portal("http://127.0.0.1:1")) as portal:
+    monkeypatch.setattr(PortalClient, "get", lambda self, path: {"job_progress": plain})
+    with closing(PortalClient("http://127.0.0.1:1")) as portal:
         assert portal.job_progress(JOB) == known
-        monkeypatch.setattr(Portal, "get", lambda self, path: {"job_progress": None})
+        monkeypatch.setattr(PortalClient, "get", lambda self, path: {"job_progress": None})
         assert portal.job_progress(JOB) is None
 
 
@@ -243,7 +243,7 @@ def test_what_a_portal_cannot_have_is_said(
     first = sorted(path.name for path in folder.logs.glob("*.out"))[0]
     (folder.logs / first).write_text("what somebody had followed")
     task = TaskId.parse(first.partition(".")[0].replace("-", ":"))
-    with served(create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann")))) as port:
+    with served(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))) as port:
         code, out, err = tony(capfdbinary, "logs", "--portal", f"http://127.0.0.1:{port}", JOB, str(task), "--stdout")
     assert (code, out.strip()) == (0, "what somebody had followed")
     assert f"{task}: some output may be missing: it was removed" in err

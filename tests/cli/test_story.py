@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.jobs.played_master import FAILURE
-from tony.cli.story import Story, ranges
+from tony.cli.story import StatusChanges, ranges
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
@@ -41,16 +41,16 @@ def report(
 
 
 @pytest.fixture
-def story() -> Story:
+def story() -> StatusChanges:
     """A story whose beginning was told."""
-    story = Story()
+    story = StatusChanges()
     story.tell(report(), 0.0)
     return story
 
 
 def test_the_beginning_says_which_job() -> None:
     """And where its record is."""
-    story = Story()
+    story = StatusChanges()
     assert story.tell(report(), 0.0) == ["job j (digits): 1 task on local; its record: /f"]
     assert story.tell(report(), 1.0) == []
 
@@ -58,14 +58,14 @@ def test_the_beginning_says_which_job() -> None:
 def test_an_ended_job_is_told_whole() -> None:
     """Beginning and end at once."""
     last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
-    assert Story().tell(last, 0.0) == [
+    assert StatusChanges().tell(last, 0.0) == [
         "job j (digits): 1 task on local; its record: /f",
         "worker:0 succeeded",
         "job j (digits) succeeded after 8 s",
     ]
 
 
-def test_a_program_that_runs_is_told_with_its_pid(story: Story) -> None:
+def test_a_program_that_runs_is_told_with_its_pid(story: StatusChanges) -> None:
     """Not before the pid is known: that it was told to start is no news."""
     told = replace(task("worker:0", TaskState.RUNNING), pid=None)
     assert story.tell(report(JobState.RUNNING, tasks=None), 1.0) == []
@@ -76,7 +76,7 @@ def test_a_program_that_runs_is_told_with_its_pid(story: Story) -> None:
     assert story.tell(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 4.0) == []
 
 
-def test_a_failure_says_how(story: Story) -> None:
+def test_a_failure_says_how(story: StatusChanges) -> None:
     """By its note, its signal or its code."""
     for more, said in (
         ({"note": "memory: limit 1g reached"}, "worker:0 failed: memory: limit 1g reached"),
@@ -87,13 +87,13 @@ def test_a_failure_says_how(story: Story) -> None:
         assert story.tell(replace(report(), tasks=(task("worker:0", TaskState.FAILED, **more),)), 1.0) == [said]
 
 
-def test_many_tasks_are_told_together(story: Story) -> None:
+def test_many_tasks_are_told_together(story: StatusChanges) -> None:
     """A line for each of a thousand would tell nothing."""
     states = {f"worker:{n}": TaskState.RUNNING for n in range(64)} | {"chief:0": TaskState.RUNNING}
     assert story.tell(report(JobState.RUNNING, states), 1.0) == ["worker:0-63, chief:0 run"]
 
 
-def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: Story) -> None:
+def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusChanges) -> None:
     """Before it runs, if a report comes while it waits; once for each try, and with its new pid only after that."""
 
     def tell(state: TaskState, try_: int, note: str, pid: int | None = None) -> list[str]:
@@ -115,20 +115,20 @@ def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: Story) -
     ]
 
 
-def test_a_gang_that_forms_again_does_not_start_again_alone(story: Story) -> None:
+def test_a_gang_that_forms_again_does_not_start_again_alone(story: StatusChanges) -> None:
     """Its tasks have run in the session before."""
     waits = task("worker:0", TaskState.STARTING, try_=1, session=1, note="container started, not registered")
     assert story.tell(replace(report(session=2), tasks=(waits,)), 1.0) == []
 
 
-def test_many_lone_restarts_are_told_together(story: Story) -> None:
+def test_many_lone_restarts_are_told_together(story: StatusChanges) -> None:
     """As everything else of many tasks."""
     tasks = tuple(task(f"worker:{n}", TaskState.RUNNING, try_=2, note="try 2, for before: x") for n in range(4))
     told = story.tell(replace(report(JobState.RUNNING), tasks=tasks), 1.0)
     assert told == ["worker:0-3 start again, each alone", "worker:0-3 run"]
 
 
-def test_who_is_left_out_is_told_once_a_session(story: Story) -> None:
+def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
     """And how many the role has then; a session that has all says nothing."""
     tasks = {f"worker:{index}": TaskState.PENDING for index in range(5)}
     small = RoleSize(role="worker", tasks=2, least=2, most=5, left_out=("worker:1", "worker:2", "worker:4"))
@@ -149,7 +149,7 @@ def test_ranges() -> None:
     assert ranges([]) == ""
 
 
-def test_who_is_missing_is_told_after_a_moment(story: Story) -> None:
+def test_who_is_missing_is_told_after_a_moment(story: StatusChanges) -> None:
     """In a normal start somebody is always missing for an instant."""
     waiting = "waiting {} for worker:1: container started, not registered"
     assert story.tell(report(waiting=waiting.format("0.2 s")), 1.0) == []
@@ -159,7 +159,7 @@ def test_who_is_missing_is_told_after_a_moment(story: Story) -> None:
     assert story.tell(report(waiting=waiting.format("31 s")), 33.0) == [waiting.format("31 s")]
 
 
-def test_waiting_for_something_else_is_news(story: Story) -> None:
+def test_waiting_for_something_else_is_news(story: StatusChanges) -> None:
     """Once it has stayed so for a moment; the time alone is no news."""
     first, second = "waiting {} s for worker:1: no container yet", "waiting {} s for worker:1: container started"
     story.tell(report(waiting=first.format(5)), 1.0)
@@ -168,19 +168,19 @@ def test_waiting_for_something_else_is_news(story: Story) -> None:
     assert story.tell(report(waiting=second.format(11)), 7.0) == [second.format(11)]
 
 
-def test_waiting_that_changes_all_the_time_is_told_now_and_then(story: Story) -> None:
+def test_waiting_that_changes_all_the_time_is_told_now_and_then(story: StatusChanges) -> None:
     """When a hundred tasks come one by one, each report names others."""
     told = [now for now in range(1, 20) if story.tell(report(waiting=f"waiting for {'x' * now}"), float(now))]
     assert told == [6, 11, 16]
 
 
-def test_waiting_that_goes_on_is_told_less_and_less_often(story: Story) -> None:
+def test_waiting_that_goes_on_is_told_less_and_less_often(story: StatusChanges) -> None:
     """Half a minute later, a minute after that, and so on."""
     told = [now for now in range(1, 250) if story.tell(report(waiting=f"waiting {now} s"), float(now))]
     assert told == [2, 32, 92, 212]
 
 
-def test_waiting_again_begins_anew(story: Story) -> None:
+def test_waiting_again_begins_anew(story: StatusChanges) -> None:
     """An end of the waiting resets the moment."""
     story.tell(report(waiting="no room"), 1.0)
     story.tell(report(), 1.5)
@@ -188,7 +188,7 @@ def test_waiting_again_begins_anew(story: Story) -> None:
     assert story.tell(report(waiting="no room"), 3.3) == ["no room"]
 
 
-def test_a_restart_says_why(story: Story) -> None:
+def test_a_restart_says_why(story: StatusChanges) -> None:
     """Then every task's news again."""
     story.tell(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
@@ -199,10 +199,10 @@ def test_a_restart_says_why(story: Story) -> None:
     assert story.tell(second, 3.0) == ["worker:0 runs on here (pid 7)"]
 
 
-def test_stopping_says_why_if_something_failed(story: Story) -> None:
+def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
     """After a success it goes without saying."""
     assert story.tell(report(JobState.STOPPING), 1.0) == []
-    again = Story()
+    again = StatusChanges()
     again.tell(report(), 0.0)
     assert again.tell(report(JobState.STOPPING, failure=FAILURE), 1.0) == [
         "stopping, because worker:1 failed with exit code 3 on here"
@@ -211,15 +211,15 @@ def test_stopping_says_why_if_something_failed(story: Story) -> None:
 
 def test_a_failure_that_is_explained_below_is_not_told_here() -> None:
     """On a terminal the page follows at once."""
-    story = Story(failures=False)
+    story = StatusChanges(failures=False)
     story.tell(report(), 0.0)
     assert story.tell(report(JobState.FAILED, ended=101.0), 1.0) == []
-    other = Story(failures=False)
+    other = StatusChanges(failures=False)
     other.tell(report(), 0.0)
     assert other.tell(report(JobState.SUCCEEDED, ended=101.0), 1.0) == ["job j (digits) succeeded after 1 s"]
 
 
-def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: Story) -> None:
+def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: StatusChanges) -> None:
     """Tasks that end one after the other are no news; a job that goes on without its chief is."""
     run, done = TaskState.RUNNING, TaskState.SUCCEEDED
     text = "chief:0 has succeeded; still waiting for worker:0-1"

@@ -16,7 +16,7 @@ from tony.cli.terminal_text import knows_unicode, width
 from tony.cli.timeline_text import ASCII, UNICODE, headline, timeline_text
 from tony.core import events as ev
 from tony.history.job_record import write_summary
-from tony.history.timeline import Happened, Mark, SessionSpan, Shape, Span, Timeline, What, timeline
+from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline
 from tony.model.layout import Home
 from tony.model.states import JobState, RoleKind, TaskState
 
@@ -31,7 +31,7 @@ def told(spans: list[Span], marks: tuple[Mark, ...] = (), until: float = 100.0, 
         spans=tuple(spans),
         sessions=tuple(SessionSpan(n + 1, n * length, (n + 1) * length, "") for n in range(sessions)),
         marks=marks,
-        roles={"worker": Shape(RoleKind.TRACKED, 1, 0, 1)},
+        roles={"worker": TaskResources(RoleKind.TRACKED, 1, 0, 1)},
         ended=until,
     )
 
@@ -39,9 +39,9 @@ def told(spans: list[Span], marks: tuple[Mark, ...] = (), until: float = 100.0, 
 def plain_life(task: str = "worker:0") -> list[Span]:
     """Waits, is set up, runs: 20, 20 and 60 seconds."""
     return [
-        Span(task, 0, 0, What.WAITING, 0.0, 20.0),
-        Span(task, 1, 0, What.SET_UP, 20.0, 40.0),
-        Span(task, 1, 1, What.RUNNING, 40.0, 100.0),
+        Span(task, 0, 0, TaskPhase.WAITING, 0.0, 20.0),
+        Span(task, 1, 0, TaskPhase.SET_UP, 20.0, 40.0),
+        Span(task, 1, 1, TaskPhase.RUNNING, 40.0, 100.0),
     ]
 
 
@@ -61,8 +61,8 @@ def test_a_column_shows_what_was_done_longest() -> None:
 def test_whom_it_befell_is_said_once() -> None:
     """A sentence that begins with the task needs no name before it."""
     marks = (
-        Mark(Happened.FAILURE, 60.0, "worker:0", "worker:0 failed with exit code 1"),
-        Mark(Happened.FAILURE, 80.0, "worker:0", "worker:01 is another one"),
+        Mark(MarkerKind.FAILURE, 60.0, "worker:0", "worker:0 failed with exit code 1"),
+        Mark(MarkerKind.FAILURE, 80.0, "worker:0", "worker:01 is another one"),
     )
     lines = timeline_text(told(plain_life(), marks), 80, ASCII)
     assert [line.split("  ")[-1] for line in lines if "failure:" in line] == [
@@ -74,10 +74,10 @@ def test_whom_it_befell_is_said_once() -> None:
 def test_marks_stand_above_states() -> None:
     """A death hides a checkpoint of the same moment; each is told with its time."""
     marks = (
-        Mark(Happened.CHECKPOINT, 60.0, "worker:0", "step 3"),
-        Mark(Happened.CHECKPOINT, 80.0, "worker:0", "step 4"),
-        Mark(Happened.DEATH, 80.1, "worker:0", "its node \x1bburned"),
-        Mark(Happened.RESTART, 90.0, note="again"),
+        Mark(MarkerKind.CHECKPOINT, 60.0, "worker:0", "step 3"),
+        Mark(MarkerKind.CHECKPOINT, 80.0, "worker:0", "step 4"),
+        Mark(MarkerKind.DEATH, 80.1, "worker:0", "its node \x1bburned"),
+        Mark(MarkerKind.RESTART, 90.0, note="again"),
     )
     lines = timeline_text(told(plain_life(), marks, sessions=2), 60, ASCII)
     picture = row(lines, "worker:0")
@@ -91,7 +91,7 @@ def test_marks_stand_above_states() -> None:
 def test_what_happened_is_told_to_its_end_and_the_newest_last() -> None:
     """A long line goes on below; of very many the earlier ones are only counted."""
     long = "worker:1 failed: memory: limit 64m reached -> fail (worker is tracked: all of its tasks must succeed)"
-    marks = tuple(Mark(Happened.FAILURE, float(n), "worker:0", f"{long} {n}") for n in range(40))
+    marks = tuple(Mark(MarkerKind.FAILURE, float(n), "worker:0", f"{long} {n}") for n in range(40))
     lines = timeline_text(told(plain_life(), marks), 60, ASCII)
     words = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 60
@@ -102,7 +102,7 @@ def test_what_happened_is_told_to_its_end_and_the_newest_last() -> None:
 def test_of_many_tasks_several_share_a_lane() -> None:
     """No more than some forty lanes, and one death among ten thousand tasks is seen."""
     spans = [span for number in range(10_000) for span in plain_life(f"worker:{number}")]
-    line = told(spans, (Mark(Happened.DEATH, 50.0, "worker:7777", "gone"),))
+    line = told(spans, (Mark(MarkerKind.DEATH, 50.0, "worker:7777", "gone"),))
     lines = timeline_text(line, 80, UNICODE)
     lanes = [line for line in lines if line.startswith("worker:")]
     assert len(lanes) == 40
@@ -137,7 +137,7 @@ def test_any_life_fits_its_terminal(seed: int, columns: int) -> None:
 
 def test_a_job_of_no_time_at_all() -> None:
     """Nothing is divided by it."""
-    lines = timeline_text(told([Span("worker:0", 0, 0, What.WAITING, 0.0, 0.0)], until=0.0), 80, ASCII)
+    lines = timeline_text(told([Span("worker:0", 0, 0, TaskPhase.WAITING, 0.0, 0.0)], until=0.0), 80, ASCII)
     assert any(line.startswith("worker:0") for line in lines)
     assert headline(told([], until=0.0), "failed", "a\nb") == "local-1  a\\nb  failed  took 0 s"
 

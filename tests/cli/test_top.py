@@ -15,10 +15,10 @@ from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succ
 from tony import clock
 from tony.cli.terminal_text import clock_time, width
 from tony.cli.top import Top
-from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
+from tony.cli.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
 from tony.dataclass import replace
 from tony.history.job_record import write_summary
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.progress import Reports, find_job_progress, find_task_progress
 from tony.model.job_report import JobReport
@@ -84,7 +84,7 @@ class TestTable:
         """Of each task the newest, of its devices mean and sum; time to its end from its steps since it began anew."""
         report = running(home)
         rows = rows_of(report, WITH_GPUS, measured(), reports())
-        assert rows[0] == Row(
+        assert rows[0] == TopRow(
             task="worker:0",
             state="running",
             cpu=3.0,
@@ -165,7 +165,7 @@ class TestTable:
         spec = JobSpec(name="x", command="x", roles={"worker": Role(instances=1000)})
         report = running(home, spec)
         told = [each for n in range(1000) for each in [points(f"worker:{n}", "cpu", float(n))]]
-        text = top_table(report, rows_of(report, spec, told, Reports()), clock.wall(), 80, 10, Sort.CPU, keys=True)
+        text = top_table(report, rows_of(report, spec, told, Reports()), clock.wall(), 80, 10, TopSort.CPU, keys=True)
         assert len(text) == 10
         assert [line.split()[0] for line in text[3:8]] == [f"worker:{n}" for n in range(999, 994, -1)]
         assert text[8] == "and 995 more"
@@ -174,11 +174,11 @@ class TestTable:
     def test_orders(self) -> None:
         """Those of whom nothing is known come last; of progress those who are behind first."""
         rows = [
-            Row(task="a", state="running", cpu=1.0, rss=3.0, gpu=None, progress=at_step(5.0)),
-            Row(task="b", state="failed", cpu=None, rss=None, gpu=0.5),
-            Row(task="c", state="running", cpu=2.0, rss=1.0, gpu=0.1, progress=at_step(3.0)),
+            TopRow(task="a", state="running", cpu=1.0, rss=3.0, gpu=None, progress=at_step(5.0)),
+            TopRow(task="b", state="failed", cpu=None, rss=None, gpu=0.5),
+            TopRow(task="c", state="running", cpu=2.0, rss=1.0, gpu=0.1, progress=at_step(3.0)),
         ]
-        orders = {sort.value: "".join(row.task for row in ordered(rows, sort)) for sort in Sort}
+        orders = {sort.value: "".join(row.task for row in ordered(rows, sort)) for sort in TopSort}
         assert orders == {"task": "abc", "state": "bac", "cpu": "cab", "memory": "acb", "gpu": "bca", "progress": "bca"}
 
     def test_series_that_are_asked_for(self) -> None:
@@ -197,7 +197,7 @@ def watched(home: Home, tell: Callable[[PlayedMaster, Terminal, Top], Coroutine[
     async def work() -> None:
         async with PlayedMaster(folder, running(home)) as master:
             master.measured, master.progress = measured(), reports().progress
-            top = Top(home, record, terminal, Sort.TASK)
+            top = Top(home, record, terminal, TopSort.TASK)
             async with asyncio.timeout(60), asyncio.TaskGroup() as group:
                 group.create_task(tell(master, terminal, top))
                 await top.run()
@@ -279,7 +279,7 @@ class TestElsewhere:
         assert line.endswith(" ago")
         assert tony("top", JOB, "--json").json["ended"] == report.ended
         writer = MetricsWriter(folder.metrics, JOB, 5.0)
-        writer.write([Part("worker:0", "worker", 5.0, True, 0, {"cpu": (2.0, 2.5, 3.0)})])
+        writer.write([TaskMetricsUpdate("worker:0", "worker", 5.0, True, 0, {"cpu": (2.0, 2.5, 3.0)})])
         writer.close()
         assert tony("top", JOB).out.splitlines()[1].endswith(" ago; last numbers: 2.5 cores")
 

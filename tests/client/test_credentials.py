@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from tony.client.credentials import make_credentials
 from tony.model.codec import from_plain, to_plain
 from tony.protocol.hello import token_bytes
-from tony.protocol.launch import Credentials, JobCredentials
+from tony.protocol.launch import AmCredentials, JobCredentials
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -27,7 +27,7 @@ def test_every_job_has_its_own_token() -> None:
     assert len(token_bytes(one.am.token)) == 32
     assert one.am.token == one.executors.token
     assert one.am.token != two.am.token
-    assert one.am == Credentials(token=one.am.token)
+    assert one.am == AmCredentials(token=one.am.token)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_the_authority_signed_both_pairs(job: JobCredentials) -> None:
 @pytest.mark.parametrize(("side", "name"), [("am", "tony-am"), ("executors", "tony-executor")])
 def test_a_certificate_says_what_it_is_for(job: JobCredentials, side: str, name: str) -> None:
     """By a name that is no host's, to listen and to connect, to sign no other, and with a key of its own."""
-    pair: Credentials = getattr(job, side)
+    pair: AmCredentials = getattr(job, side)
     certificate = _certificate(pair.certificate)
     extensions = certificate.extensions
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -88,7 +88,7 @@ def test_no_job_outlives_its_certificates(job: JobCredentials) -> None:
 
 def test_secrets_do_not_show(job: JobCredentials) -> None:
     """Neither in a traceback nor in a log; they do survive their file."""
-    assert (repr(job), repr(job.am)) == ("JobCredentials()", "Credentials()")
+    assert (repr(job), repr(job.am)) == ("JobCredentials()", "AmCredentials()")
     assert from_plain(JobCredentials, to_plain(job)) == job
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded
-from tony.client.port_forward import Proxy, open_proxy
+from tony.client.port_forward import PortForward, open_proxy
 from tony.errors import UserError
 from tony.history.job_record import write_summary
 from tony.jobs.tunnel_client import answers
@@ -23,7 +23,7 @@ from tony.model.ids import TaskId
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Message, OpenTunnel, TunnelFailed
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 WORKER = TaskId("worker", 0)
 #: No user of this machine.
@@ -33,7 +33,7 @@ OTHER_USER = 12345
 class Refusing(PlayedMaster):
     """Every tunnel comes to nothing."""
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """For the server."""
         if isinstance(message, OpenTunnel):
             connection.send(TunnelFailed(reason=f"nothing listens at {message.port} of {message.task}"))
@@ -121,7 +121,7 @@ def test_without_a_master(tmp_path: Path) -> None:
     told: list[str] = []
 
     async def story() -> None:
-        async with Proxy(folder, WORKER, 0, told.append) as proxy:
+        async with PortForward(folder, WORKER, 0, told.append) as proxy:
             await proxy.listen("127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(proxy.address, proxy.port)
             with pytest.raises(ConnectionResetError):

@@ -23,12 +23,12 @@ from tony.model.states import JobState, TaskState
 from tony.portal.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 OTHER = "local-20260102-000000-0d0e0f"
-REPORT = portal_client.Portal.report
+REPORT = portal_client.PortalClient.report
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, tokens: TokenFile) -> Iter
     folder = keep(home, JOB)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"loss 2\nloss 1 \xff\nrest")
     keep(home, OTHER, user="eve", seed=2, name="letters", viewers=("ben",))
-    app = create(HomeSource(home, "ann"), Door(Terms(key=tokens.key(), owner="ann", tokens=tokens)))
+    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
     with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -104,7 +104,7 @@ class Living:
     def __init__(self, looks: int) -> None:
         self.looks = looks
 
-    def __call__(self, there: portal_client.Portal, job: str, *, tasks: bool = True) -> JobReport:
+    def __call__(self, there: portal_client.PortalClient, job: str, *, tasks: bool = True) -> JobReport:
         """Instead of `Portal.report`."""
         report = REPORT(there, job, tasks=tasks)
         self.looks -= 1
@@ -119,7 +119,7 @@ def test_a_job_that_runs(portal: tony.Portal, monkeypatch: pytest.MonkeyPatch) -
 
     def lives(looks: int) -> None:
         living = Living(looks)
-        monkeypatch.setattr(portal_client.Portal, "report", lambda *told, **more: living(*told, **more))
+        monkeypatch.setattr(portal_client.PortalClient, "report", lambda *told, **more: living(*told, **more))
 
     lives(3)
     assert job.wait().state.ended
@@ -192,7 +192,7 @@ def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, her
     master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
     event_loop_thread.run(master.__aenter__())
-    app = create(HomeSource(there, "ann"), Door(Terms(key=tokens.key(), owner="ann", tokens=tokens)))
+    app = create(HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
     try:
         with served(app) as port:
             url = f"http://127.0.0.1:{port}"

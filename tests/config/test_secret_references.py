@@ -10,8 +10,8 @@ import pytest
 
 from tony.config.load import load
 from tony.config.resolved_table import resolved_rows
-from tony.config.secret_names import hidden, redact
-from tony.config.secret_references import followed, webhook_mistake
+from tony.config.secret_names import mask_value, redact
+from tony.config.secret_references import resolve_reference, webhook_mistake
 from tony.dataclass import replace
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
@@ -37,20 +37,20 @@ def test_references_are_followed_at_submission(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("  k3y\n")
     spec = job(tmp_path, JOB)
     assert spec.notify == Notify(webhook="env:HOOK", secret=f"file:{tmp_path}/key", on=("failed",))
-    assert followed(spec, {"HOOK": HOOK}, {}).notify == Notify(webhook=HOOK, secret="k3y", on=("failed",))
+    assert resolve_reference(spec, {"HOOK": HOOK}, {}).notify == Notify(webhook=HOOK, secret="k3y", on=("failed",))
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     """All of it at once, with where it was set; nothing of a secret is told."""
     spec = job(tmp_path, JOB)
     with pytest.raises(ConfigError) as caught:
-        followed(spec, {}, {"notify.webhook": "job.toml:3"})
+        resolve_reference(spec, {}, {"notify.webhook": "job.toml:3"})
     assert [str(problem) for problem in caught.value.problems] == [
         'notify.webhook = "env:HOOK" (job.toml:3): the variable HOOK is not set where the job is submitted, or empty.',
         f'notify.secret = "file:{tmp_path}/key": there is no such file.',
     ]
     with pytest.raises(ConfigError, match="it is no address of the web") as caught:
-        followed(replace(spec, notify=replace(spec.notify, secret=None)), {"HOOK": "ftp://XYZZY/"}, {})
+        resolve_reference(replace(spec, notify=replace(spec.notify, secret=None)), {"HOOK": "ftp://XYZZY/"}, {})
     assert "XYZZY" not in str(caught.value)
 
 
@@ -60,7 +60,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "key")
     spec = job(tmp_path, JOB)
     with pytest.raises(ConfigError, match=f"{tmp_path}/key is not a plain file. Name a plain file, or use env:NAME."):
-        followed(spec, {"HOOK": HOOK}, {})
+        resolve_reference(spec, {"HOOK": HOOK}, {})
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_nothing_that_is_kept_or_shown_has_it() -> None:
     rows = {row.key: row.value for row in resolved_rows(resolved)}
     assert rows["notify.webhook"] == '"https://hooks.example.com/***"'
     assert rows["notify.secret"] == '"***"'
-    assert hidden("not an address") == "***"
-    assert hidden("https://a.b:88?key=1") == "https://a.b:88/***"
-    assert hidden("https://a.b@c/") == "***"
+    assert mask_value("not an address") == "***"
+    assert mask_value("https://a.b:88?key=1") == "https://a.b:88/***"
+    assert mask_value("https://a.b@c/") == "***"
 
 
 @pytest.mark.parametrize("good", [HOOK, "http://127.0.0.1:80/a?b=c", "https://[::1]:8/", "http://h"])

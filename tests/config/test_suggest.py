@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.config.suggest import did_you_mean, known_are, nearest
+from tony.config.suggest import closest_match, format_known_names, suggest_names
 
 KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 
@@ -23,20 +23,20 @@ KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 )
 def test_the_nearest_name_is_found(expected: str | None, word: str) -> None:
     """Case and dashes do not matter; nothing is better than something far-fetched."""
-    assert expected == nearest(word, KNOWN)
+    assert expected == closest_match(word, KNOWN)
 
 
 def test_a_hint_is_never_empty() -> None:
     """A near name, or else the list of names, cut when they are many."""
-    assert "did you mean `memory`?" == did_you_mean("memori", KNOWN, "no")
-    assert "no" == did_you_mean("zzz", KNOWN, "no")
-    assert "known are a, b." == known_are(["a", "b"])
+    assert "did you mean `memory`?" == suggest_names("memori", KNOWN, "no")
+    assert "no" == suggest_names("zzz", KNOWN, "no")
+    assert "known are a, b." == format_known_names(["a", "b"])
     many = [f"n{number}" for number in range(20)]
-    assert "known are n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11 and 8 more." == known_are(many)
+    assert "known are n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11 and 8 more." == format_known_names(many)
 
 
 def test_among_thousands_only_spelling_is_forgiven() -> None:
     """Looking for likeness there would take minutes over a whole file."""
     many = [f"role-{number}" for number in range(10_000)]
-    assert "role-77" == nearest("ROLE_77", many)
-    assert nearest("rol-77", many) is None
+    assert "role-77" == closest_match("ROLE_77", many)
+    assert closest_match("rol-77", many) is None

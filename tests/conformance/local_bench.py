@@ -14,9 +14,9 @@ from typing import Any
 from tony.linux import process
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec
-from tony.protocol.launch import Credentials, LaunchContext, TaskPart
+from tony.protocol.launch import AmCredentials, LaunchContext, TaskPart
 from tony.schedulers.local.allocator import LocalSource
-from tony.schedulers.local.ledger import HeldClaim, Ledger, new_claim
+from tony.schedulers.local.ledger import HeldClaim, ResourceLedger, new_claim
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 from tony.units import parse_size
@@ -56,7 +56,7 @@ class LocalBench(conformance.Bench):
         report: dict[str, Any] = json.loads(path.read_text())
         return report
 
-    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
         context = await self.context(container)
         return context.task, context.credentials
 
@@ -105,7 +105,7 @@ class LocalBench(conformance.Bench):
     def _fill_machine(self) -> None:
         """Another job holds all memory until somebody has seen that."""
         self.ledger.mkdir()
-        ledger = Ledger(self.ledger)
+        ledger = ResourceLedger(self.ledger)
         claim = new_claim(job="other", job_name="other", memory=parse_size("1g"), gpus=0)
         with ledger.locked():
             self._other = ledger.post(replace(claim, devices=()))

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tony.protocol.launch import Credentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskPart
 from tony.testing import conformance, faults
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import two_roles
@@ -28,7 +28,7 @@ class FakeBench(conformance.Bench):
         self.fake = FakeSource(faults=ordered, limits=limits)
         self.source = self.fake
 
-    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
         held = self.fake.containers[container]
         assert held.task
         assert held.credentials

@@ -16,7 +16,7 @@ import pytest
 
 from tests.schedulers.yarn.played import Played, playing
 from tony.hadoop.ids import container_id, container_text
-from tony.protocol.launch import Credentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.yarn import container_table, outstanding_requests
 from tony.testing import conformance, faults
 from tony.testing.hadoop.fake_resource_manager import YARN
@@ -83,7 +83,7 @@ class PlayedBench(conformance.Bench):
         for each in self._later:
             each.cancel()
 
-    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
         await self.played.until(lambda: container in self.played.running())
         papers = self.played.papers_of(container)
         return papers.task, papers.credentials

@@ -28,7 +28,7 @@ from tony.model.states import (
     StopOn,
 )
 from tony.schedulers.local.peak_demand import peak
-from tony.testing.simulation import Executor, Simulation
+from tony.testing.simulation import SimulatedExecutor, Simulation
 
 T = TypeVar("T")
 
@@ -208,7 +208,7 @@ class Life:
             self.cluster.deliver_pending()
         raise AssertionError("the cluster does not come to rest")
 
-    def _wake_up(self, executor: Executor) -> None:
+    def _wake_up(self, executor: SimulatedExecutor) -> None:
         if executor.frozen:
             if self.chance.random() < 0.5:
                 self.cluster.thaw(executor.container)

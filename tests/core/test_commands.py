@@ -7,12 +7,12 @@ import pytest
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tony.core import events as ev
 from tony.core.policies.restart_policy import FREE_RESTARTS
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.model.job_report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
 from tony.testing.simulation import Simulation
 
-AROUND = Surroundings(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
+AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 RESTART = ev.UserCommand(actor="ann", what="restart")
 
 

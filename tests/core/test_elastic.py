@@ -12,7 +12,7 @@ from tests.core.lives import Life
 from tests.core.specs import FAILED, OK, roles, task
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.core.state import RoleState
 from tony.core.steps import elastic_start
 from tony.dataclass import replace
@@ -22,7 +22,7 @@ from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, JobState, RoleKind, StopOn, TaskState
 from tony.testing.simulation import Simulation
 
-AROUND = Surroundings(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
+AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 ELASTIC = JobSpec(
     command="x",
     roles={"worker": Role(instances=4, min_instances=2)},

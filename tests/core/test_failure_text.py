@@ -54,7 +54,7 @@ EXITS = [
 def test_a_programs_end(status: ExitStatus, failure_class: FailureClass, cause: str, reason: str) -> None:
     """Whose fault, by what stable word, in what sentence; with all the evidence."""
     state = job()
-    failure = failure_text.of_exit(state, state.tasks[task("worker:0")], status)
+    failure = failure_text.failure_from_exit(state, state.tasks[task("worker:0")], status)
     assert (failure.failure_class, failure.cause, failure.reason) == (failure_class, cause, reason)
     assert (failure.task, failure.host, failure.session, failure.at) == ("worker:0", "node-7", 1, 5.0)
     assert (failure.exit_code, failure.signal, failure.tail) == (status.code, status.signal, status.tail)
@@ -72,7 +72,7 @@ def test_a_programs_end(status: ExitStatus, failure_class: FailureClass, cause: 
 def test_a_tasks_time_outs(kind: str, failure_class: FailureClass, said: str) -> None:
     """The limit and its setting are named."""
     state = job(timeouts=Timeouts(registration=5.0, startup=7.0, execution=61.0))
-    failure = failure_text.of_timeout(state, state.tasks[task("worker:0")], kind, 99.0)
+    failure = failure_text.failure_from_timeout(state, state.tasks[task("worker:0")], kind, 99.0)
     assert (failure.failure_class, failure.cause, failure.at) == (failure_class, f"{kind}-timeout", 99.0)
     assert failure.reason.startswith(said)
 
@@ -81,10 +81,10 @@ def test_the_jobs_time_outs() -> None:
     """Infrastructure's if containers do not come, with what the scheduler said; the user's if the job is too long."""
     state = job(timeouts=Timeouts(allocation=5.0, job=61.0))
     state.queue_reason = "behind job 7"
-    allocation = failure_text.of_job_timeout(state, "allocation", 1.0)
+    allocation = failure_text.failure_from_job_timeout(state, "allocation", 1.0)
     assert (allocation.failure_class, allocation.cause) == (INFRASTRUCTURE, "allocation-timeout")
     assert allocation.reason == "not every container was granted within 5 s (allocation_timeout): behind job 7"
-    whole = failure_text.of_job_timeout(state, "job", 1.0)
+    whole = failure_text.failure_from_job_timeout(state, "job", 1.0)
     assert (whole.failure_class, whole.cause) == (USER, "job-timeout")
     assert whole.reason == "the job ran longer than 1 m 01 s (job_timeout)"
 
@@ -93,7 +93,9 @@ def test_a_task_that_never_ran_has_no_log() -> None:
     """And no session's log of an earlier try is shown for this one."""
     state = job()
     state.session = 2
-    failure = failure_text.of_task(state, state.tasks[task("worker:0")], "launch", INFRASTRUCTURE, "no container", 1.0)
+    failure = failure_text.failure_from_task(
+        state, state.tasks[task("worker:0")], "launch", INFRASTRUCTURE, "no container", 1.0
+    )
     assert (failure.log, failure.session) == (None, 2)
 
 

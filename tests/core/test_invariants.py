@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
 from tony.core.invariants import broken
-from tony.core.state import Container, Hold, State
+from tony.core.state import Container, ContainerIntent, State
 from tony.model.states import JobState, TaskState
 from tony.testing.simulation import Simulation
 
@@ -52,7 +52,7 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (lambda s: setattr(s.tasks[task("worker:0")], "container", None), "worker:0 lives without a container"),
     (lambda s: setattr(s.tasks[task("worker:0")], "session", 0), "a program of worker:0 from session 0 lives in sess"),
     (
-        lambda s: setattr(s.containers["c-1"], "hold", Hold.RELEASED),
+        lambda s: setattr(s.containers["c-1"], "hold", ContainerIntent.RELEASED),
         "worker:0 is running in c-1, which was given back",
     ),
     (lambda s: s.roles["worker"].waiting.join(0), "containers of worker are sought for {0}, and set() need one"),

@@ -21,15 +21,15 @@ from tests.core.lives import Life, random_job
 from tests.core.specs import OK
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.report_builder import Surroundings, report
-from tony.history.event_log import VERSION, Entry, Header, LogWriter, read, settings_digest
+from tony.core.report_builder import ReportContext, report
+from tony.history.event_log import VERSION, Header, LogEntry, LogWriter, read, settings_digest
 from tony.history.replay import replay
 from tony.model.job_spec import Timeouts
 from tony.testing.simulation import Simulation
 
 #: Events between two digests in the logs of these jobs.
 SNAPSHOT_EVERY = 5
-AROUND = Surroundings(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
+AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 
 
 def lived(chance: Random, folder: Path) -> Life:
@@ -69,7 +69,7 @@ def check_log(cluster: Simulation, folder: Path) -> None:
     fed.append(ev.Snapshot(digest=cluster.digests[-1]))
     writer.append(fed[-1], cluster.now, 1000.0 + cluster.now)
     writer.close()
-    entries: list[Entry] = list(read([path]))
+    entries: list[LogEntry] = list(read([path]))
     path.unlink()
     assert [entry.event for entry in entries] == fed
     assert [entry.seq for entry in entries] == list(range(1, len(fed) + 1))

@@ -6,13 +6,13 @@ import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
 from tony.core import events as ev
-from tony.core.policies.unconfirmed_exit import DRIFT, SLACK, lives_until
+from tony.core.policies.unconfirmed_exit import DRIFT, SLACK, latest_exit_time
 from tony.model.states import JobState, TaskState
 from tony.testing.simulation import Simulation
 
 #: Seconds of an executor's lease, and the stop grace of the job.
 LEASE, GRACE = 100.0, 5.0
-OVER = lives_until(0.0, LEASE, GRACE)
+OVER = latest_exit_time(0.0, LEASE, GRACE)
 LOST = task("worker:0")
 
 
@@ -46,8 +46,8 @@ def until(simulation: Simulation, end: float) -> None:
 
 def test_the_arithmetic() -> None:
     """Lease and stop grace by a clock that is 5 % too slow, and time to notice."""
-    assert lives_until(1000.0, 600.0, 30.0) == 1000.0 + 630.0 * (1 + DRIFT) + SLACK
-    assert pytest.approx(1691.5) == lives_until(1000.0, 600.0, 30.0)
+    assert latest_exit_time(1000.0, 600.0, 30.0) == 1000.0 + 630.0 * (1 + DRIFT) + SLACK
+    assert pytest.approx(1691.5) == latest_exit_time(1000.0, 600.0, 30.0)
 
 
 def test_the_next_session_waits_until_the_lease_is_over() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
 from tony.core import events as ev
-from tony.core.report_builder import Live, Surroundings, report
+from tony.core.report_builder import Live, ReportContext, report
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -22,7 +22,7 @@ NOBODY: Mapping[TaskId, Live] = {}
 
 def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NOBODY) -> JobReport:
     """The report now."""
-    around = Surroundings(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
+    around = ReportContext(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
     return report(simulation.app, simulation.now if now is None else now, around)
 
 

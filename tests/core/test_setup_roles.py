@@ -11,7 +11,7 @@ import pytest
 from tests.core.specs import FAILED, OK, roles, task, with_restarts
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.reattach import wanted
+from tony.core.reattach import reattach_actions
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, RoleKind
@@ -267,7 +267,7 @@ def test_an_executor_that_missed_its_start_is_told_the_same() -> None:
     chief = simulation.app.state.tasks[task("chief:0")]
     assert chief.container
     assert chief.incarnation
-    (again,) = wanted(simulation.app.state, chief.container, chief.incarnation)
+    (again,) = reattach_actions(simulation.app.state, chief.container, chief.incarnation)
     assert isinstance(again, act.Start)
     assert again.variables == {"RESULT": "7"}
 

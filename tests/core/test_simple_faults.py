@@ -19,7 +19,7 @@ from tony.core.steps.containers import LAUNCHES
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.states import FailurePolicy, RoleKind, StopOn, TaskState
-from tony.testing.simulation import Executor, Simulation
+from tony.testing.simulation import SimulatedExecutor, Simulation
 
 #: Lives per fault: in each it comes at another moment of another job.
 LIVES = 25
@@ -45,7 +45,7 @@ def ordinary_job(chance: Random) -> JobSpec:
     )
 
 
-def executors(cluster: Simulation, *states: TaskState) -> list[Executor]:
+def executors(cluster: Simulation, *states: TaskState) -> list[SimulatedExecutor]:
     """The executors of tasks that stand like this, as the machine sees them."""
     return [e for e in cluster.executors.values() if cluster.app.state.tasks[e.task].state in states]
 

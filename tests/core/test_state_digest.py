@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core.specs import FAILED, task, with_restarts, workers
-from tony.core.state import Container, Final, Hold, Restart, RoleState, State, Task
+from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, digest
 from tony.core.timers import Timers
 from tony.dataclass import fields
@@ -45,7 +45,7 @@ OTHER: dict[str, Any] = {
     "kind": RoleKind.SIDECAR,
     "role": "other",
     "task": None,
-    "hold": Hold.KILLED,
+    "hold": ContainerIntent.KILLED,
     "job": JobState.STOPPING,
     "queue_reason": "no room",
     "left_out": {1},

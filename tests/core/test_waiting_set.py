@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.core.waiting_set import Line
+from tony.core.waiting_set import IndexHeap
 
 
 def test_the_lowest_is_taken_first() -> None:
     """Whatever the order of joining; joining twice counts once."""
-    line = Line()
+    line = IndexHeap()
     for number in (5, 1, 3, 1):
         line.join(number)
     line.leave(3)
@@ -22,7 +22,7 @@ def test_the_lowest_is_taken_first() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["join", "leave", "take", "clear"]), st.integers(0, 5))))
 def test_a_line_is_a_set_that_knows_its_lowest(moves: list[tuple[str, int]]) -> None:
     """After any moves it holds what a plain set holds, and takes that one's minimum."""
-    line, plain = Line(), set[int]()
+    line, plain = IndexHeap(), set[int]()
     for move, number in moves:
         if move == "join":
             line.join(number)

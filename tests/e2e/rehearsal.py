@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.e2e.lab import Lab, until
 from tony.history.job_record import read_job
 from tony.model.layout import Home, JobFolder
-from tony.testing.faults.injector import Striker
+from tony.testing.faults.injector import FaultInjector
 from tony.testing.faults.plan_parser import parse_plan
 
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
@@ -85,9 +85,9 @@ class Rehearsal:
         """Its record."""
         return Home(self.lab.home).job(self.job)
 
-    def striker(self, plan: str) -> Striker:
+    def striker(self, plan: str) -> FaultInjector:
         """Carries out a plan on it."""
-        return Striker(self.masters_folder(), parse_plan(plan), record=read_job(self.folder))
+        return FaultInjector(self.masters_folder(), parse_plan(plan), record=read_job(self.folder))
 
     def masters_folder(self) -> JobFolder:
         """Where its application master writes."""

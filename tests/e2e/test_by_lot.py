@@ -13,7 +13,7 @@ from tests.e2e.test_strikes import STRUCK
 from tony.dataclass import replace
 from tony.model.ids import TaskId
 from tony.testing.faults.crash_points import struck
-from tony.testing.faults.plan import FillDisk, Part, Within
+from tony.testing.faults.plan import FillDisk, ProcessKind, Within
 from tony.testing.faults.plan_parser import write_plan, write_strike
 from tony.testing.faults.random_plan import random_plan
 
@@ -27,7 +27,7 @@ def rehearse(lab: Lab, seed: int) -> None:
     """Up to five strikes among all processes of the reference job."""
     drawn = random_plan(seed, [TaskId.parse(task) for task in TASKS], strikes=5, longest=2.0)
     # A master without room on its disk gives the job up, rightly: that has a test of its own.
-    strikes = [s for s in drawn.strikes if not (isinstance(s.harm, FillDisk) and s.target.part is Part.MASTER)]
+    strikes = [s for s in drawn.strikes if not (isinstance(s.harm, FillDisk) and s.target.part is ProcessKind.MASTER)]
     inside = "; ".join(write_strike(strike) for strike in strikes if isinstance(strike.moment, Within))
     plan = write_plan(replace(drawn, strikes=tuple(strikes)))
     job = Rehearsal(lab, STRUCK, *([struck_by(inside)] if inside else []), restarts=6, head=HEAD, name=f"seed-{seed}")

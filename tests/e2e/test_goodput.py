@@ -11,7 +11,7 @@ from tony.history.event_log import read, segments
 from tony.history.goodput import ledger
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import open_metrics
-from tony.history.timeline import Happened, timeline
+from tony.history.timeline import MarkerKind, timeline
 from tony.jobs.am_client import tell_restart
 from tony.model.layout import Home
 
@@ -73,7 +73,7 @@ def test_where_the_time_of_a_job_went(lab: Lab) -> None:
         saved = metrics.checkpoints("worker:0")
         first = metrics.points("worker:0", "cpu")
     assert line.doubt == ""
-    assert {Happened.ATTEMPT, Happened.RESTART, Happened.COMMAND} <= {mark.what for mark in line.marks}
+    assert {MarkerKind.ATTEMPT, MarkerKind.RESTART, MarkerKind.COMMAND} <= {mark.what for mark in line.marks}
     assert [(each.session, each.behind) for each in told] == [(1, False), (2, True)]
     assert told[1].regained is not None
     assert {each.session for each in saved} == {1, 2}

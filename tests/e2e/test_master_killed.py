@@ -10,7 +10,7 @@ from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.rehearsal import Rehearsal, once_in
 from tony.linux import process
 from tony.testing.faults.crash_points import struck
-from tony.testing.faults.plan import Kill, Part, Plan, Stage, Strike, Target, Within
+from tony.testing.faults.plan import EventStage, FaultPlan, FaultTarget, Kill, ProcessKind, Strike, Within
 from tony.testing.faults.plan_parser import write_plan
 
 pytestmark = pytest.mark.e2e
@@ -26,16 +26,16 @@ def struck_by(plan: str) -> str:
     return f"scheduler.local.master=tony.testing.crashing_master {plan}"
 
 
-def moments(seed: int, kills: int = KILLS, events: int = EVENTS) -> Plan:
+def moments(seed: int, kills: int = KILLS, events: int = EVENTS) -> FaultPlan:
     """Some moments in the midst of events, anywhere in a job."""
     chance = random.Random(seed)
     seqs = sorted(chance.sample(range(1, events + 1), kills))
-    return Plan(
+    return FaultPlan(
         strikes=tuple(
             Strike(
                 harm=Kill(),
-                target=Target(part=Part.MASTER),
-                moment=Within(seq=seq, stage=chance.choice(list(Stage))),
+                target=FaultTarget(part=ProcessKind.MASTER),
+                moment=Within(seq=seq, stage=chance.choice(list(EventStage))),
             )
             for seq in seqs
         )
@@ -62,8 +62,8 @@ def test_the_master_is_killed_in_the_midst_of_events(lab: Lab, seed: int) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("stage", list(Stage))
-def test_the_master_is_killed_in_the_midst_of_each_event(lab: Lab, stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(EventStage))
+def test_the_master_is_killed_in_the_midst_of_each_event(lab: Lab, stage: EventStage) -> None:
     """One event after the other."""
     for seq in range(1, EVENTS + 1):
         rehearse(lab, f"kill master {stage.value.format(seq)}", f"event-{seq}")

@@ -16,7 +16,7 @@ from tests.web.serving import served
 from tony.dataclass import dataclass
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
@@ -346,7 +346,7 @@ def test_long_words_make_no_page_wider(stage: Stage, tmp_path: Path) -> None:
     home = Home(tmp_path)
     job = keep(home, user="u" * 60, name="N" * 200, env={"V" * 100: "v" * 500}).job_id
     wide: list[str] = []
-    app = create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann")))
+    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))
     with served(app) as port, stage.browsing.page(f"http://127.0.0.1:{port}/", watched=False) as page:
         for path in (
             "/",

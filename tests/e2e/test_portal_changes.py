@@ -13,7 +13,7 @@ from tests.web.serving import served
 from tony.model.layout import Home
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 pytestmark = pytest.mark.e2e
@@ -47,7 +47,9 @@ def test_a_job_is_changed_by_whom_it_names(lab: Lab) -> None:
     lab.wait_output(job, "main:0", "pass")
     tokens = TokenFile(lab.root / "portal")
     vic, mo, eve = (tokens.make(user)[0] for user in ("vic", "mo", "eve"))
-    app = create(HomeSource(Home(lab.home), "owner"), Door(Terms(key=tokens.key(), owner="owner", tokens=tokens)))
+    app = create(
+        HomeSource(Home(lab.home), "owner"), Authenticator(AuthConfig(key=tokens.key(), owner="owner", tokens=tokens))
+    )
     with served(app) as port:
         assert call(port, "GET", f"jobs/{job}", eve)[0] == 404
         status, report = call(port, "GET", f"jobs/{job}", vic)

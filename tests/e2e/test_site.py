@@ -36,10 +36,10 @@ def test_the_master_checks_it_again(lab: Lab) -> None:
     code = """
     import asyncio, os, sys
     from tony.client import submission
-    from tony.jobs import home
+    from tony.jobs import state_dir
     from tony.config.load import load
     resolved = load(sys.argv[1], site_files=())
-    print(asyncio.run(submission.submit(resolved, home.find(os.environ), print)))
+    print(asyncio.run(submission.submit(resolved, state_dir.find_state_dir(os.environ), print)))
     """
     job_file = lab.job_file('command = "true"\n[roles.worker]\ninstances = 3\n')
     command = [sys.executable, str(lab.file("client.py", code)), str(job_file)]

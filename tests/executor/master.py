@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tony.am.reattach_caller import summon
+from tony.am.reattach_caller import call_executors
 from tony.bootstrap import command
 from tony.client.credentials import make_credentials
 from tony.linux import process
@@ -22,8 +22,8 @@ from tony.model.codec import to_plain
 from tony.model.states import DistributedMode
 from tony.protocol import messages as msg
 from tony.protocol.launch import ContainerPart, JobCredentials, LaunchContext, TaskPart
-from tony.rpc.connection import Connection
-from tony.rpc.server import Server
+from tony.rpc.connection import RpcConnection
+from tony.rpc.server import RpcServer
 
 #: Seconds until something that a test waits for counts as never happening; the machine may be busy.
 PATIENCE = 30.0
@@ -56,12 +56,12 @@ class Master:
         self.connections = 0
         self.closed_count = 0
         self._interval = interval
-        self._senders: dict[int, Connection] = {}
+        self._senders: dict[int, RpcConnection] = {}
         self._acked = 0
-        self._connection: Connection | None = None
+        self._connection: RpcConnection | None = None
         self._changed = threading.Condition()
         self._loop = asyncio.new_event_loop()
-        self._server: Server | None = None
+        self._server: RpcServer | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.listen()
@@ -72,7 +72,7 @@ class Master:
         """Begins to listen, anew if it had stopped."""
 
         async def begin() -> None:
-            self._server = Server(self._own_credentials, self)
+            self._server = RpcServer(self._own_credentials, self)
             self.address = await self._server.listen(self.address)
 
         self._run(begin())
@@ -95,7 +95,7 @@ class Master:
         if connection:
             self._loop.call_soon_threadsafe(connection.abort)
 
-    def connection(self) -> Connection:
+    def connection(self) -> RpcConnection:
         """The present connection."""
         assert self._connection is not None, "nobody is attached"
         return self._connection
@@ -115,7 +115,7 @@ class Master:
 
     def summon(self, where: str, address: str | None = None) -> bool:
         """Calls an executor; answers whether it comes."""
-        return self._run(summon(where, self._own_credentials, self.attempt, address or self.address))
+        return self._run(call_executors(where, self._own_credentials, self.attempt, address or self.address))
 
     def wait(self, kind: type[M], match: Callable[[M], bool] = lambda message: True) -> M:
         """The first message of a kind that matches, once it is there."""
@@ -135,7 +135,7 @@ class Master:
                 self._changed.wait(min(left, 0.05))
             return found
 
-    def sender(self, message: msg.Message) -> Connection:
+    def sender(self, message: msg.Message) -> RpcConnection:
         """The connection on which a message came."""
         return self._senders[id(message)]
 
@@ -153,10 +153,10 @@ class Master:
 
     # --- what its server tells it ---------------------------------------------------------------------------------
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RpcConnection) -> None:
         """Somebody has shown the token."""
 
-    def received(self, connection: Connection, message: msg.Message) -> None:
+    def received(self, connection: RpcConnection, message: msg.Message) -> None:
         """Welcomes and acknowledges."""
         with self._changed:
             self.messages.append(message)
@@ -179,7 +179,7 @@ class Master:
                 connection.send(msg.Ack(n=self._acked, heard=message.mono))
             self._changed.notify_all()
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def closed(self, connection: RpcConnection, reason: str) -> None:
         """Somebody is gone."""
         with self._changed:
             self.closed_count += 1

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.am_connection import Link
+from tony.executor.am_connection import AmConnection
 from tony.executor.lease import Lease
-from tony.executor.session_protocol import Dialog, EndExecutor, StartTry, Wish
+from tony.executor.session_protocol import EndExecutor, SessionProtocol, StartTaskAttempt, Wish
 from tony.protocol import messages as msg
 
 
@@ -69,9 +69,11 @@ class World:
         self.tries = 0
         self.wishes: list[Wish] = []
         attach = msg.Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
-        self.dialog = Dialog(attach, 1)
+        self.dialog = SessionProtocol(attach, 1)
         self.lease = Lease(length, patience, self.clock.monotonic())
-        self.link = Link(self.dialog, self.lease, self.connect, self.clock, lambda: msg.Heartbeat(), self.wishes.append)
+        self.link = AmConnection(
+            self.dialog, self.lease, self.connect, self.clock, lambda: msg.Heartbeat(), self.wishes.append
+        )
 
     async def connect(self, timeout: float) -> Line:
         self.tries += 1
@@ -393,7 +395,7 @@ def test_what_waited_while_we_stood_still_starts_nothing() -> None:
         keeping = asyncio.ensure_future(world.link.keep())
         await until(lambda: world.wishes)()
         assert world.tries == 2
-        assert [wish.command for wish in world.wishes if isinstance(wish, StartTry)] == [start]
+        assert [wish.command for wish in world.wishes if isinstance(wish, StartTaskAttempt)] == [start]
         keeping.cancel()
 
     play(scenario)

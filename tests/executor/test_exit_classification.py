@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tony.executor.exit_classification import End, Seen, judge, signal_name
+from tony.executor.exit_classification import ExitObservation, ProcessExit, judge, signal_name
 from tony.model.exit_status import ExitReason
 
-GOOD = End(process=0, code=0, signum=None, at=1.0)
-BAD = End(process=1, code=3, signum=None, at=2.0)
-SEGV = End(process=0, code=None, signum=signal.SIGSEGV, at=1.0)
-KILLED = End(process=2, code=None, signum=signal.SIGKILL, at=3.0)
+GOOD = ProcessExit(process=0, code=0, signum=None, at=1.0)
+BAD = ProcessExit(process=1, code=3, signum=None, at=2.0)
+SEGV = ProcessExit(process=0, code=None, signum=signal.SIGSEGV, at=1.0)
+KILLED = ProcessExit(process=2, code=None, signum=signal.SIGKILL, at=3.0)
 LIMIT = "memory: limit 1g reached, 1 process killed by the kernel"
 TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
 
@@ -53,25 +53,29 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
         ),
         ({"ends": [BAD], "through_shell": True}, ExitReason.EXITED, ""),
         (
-            {"ends": [End(process=0, code=139, signum=None, at=1.0)], "through_shell": True},
+            {"ends": [ProcessExit(process=0, code=139, signum=None, at=1.0)], "through_shell": True},
             ExitReason.EXITED,
             "exit code 139 (a process of its shell was killed by SIGSEGV, or it said so)",
         ),
-        ({"ends": [End(process=0, code=139, signum=None, at=1.0)]}, ExitReason.EXITED, ""),
-        ({"ends": [End(process=0, code=255, signum=None, at=1.0)], "through_shell": True}, ExitReason.EXITED, ""),
+        ({"ends": [ProcessExit(process=0, code=139, signum=None, at=1.0)]}, ExitReason.EXITED, ""),
+        (
+            {"ends": [ProcessExit(process=0, code=255, signum=None, at=1.0)], "through_shell": True},
+            ExitReason.EXITED,
+            "",
+        ),
     ],
 )
 def test_judge(seen: dict[str, Any], reason: ExitReason, message: str) -> None:
     """Our own stop comes before everything, memory before ports; plain ends need no words."""
-    judged = judge(Seen(**seen))
+    judged = judge(ExitObservation(**seen))
     assert (reason, message) == (judged.reason, judged.message)
 
 
 def test_first_failure_decides() -> None:
     """Of several processes the first one that failed is the try's end; if none did, the last one."""
-    assert judge(Seen(ends=[GOOD, BAD, KILLED])).end is BAD
-    assert judge(Seen(ends=[BAD, GOOD])).end is BAD
-    assert judge(Seen(ends=[GOOD, GOOD])).end is GOOD
+    assert judge(ExitObservation(ends=[GOOD, BAD, KILLED])).end is BAD
+    assert judge(ExitObservation(ends=[BAD, GOOD])).end is BAD
+    assert judge(ExitObservation(ends=[GOOD, GOOD])).end is GOOD
 
 
 def test_signals_have_names() -> None:

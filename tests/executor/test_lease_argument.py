@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.core.policies.unconfirmed_exit import DRIFT, lives_until
+from tony.core.policies.unconfirmed_exit import DRIFT, latest_exit_time
 from tony.dataclass import dataclass
 from tony.executor.am_connection import LAST_CHANCE
 from tony.executor.lease import Lease
@@ -66,4 +66,4 @@ def test_the_program_is_over_when_another_may_start(
             lease.renew(sent)
     noticed = lease.ends + max(LAST_CHANCE, ATTACHING)
     over = executor.true(noticed + grace)
-    assert over <= master.true(lives_until(contact, length, grace))
+    assert over <= master.true(latest_exit_time(contact, length, grace))

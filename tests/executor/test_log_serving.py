@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.log_file import LogFile
+from tony.executor.log_file import BoundedLogFile
 from tony.executor.log_serving import Book, LogReaders
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
 #: Seconds until something counts as never happening.
@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self, folder: Path, limit: int = 1 << 20) -> None:
         self.folder = folder
-        self.pen = Pen()
+        self.pen = WriterThread()
         self.answers: asyncio.Queue[LogPiece] = asyncio.Queue()
         self.readers = LogReaders(self.pen, self.answers.put_nowait)
         self.limit = limit
@@ -34,7 +34,7 @@ class Desk:
     def begin(self, try_: int = 1, stream: str = "out") -> Book:
         """A try's stream begins."""
         name = f"worker-0.s1.t{try_}.{stream}"
-        book = Book(stream, name, LogFile(self.folder / name, self.limit))
+        book = Book(stream, name, BoundedLogFile(self.folder / name, self.limit))
         self.pen.put(book.file.create)
         self.readers.opened(book)
         return book

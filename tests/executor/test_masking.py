@@ -10,7 +10,7 @@ import pytest
 from tests.executor.conftest import Start
 from tests.executor.master import Guest, Master
 from tony.executor.output_capture import Output
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 from tony.model.codec import to_plain
 from tony.model.masking import SecretMask
 from tony.protocol import messages as msg
@@ -24,7 +24,7 @@ def test_output_that_arrives_in_pieces(tmp_path: Path) -> None:
 
     async def check() -> None:
         arrived = asyncio.Event()
-        output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, Pen(), lambda: None, mask=SecretMask([TOKEN]))
+        output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, WriterThread(), lambda: None, mask=SecretMask([TOKEN]))
         writer = os.dup(output.out.writing)
         output.begin()
         output.out._came = arrived.set
@@ -46,7 +46,7 @@ def test_no_secrets_no_search(tmp_path: Path) -> None:
     """Output of a job without secrets is passed on unread."""
 
     async def check() -> None:
-        output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, Pen(), lambda: None, mask=SecretMask())
+        output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, WriterThread(), lambda: None, mask=SecretMask())
         assert output.out._masked is None
         output.close()
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Master
-from tony.executor.memory_monitor import Meter
-from tony.executor.process_tree import Family
+from tony.executor.memory_monitor import MemoryMonitor
+from tony.executor.process_tree import ProcessTree
 from tony.linux import cgroup
 from tony.model.exit_status import ExitReason
 from tony.protocol import messages as msg
@@ -137,7 +137,7 @@ def test_nobody_measures_what_the_kernel_keeps(
     if before is not None:
         (tmp_path / "memory.peak").write_text(before)
     (tmp_path / "memory.current").write_text("8192")
-    meter = Meter(MIB, Family("", [str(tmp_path)], lambda: ()), lambda pids: None)
+    meter = MemoryMonitor(MIB, ProcessTree("", [str(tmp_path)], lambda: ()), lambda pids: None)
 
     async def watch() -> bool:
         watching = asyncio.ensure_future(meter.watch())

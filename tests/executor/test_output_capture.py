@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.log_file import LogFile
+from tony.executor.log_file import BoundedLogFile
 from tony.executor.output_capture import Output, Stream
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 
 
 def on_disk(path: Path) -> bytes:
@@ -25,7 +25,7 @@ def on_disk(path: Path) -> bytes:
 def test_rotation_keeps_the_newest_within_the_limit(tmp_path: Path) -> None:
     """Files change at line ends; what is kept is the end of what was written."""
     path = tmp_path / "log"
-    file = LogFile(path, 1000)
+    file = BoundedLogFile(path, 1000)
     written = b"".join(b"line %04d\n" % number for number in range(1000))
     for start in range(0, len(written), 333):
         file.write(written[start : start + 333])
@@ -46,7 +46,7 @@ def test_rotation_whatever_is_written(
 ) -> None:
     """Never more than the limit, always the end of it, never nothing."""
     path = tmp_path_factory.mktemp("log") / "log"
-    file = LogFile(path, limit)
+    file = BoundedLogFile(path, limit)
     file.create()
     for piece in pieces:
         file.write(piece)
@@ -60,7 +60,7 @@ def test_rotation_whatever_is_written(
 
 def test_no_room_at_all_is_no_file_of_any_size(tmp_path: Path) -> None:
     """A limit of zero keeps nothing."""
-    file = LogFile(tmp_path / "log", 0)
+    file = BoundedLogFile(tmp_path / "log", 0)
     file.create()
     file.write(b"x" * 1000)
     file.close()
@@ -71,7 +71,7 @@ def test_full_disk_costs_output_and_nothing_else(tmp_path: Path) -> None:
     """Every write fails as on a full disk; it is counted and said."""
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
-    file = LogFile(path, 1000)
+    file = BoundedLogFile(path, 1000)
     file.write(b"x" * 100)
     file.write(b"x" * 50)
     file.close()
@@ -82,7 +82,7 @@ def test_folder_that_goes_costs_output_and_nothing_else(tmp_path: Path) -> None:
     """A full file that cannot be put aside takes no more, and holds nobody up."""
     folder = tmp_path / "logs"
     folder.mkdir()
-    file = LogFile(folder / "log", 100)
+    file = BoundedLogFile(folder / "log", 100)
     file.write(b"x" * 50)
     shutil.rmtree(folder)
     signal.alarm(10)  # before this was handled, the next line never came back
@@ -101,7 +101,7 @@ def test_folder_that_goes_costs_output_and_nothing_else(tmp_path: Path) -> None:
 def test_missing_folder_costs_output_and_nothing_else(tmp_path: Path) -> None:
     """Once the folder is back, what is written then is kept."""
     path = tmp_path / "gone" / "log"
-    file = LogFile(path, 1000)
+    file = BoundedLogFile(path, 1000)
     file.write(b"lost")
     path.parent.mkdir()
     file.write(b"kept")
@@ -118,7 +118,7 @@ async def printed(folder: Path, out: bytes, err: bytes = b"", limit: int = 1 << 
         nonlocal firsts
         firsts += 1
 
-    output = Output(folder, "worker-0.s1.t1", limit, Pen(), first)
+    output = Output(folder, "worker-0.s1.t1", limit, WriterThread(), first)
     writers = [os.dup(output.out.writing), os.dup(output.err.writing)]
     output.begin()
     for writer, data in zip(writers, (out, err), strict=True):
@@ -180,7 +180,7 @@ def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
     """Somebody else may have got the pipe; what is in it is taken, and that is that."""
 
     async def scenario() -> None:
-        output = Output(tmp_path, "x", 1000, Pen(), lambda: None)
+        output = Output(tmp_path, "x", 1000, WriterThread(), lambda: None)
         writer = os.dup(output.out.writing)
         output.begin()
         os.write(writer, b"hello")
@@ -201,8 +201,8 @@ def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_path: Pat
         readings += 1
 
     async def flood() -> None:
-        pen = Pen()
-        stream = Stream(LogFile(tmp_path / "log", 1 << 24), pen, came)
+        pen = WriterThread()
+        stream = Stream(BoundedLogFile(tmp_path / "log", 1 << 24), pen, came)
         writer = os.dup(stream.writing)
         stream.begin()
         await asyncio.to_thread(write_each, writer, lines)
@@ -229,7 +229,7 @@ def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
 
     async def speak() -> None:
         came = asyncio.Event()
-        output = Output(tmp_path, "worker-0.s1.t1", 1000, Pen(), came.set)
+        output = Output(tmp_path, "worker-0.s1.t1", 1000, WriterThread(), came.set)
         writer = os.dup(output.out.writing)
         output.begin()
         os.write(writer, b"first\n")
@@ -248,7 +248,7 @@ def test_what_gathers_is_not_lost_when_somebody_keeps_the_pipe(tmp_path: Path, m
 
     async def speak() -> None:
         came = asyncio.Event()
-        pen = Pen()
+        pen = WriterThread()
         output = Output(tmp_path, "worker-0.s1.t1", 1000, pen, came.set)
         writer = os.dup(output.out.writing)
         output.begin()
@@ -267,8 +267,8 @@ def test_a_pipe_grows_when_its_program_fills_it(tmp_path: Path) -> None:
     """Silent programs keep the kernel's small pipe: a user's share of pipe memory is small."""
 
     async def sizes() -> tuple[int, int]:
-        pen = Pen()
-        stream = Stream(LogFile(tmp_path / "log", 1 << 24), pen, lambda: None)
+        pen = WriterThread()
+        stream = Stream(BoundedLogFile(tmp_path / "log", 1 << 24), pen, lambda: None)
         writer = os.dup(stream.writing)
         before = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
         os.write(writer, bytes(before))

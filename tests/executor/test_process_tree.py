@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.process_tree import Family
+from tony.executor.process_tree import ProcessTree
 from tony.linux import process
 
 
@@ -17,7 +17,7 @@ def test_control_group_is_killed_in_one_stroke_where_the_kernel_can(tmp_path: Pa
     nobody = 2**22 + 1  # more than any pid
     (tmp_path / "cgroup.procs").write_text(f"{nobody}\n")
     (tmp_path / "cgroup.kill").write_text("")
-    family = Family(f"TONY_TASK={tmp_path}", [str(tmp_path)], lambda: ())
+    family = ProcessTree(f"TONY_TASK={tmp_path}", [str(tmp_path)], lambda: ())
     assert asyncio.run(family.end(patience=0.01)) == [nobody]
     assert (tmp_path / "cgroup.kill").read_text() == "1"
 
@@ -26,7 +26,7 @@ def test_control_group_is_killed_in_one_stroke_where_the_kernel_can(tmp_path: Pa
 #: without any mark behind, and ends both; its helper lives on.
 EXECUTOR = """
 import asyncio, os, signal, subprocess, sys
-from tony.executor.process_tree import Family
+from tony.executor.process_tree import ProcessTree
 from tony.linux import process
 
 process.set_child_subreaper()
@@ -36,7 +36,7 @@ if sys.argv[1] == "unlisted":
     process.own_children = lambda: None
 with_marker = process.with_marker
 process.with_marker = lambda text: searched.append(text) or with_marker(text)
-family = Family("TONY_TASK=test/" + str(os.getpid()), (), lambda: {helper.pid})
+family = ProcessTree("TONY_TASK=test/" + str(os.getpid()), (), lambda: {helper.pid})
 print(family.is_over())
 print(asyncio.run(family.end()), len(searched))
 program = subprocess.Popen(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tony import clock
-from tony.executor.progress_listener import Advance, Checkpoint, Progress, Trusted, parse
+from tony.executor.progress_listener import Advance, CheckpointReport, ProgressListener, Trusted, parse
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ from tony.executor.progress_listener import Advance, Checkpoint, Progress, Trust
         (b"p\t1", None),
         (b"", None),
         (b"\xff\xfe\t1\t2", None),
-        (b"c\t7\t999.0\t0.5", Checkpoint(7, 999.0, 0.5)),
-        (b"c\t7.9\t2000\t0.5", Checkpoint(7, 1000.0, 0.5)),
+        (b"c\t7\t999.0\t0.5", CheckpointReport(7, 999.0, 0.5)),
+        (b"c\t7.9\t2000\t0.5", CheckpointReport(7, 1000.0, 0.5)),
         (b"c\t7\t-1e9\t0.5", None),
         (b"c\t7\t999\t-0.5", None),
         (b"c\t7\t999\t1e9", None),
@@ -42,7 +42,7 @@ from tony.executor.progress_listener import Advance, Checkpoint, Progress, Trust
         (b"x\t7\t999\t1", None),
     ],
 )
-def test_what_makes_sense_is_taken(data: bytes, expected: Advance | Checkpoint | None) -> None:
+def test_what_makes_sense_is_taken(data: bytes, expected: Advance | CheckpointReport | None) -> None:
     """All else is nothing; a checkpoint of the future was written just now."""
     assert parse(data, now=1000.0) == expected
 
@@ -64,10 +64,10 @@ def test_later_words_complete_earlier_ones() -> None:
 
 
 @contextlib.contextmanager
-def listening(trusts: Callable[[int, int], bool]) -> Iterator[tuple[Progress, socket.socket]]:
+def listening(trusts: Callable[[int, int], bool]) -> Iterator[tuple[ProgressListener, socket.socket]]:
     """A socket that listens, and one that is connected with it."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as teller:
-        progress = Progress(trusts, Path(folder))
+        progress = ProgressListener(trusts, Path(folder))
         teller.setblocking(False)
         teller.connect(progress.path)
         try:
@@ -78,7 +78,7 @@ def listening(trusts: Callable[[int, int], bool]) -> Iterator[tuple[Progress, so
             assert not os.path.exists(progress.path)
 
 
-def in_loop(work: Callable[[Progress, socket.socket], Coroutine[Any, Any, None]], trusts: bool = True) -> None:
+def in_loop(work: Callable[[ProgressListener, socket.socket], Coroutine[Any, Any, None]], trusts: bool = True) -> None:
     """Runs a test's work with a socket that listens, and one that tells it."""
 
     async def body() -> None:
@@ -97,7 +97,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def test_the_newest_word_counts_and_every_checkpoint() -> None:
     """Both are asked for once."""
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         progress.begin()
         now = clock.monotonic()
         for step in range(3):
@@ -113,7 +113,7 @@ def test_the_newest_word_counts_and_every_checkpoint() -> None:
 def test_a_flood_is_taken_at_leisure_and_bounded() -> None:
     """Whoever tells all the time finds no room; what is kept has an end, and nonsense is counted."""
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         progress.begin()
         sent = 0
         loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ def test_a_flood_is_taken_at_leisure_and_bounded() -> None:
 def test_too_long_a_word_is_refused() -> None:
     """What was cut may mean something else."""
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         teller.send(b"p\t1\t\ta=" + b"1" * 5000)
         assert progress.advance() is None
         assert progress.refused == 1
@@ -145,7 +145,7 @@ def test_too_long_a_word_is_refused() -> None:
 def test_strangers_are_not_believed() -> None:
     """Who speaks is what the kernel says."""
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         teller.send(b"p\t1\t")
         assert (progress.advance(), progress.refused) == (None, 1)
 
@@ -155,7 +155,7 @@ def test_strangers_are_not_believed() -> None:
 def test_what_comes_while_nobody_asks_is_heard() -> None:
     """The queue of the kernel is short; it is emptied on the way."""
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         progress.begin()
         sent = 0
 
@@ -169,7 +169,7 @@ def test_what_comes_while_nobody_asks_is_heard() -> None:
             return sent == 40
 
         await until(send)
-        saved: list[Checkpoint] = []
+        saved: list[CheckpointReport] = []
 
         def all_came() -> bool:
             saved.extend(progress.saved())
@@ -232,7 +232,7 @@ def visible_address(listener: socket.socket) -> str:
 def test_the_sockets_file_is_its_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel lets only those send to it who may write to its file."""
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         assert stat.S_IMODE(os.stat(progress.path).st_mode) == 0o600
 
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -245,7 +245,7 @@ def test_another_user_cannot_fill_the_queue(is_root: bool, monkeypatch: pytest.M
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         guess = f"{Path(progress.path).parent.parent}/socket" if is_root else progress.path
         assert not {0, errno.EAGAIN} & set(flood(visible_address(progress._socket), guess))
         teller.send(b"p\t7\t")
@@ -260,7 +260,7 @@ def test_a_program_of_root_that_is_another_user_can_report() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
 
-    async def work(progress: Progress, teller: socket.socket) -> None:
+    async def work(progress: ProgressListener, teller: socket.socket) -> None:
         assert flood(progress.path) == [errno.EAGAIN]  # until the queue is full
         assert progress.refused == 0
         progress.take()

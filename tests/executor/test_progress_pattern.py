@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.log_file import LogFile
+from tony.executor.log_file import BoundedLogFile
 from tony.executor.output_capture import Stream
 from tony.executor.progress_listener import Advance
 from tony.executor.progress_pattern import LogPattern
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 
 PATTERN = r"step (?P<step>\d+)(?:/(?P<total>\d+))?(?: loss (?P<loss>\S+))?"
 
@@ -18,7 +18,7 @@ class Printed:
     """A stream to which a test prints."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.stream = Stream(LogFile(folder / name, 1 << 20), Pen(), lambda: None)
+        self.stream = Stream(BoundedLogFile(folder / name, 1 << 20), WriterThread(), lambda: None)
 
     def print(self, text: str) -> None:
         self.stream._keep(text.encode())

@@ -14,7 +14,7 @@ from tests.am.played_job import until
 from tony.executor import rank_output
 from tony.executor.output_capture import Output
 from tony.executor.rank_output import RankOutput
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 from tony.model.masking import SecretMask
 
 Writes = Callable[[list[int]], Awaitable[None]]
@@ -24,7 +24,7 @@ def logged(folder: Path, count: int, write: Writes, mask: SecretMask | None = No
     """Return what is in the log after some processes have written to their standard output."""
 
     async def run() -> None:
-        pen = Pen()
+        pen = WriterThread()
         output = Output(folder, "t", 1 << 30, pen, lambda: None, mask=mask)
         ranks = RankOutput(output, count)
         ends = [os.dup(ranks.writing(rank)[0]) for rank in range(count)]
@@ -58,7 +58,7 @@ def test_a_secret_that_comes_in_pieces_is_masked(tmp_path: Path) -> None:
 
 def test_without_pipes_for_each_the_output_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own pipe still waits for room, so no program loses what it prints."""
-    output = Output(tmp_path, "t", 1 << 20, Pen(), lambda: None)
+    output = Output(tmp_path, "t", 1 << 20, WriterThread(), lambda: None)
     before = len(os.listdir("/proc/self/fd"))
 
     def refuse(flags: int) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def test_too_few_open_files_leave_none_open(tmp_path: Path, monkeypatch: pytest.
     """The caller goes on without labels."""
 
     async def run() -> None:
-        output = Output(tmp_path, "t", 100, Pen(), lambda: None)
+        output = Output(tmp_path, "t", 100, WriterThread(), lambda: None)
         before = set(os.listdir("/proc/self/fd"))
         made: list[int] = []
         pipe2 = os.pipe2

@@ -15,13 +15,13 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.executor.horovod_client import ask, wait_for
-from tony.executor.rendezvous_store import Full, Service, Store
+from tony.executor.rendezvous_store import Full, RendezvousStore, Service
 
 Port = int
 
 
 @contextmanager
-def served(store: Store, hold: float, **options: int) -> Iterator[Port]:
+def served(store: RendezvousStore, hold: float, **options: int) -> Iterator[Port]:
     """A service in a thread of its own."""
     listening = socket.create_server(("127.0.0.1", 0))
     with asyncio.Runner() as runner:
@@ -44,14 +44,14 @@ async def _until_cancelled(task: asyncio.Task[None]) -> None:
 @pytest.fixture
 def port() -> Iterator[Port]:
     """Of a service that answers at once when a value is not there."""
-    with served(Store(), hold=0.0) as port:
+    with served(RendezvousStore(), hold=0.0) as port:
         yield port
 
 
 @pytest.fixture
 def patient() -> Iterator[Port]:
     """Of one that holds such questions for longer than any test lasts."""
-    with served(Store(), hold=60.0) as port:
+    with served(RendezvousStore(), hold=60.0) as port:
         yield port
 
 
@@ -134,7 +134,7 @@ def test_what_makes_no_sense_is_refused(port: Port, said: bytes, status: bytes) 
 
 def test_no_more_than_it_can_hold() -> None:
     """What is forgotten or replaced gives its room back."""
-    store = Store(most=2000)
+    store = RendezvousStore(most=2000)
     store.put((b"s", b"a"), b"x" * 1500)
     with pytest.raises(Full):
         store.put((b"s", b"b"), b"x" * 1000)
@@ -148,7 +148,7 @@ def test_no_more_than_it_can_hold() -> None:
 
 def test_a_full_store_says_so() -> None:
     """Horovod tries again, and then ends with an error; it does not hang."""
-    with served(Store(most=100), hold=0.0) as port:
+    with served(RendezvousStore(most=100), hold=0.0) as port:
         assert ask(port, "PUT", "/s/k", b"x" * 200)[0] == 507
 
 
@@ -176,7 +176,7 @@ def is_dropped(connection: socket.socket) -> bool:
 
 def test_unfinished_values_count_and_keep_no_rank_out() -> None:
     """The oldest ones go, as soon as all would be more than the store may hold."""
-    store = Store(most=10_000)
+    store = RendezvousStore(most=10_000)
     with served(store, hold=0.0) as port:
         with unfinished(port, 9, 4_000, 2_000) as connections:
             assert all(map(is_dropped, connections[:7]))
@@ -189,7 +189,7 @@ def test_unfinished_values_count_and_keep_no_rank_out() -> None:
 
 def test_unfinished_requests_keep_no_rank_out() -> None:
     """Neither with a part of a head nor with a part of a body; questions that are held stay."""
-    store = Store()
+    store = RendezvousStore()
     with served(store, hold=60.0, max_connections=20) as port:
         found: list[bytes] = []
         waiting = threading.Thread(target=lambda: found.append(wait_for(port, "/global/7")))
@@ -205,7 +205,7 @@ def test_unfinished_requests_keep_no_rank_out() -> None:
 
 def test_no_more_connections_than_there_may_be() -> None:
     """If all of them wait for an answer, the next one is closed."""
-    with served(Store(), hold=60.0, max_connections=2) as port, ExitStack() as stack:
+    with served(RendezvousStore(), hold=60.0, max_connections=2) as port, ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(5)]
         for connection in held:
             with suppress(OSError):

@@ -12,16 +12,16 @@ import pytest
 
 from tests.executor.event_records import VERSION, framed, scalar
 from tony import clock
-from tony.executor.log_file import LogFile
-from tony.executor.metrics_sampler import Measuring, Outbox
+from tony.executor.log_file import BoundedLogFile
+from tony.executor.metrics_sampler import MetricsSampler, Outbox
 from tony.executor.output_capture import Stream
-from tony.executor.progress_listener import Progress
-from tony.executor.writer_thread import Pen
-from tony.linux.process_usage import Usage
+from tony.executor.progress_listener import ProgressListener
+from tony.executor.writer_thread import WriterThread
+from tony.linux.process_usage import ProcessUsage
 from tony.protocol.messages import Sample, Saved
 
 
-class Used(Usage):
+class Used(ProcessUsage):
     """Says one number, and perhaps takes its time."""
 
     def __init__(self, look: Callable[[], object] = lambda: None) -> None:
@@ -52,8 +52,10 @@ class Hearer:
         return [each.step for sample in self.heard for each in sample.saved]
 
 
-def measuring(hearer: Hearer, used: Usage, progress: Progress | None = None, interval: float = 0.01) -> Measuring:
-    return Measuring(2, 3, lambda: interval, lambda: [1, 2], Outbox(hearer), used, progress)
+def measuring(
+    hearer: Hearer, used: ProcessUsage, progress: ProgressListener | None = None, interval: float = 0.01
+) -> MetricsSampler:
+    return MetricsSampler(2, 3, lambda: interval, lambda: [1, 2], Outbox(hearer), used, progress)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -137,7 +139,7 @@ def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture, tmp
         raise ValueError("the kernel speaks in tongues")
 
     async def body() -> None:
-        hearer, progress = Hearer(), Progress(lambda pid, uid: True, tmp_path)
+        hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(fail), progress)
         await of.run()
         progress._socket.sendto(b"c\t1\t1\t1", progress.path)
@@ -154,7 +156,7 @@ def test_checkpoints_wait_for_somebody_who_hears(tmp_path: Path) -> None:
 
     async def body() -> None:
         hearer = Hearer()
-        progress = Progress(lambda pid, uid: True, tmp_path)
+        progress = ProgressListener(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(), progress)
         tell = progress._socket  # by itself: it is a socket like any other
         hearer.deaf = True
@@ -180,7 +182,7 @@ def test_the_last_word_waits_for_somebody_who_hears(tmp_path: Path) -> None:
     """A program that ends while nobody hears: how far it came is told afterwards, with all its checkpoints."""
 
     async def body() -> None:
-        hearer, progress = Hearer(), Progress(lambda pid, uid: True, tmp_path)
+        hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(), progress)
         name = progress.path
         hearer.deaf = True
@@ -221,9 +223,9 @@ def test_the_programs_own_word_goes_first(tmp_path: Path) -> None:
     """Then what it prints, then what it writes for TensorBoard; numbers that only one of them knows are all told."""
 
     async def body() -> None:
-        hearer, progress = Hearer(), Progress(lambda pid, uid: True, tmp_path)
+        hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(), progress)
-        stream = Stream(LogFile(tmp_path / "out", 1 << 16), Pen(), lambda: None)
+        stream = Stream(BoundedLogFile(tmp_path / "out", 1 << 16), WriterThread(), lambda: None)
         of.also(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
         (tmp_path / "x.tfevents").write_bytes(VERSION + framed(scalar(1, acc=0.5, loss=9.0)))
 
@@ -252,9 +254,9 @@ def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
 
     async def body() -> None:
         hearer, used = Hearer(), Used()
-        progress = Progress(lambda pid, uid: True, tmp_path)
+        progress = ProgressListener(lambda pid, uid: True, tmp_path)
         progress.begin()
-        of = Measuring(2, 3, lambda: 60.0, lambda: [1], Outbox(hearer), used, progress, lambda: 0.01)
+        of = MetricsSampler(2, 3, lambda: 60.0, lambda: [1], Outbox(hearer), used, progress, lambda: 0.01)
         running = asyncio.ensure_future(of._report_steps_until(clock.monotonic() + 60.0))
         for step in (1, 2):
             tell(progress, f"p\t{step}\t10\tloss=0.5")
@@ -273,7 +275,7 @@ def is_newest(hearer: Hearer, values: dict[str, float]) -> bool:
     return bool(hearer.heard) and hearer.heard[-1].values == values
 
 
-def tell(progress: Progress, text: str) -> None:
+def tell(progress: ProgressListener, text: str) -> None:
     """Say something as a program does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(text.encode(), progress.path)

@@ -6,16 +6,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.session_protocol import Dialog, EndExecutor, PrepareSession, Stance, StartTry, StopTry, TalkAs, Wish
+from tony.executor.session_protocol import (
+    ApplyLogLevel,
+    EndExecutor,
+    LinkState,
+    PrepareSession,
+    SessionProtocol,
+    StartTaskAttempt,
+    StopTaskAttempt,
+    Wish,
+)
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 
 DONE = ExitStatus(reason=ExitReason.EXITED, code=0)
 
 
-def make(session: int = 1) -> Dialog:
+def make(session: int = 1) -> SessionProtocol:
     attach = msg.Attach(task="worker:0", container="c-1", incarnation="i", highest_attempt=1, pid=7, host="h")
-    return Dialog(attach, session)
+    return SessionProtocol(attach, session)
 
 
 def welcome(attempt: int = 1, acked: int = 0) -> msg.Welcome:
@@ -31,7 +40,7 @@ def stop(session: int, grace: float = 3.0) -> msg.StopProgram:
 
 
 @pytest.fixture
-def dialog() -> Dialog:
+def dialog() -> SessionProtocol:
     """Connected, welcome, ready for session 1; what was to be sent is sent and acknowledged."""
     made = make()
     made.connected()
@@ -58,7 +67,7 @@ def test_nothing_is_sent_before_the_welcome() -> None:
     assert dialog.settled
 
 
-def test_unacknowledged_reports_come_again_on_the_next_connection(dialog: Dialog) -> None:
+def test_unacknowledged_reports_come_again_on_the_next_connection(dialog: SessionProtocol) -> None:
     """The end's age grows with each sending; what the Welcome says it has is left out."""
     dialog.received(start(1))
     dialog.started(1, 1, 42)
@@ -71,17 +80,17 @@ def test_unacknowledged_reports_come_again_on_the_next_connection(dialog: Dialog
     assert dialog.unsent(12.5) == [msg.ProgramExited(n=3, session=1, try_=1, status=DONE, ago=2.5)]
 
 
-def test_start_is_obeyed_once(dialog: Dialog) -> None:
+def test_start_is_obeyed_once(dialog: SessionProtocol) -> None:
     """The same try again, while it runs and when it is over, does nothing; the next try starts."""
-    assert dialog.received(start(1)) == [StartTry(command=start(1))]
+    assert dialog.received(start(1)) == [StartTaskAttempt(command=start(1))]
     assert dialog.received(start(1)) == ()
     dialog.exited(1, 1, DONE, ended=0.0)
     assert dialog.received(start(1)) == ()
-    assert dialog.received(start(1, try_=2)) == [StartTry(command=start(1, try_=2))]
+    assert dialog.received(start(1, try_=2)) == [StartTaskAttempt(command=start(1, try_=2))]
     assert dialog.refused == 2
 
 
-def test_stop_before_start_bars_the_session(dialog: Dialog) -> None:
+def test_stop_before_start_bars_the_session(dialog: SessionProtocol) -> None:
     """The late start is answered with its end, once."""
     assert dialog.received(stop(1)) == ()
     assert dialog.received(start(1)) == ()
@@ -91,13 +100,13 @@ def test_stop_before_start_bars_the_session(dialog: Dialog) -> None:
     assert ended.status.reason is ExitReason.NOT_STARTED
     assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
     dialog.ready(2, "h:2")
-    assert dialog.received(start(2)) == [StartTry(command=start(2))]
+    assert dialog.received(start(2)) == [StartTaskAttempt(command=start(2))]
 
 
-def test_stop_names_the_running_try(dialog: Dialog) -> None:
+def test_stop_names_the_running_try(dialog: SessionProtocol) -> None:
     """A stop may be repeated while the program runs, and means nothing when it is over."""
     dialog.received(start(1))
-    wish = StopTry(session=1, try_=1, grace=3.0, reason="why")
+    wish = StopTaskAttempt(session=1, try_=1, grace=3.0, reason="why")
     assert dialog.received(stop(1)) == [wish]
     assert dialog.received(stop(1)) == [wish]
     dialog.exited(1, 1, DONE, ended=0.0)
@@ -105,13 +114,13 @@ def test_stop_names_the_running_try(dialog: Dialog) -> None:
     assert dialog.received(start(1, try_=2)) != ()
 
 
-def test_a_stop_is_for_one_try_and_for_none_after_it(dialog: Dialog) -> None:
+def test_a_stop_is_for_one_try_and_for_none_after_it(dialog: SessionProtocol) -> None:
     """One that comes late does not end the next try; one that comes first keeps the try that it names from starting."""
     dialog.received(start(1))
     dialog.exited(1, 1, ExitStatus(reason=ExitReason.EXITED, code=1), 5.0)
     late = msg.StopProgram(session=1, try_=1, grace=1.0)
     assert dialog.received(late) == ()
-    assert dialog.received(start(1, 2)) == [StartTry(command=start(1, 2))]
+    assert dialog.received(start(1, 2)) == [StartTaskAttempt(command=start(1, 2))]
     assert dialog.received(late) == ()
     dialog.exited(1, 2, ExitStatus(reason=ExitReason.EXITED, code=1), 6.0)
     assert dialog.received(msg.StopProgram(session=1, try_=3, grace=1.0)) == ()
@@ -122,17 +131,17 @@ def test_a_stop_is_for_one_try_and_for_none_after_it(dialog: Dialog) -> None:
     assert (report.try_, report.status.reason) == (3, ExitReason.NOT_STARTED)
 
 
-def test_older_sessions_are_history(dialog: Dialog) -> None:
+def test_older_sessions_are_history(dialog: SessionProtocol) -> None:
     """Once a session is prepared, nothing that names an older one has an effect."""
     dialog.received(msg.Prepare(session=3))
     dialog.ready(3, "h:3")
     for late in (msg.Prepare(session=2), msg.Prepare(session=3), start(1), start(2), stop(2)):
         assert dialog.received(late) == ()
     assert dialog.refused == 5
-    assert dialog.received(start(3)) == [StartTry(command=start(3))]
+    assert dialog.received(start(3)) == [StartTaskAttempt(command=start(3))]
 
 
-def test_prepare_comes_while_the_old_program_runs(dialog: Dialog) -> None:
+def test_prepare_comes_while_the_old_program_runs(dialog: SessionProtocol) -> None:
     """The new session is prepared; the old try's end is still reported, and no stop of the old one is needed."""
     dialog.received(start(1))
     assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
@@ -143,7 +152,7 @@ def test_prepare_comes_while_the_old_program_runs(dialog: Dialog) -> None:
     assert [msg.ProgramExited, msg.Ready] == [type(report) for report in dialog.unsent(0.0)]
 
 
-def test_start_of_an_unprepared_session_fails_with_a_sentence(dialog: Dialog) -> None:
+def test_start_of_an_unprepared_session_fails_with_a_sentence(dialog: SessionProtocol) -> None:
     """It should not happen; if it does, the application master gets an end and not silence."""
     assert dialog.received(start(2)) == ()
     (ended,) = dialog.unsent(0.0)
@@ -153,7 +162,7 @@ def test_start_of_an_unprepared_session_fails_with_a_sentence(dialog: Dialog) ->
     assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
 
 
-def test_of_two_masters_the_older_is_powerless(dialog: Dialog) -> None:
+def test_of_two_masters_the_older_is_powerless(dialog: SessionProtocol) -> None:
     """A Welcome or a start of a lower attempt is ignored; what we say next names the highest."""
     dialog.disconnected()
     dialog.connected()
@@ -162,15 +171,15 @@ def test_of_two_masters_the_older_is_powerless(dialog: Dialog) -> None:
     dialog.disconnected()
     assert dialog.connected().highest_attempt == 2
     assert dialog.received(welcome(attempt=1)) == ()
-    assert dialog.stance is Stance.ATTACHED
+    assert dialog.stance is LinkState.ATTACHED
     assert dialog.received(start(1, attempt=2)) == ()
 
 
-def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: Dialog) -> None:
+def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: SessionProtocol) -> None:
     """Whatever it had sent before and we have not looked at: it may be meant for another state of things."""
     assert not dialog.summoned(0)
     assert dialog.summoned(1)
-    assert dialog.received(start(1)) == [StartTry(command=start(1))]
+    assert dialog.received(start(1)) == [StartTaskAttempt(command=start(1))]
     assert dialog.summoned(2)
     for late in (stop(1), msg.ReleaseExecutor(), msg.Prepare(session=2), msg.Ack(n=9)):
         assert dialog.received(late) == ()
@@ -180,10 +189,10 @@ def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: Dial
     attach = dialog.connected()
     assert (attach.highest_attempt, attach.session, attach.acked) == (2, 1, 1)
     dialog.received(welcome(attempt=2, acked=1))
-    assert dialog.received(stop(1)) == [StopTry(session=1, try_=1, grace=3.0, reason="why")]
+    assert dialog.received(stop(1)) == [StopTaskAttempt(session=1, try_=1, grace=3.0, reason="why")]
 
 
-def test_who_attaches_says_where_it_is(dialog: Dialog) -> None:
+def test_who_attaches_says_where_it_is(dialog: SessionProtocol) -> None:
     """Where it can be called, the newest session, the last report that was acknowledged: never more than it made."""
     dialog.disconnected()
     dialog.listens("tls:h:1")
@@ -195,9 +204,9 @@ def test_who_attaches_says_where_it_is(dialog: Dialog) -> None:
     assert (attach.session, attach.acked) == (3, 1)
 
 
-def test_release_and_log_level(dialog: Dialog) -> None:
+def test_release_and_log_level(dialog: SessionProtocol) -> None:
     """After the release nothing is started or prepared any more."""
-    assert dialog.received(msg.SetLogLevel(level="debug")) == [TalkAs(level="debug")]
+    assert dialog.received(msg.SetLogLevel(level="debug")) == [ApplyLogLevel(level="debug")]
     assert dialog.received(msg.ReleaseExecutor(grace=1.0)) == [EndExecutor(grace=1.0)]
     assert dialog.received(start(1)) == ()
     assert dialog.received(msg.Prepare(session=2)) == ()
@@ -205,13 +214,13 @@ def test_release_and_log_level(dialog: Dialog) -> None:
     assert isinstance(ended, msg.ProgramExited)
 
 
-def test_messages_that_are_not_for_executors_are_ignored(dialog: Dialog) -> None:
+def test_messages_that_are_not_for_executors_are_ignored(dialog: SessionProtocol) -> None:
     """They change nothing and are counted."""
     assert dialog.received(msg.GetReport()) == ()
     assert dialog.refused == 1
 
 
-def test_a_try_ends_once(dialog: Dialog) -> None:
+def test_a_try_ends_once(dialog: SessionProtocol) -> None:
     """A second end is our own bug, and said."""
     dialog.received(start(1))
     dialog.exited(1, 1, DONE, ended=0.0)
@@ -247,13 +256,13 @@ class Shell:
         for wish in wishes:
             if isinstance(wish, PrepareSession):
                 self.to_prepare = wish.session
-            elif isinstance(wish, StartTry):
+            elif isinstance(wish, StartTaskAttempt):
                 this = (wish.command.session, wish.command.try_)
                 assert self.running is None, "two programs at a time"
                 assert self.started[-1:] < [this], "an older try after a newer one, or one twice"
                 self.running = this
                 self.started.append(this)
-            elif isinstance(wish, StopTry):
+            elif isinstance(wish, StopTaskAttempt):
                 assert self.running == (wish.session, wish.try_)
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.spawn_errors import explain
+from tony.executor.spawn_errors import describe_spawn_error
 
 
 @pytest.fixture
@@ -76,14 +76,14 @@ def test_each_way_not_to_start_is_told(folder: Path, program: str, expected: str
     path = str(folder.parent / "bin")
     with pytest.raises(OSError, match=re.escape("[Errno ")) as raised:
         subprocess.run([program], cwd=folder, env={"PATH": path}, check=False)
-    assert expected.format(folder=folder) == explain(program, raised.value, str(folder), path)
+    assert expected.format(folder=folder) == describe_spawn_error(program, raised.value, str(folder), path)
 
 
 def test_what_nobody_foresaw_is_told_as_it_is(folder: Path) -> None:
     """And too much for Linux has words of its own."""
     with pytest.raises(OSError, match="too long") as raised:
         subprocess.run(["true", *20 * [120_000 * "x"]], check=False)
-    assert "cannot start true: command and environment are too long together for Linux" == explain(
+    assert "cannot start true: command and environment are too long together for Linux" == describe_spawn_error(
         "true", raised.value, str(folder), "/bin"
     )
-    assert "cannot start x: boom" == explain("x", ValueError("boom"), str(folder), "/bin")
+    assert "cannot start x: boom" == describe_spawn_error("x", ValueError("boom"), str(folder), "/bin")

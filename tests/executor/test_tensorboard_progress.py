@@ -11,7 +11,7 @@ import pytest
 
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
 from tony.executor.progress_listener import Advance
-from tony.executor.tensorboard_progress import Summaries
+from tony.executor.tensorboard_progress import TensorBoardProgress
 from tony.executor.tfevents import Damaged, Scalars, length_of, masked_crc, record
 
 NAME = "events.out.tfevents.1700000000.host.1.0"
@@ -74,14 +74,14 @@ with tf.summary.create_file_writer(sys.argv[1] + "/train").as_default():
 @pytest.mark.framework
 def test_tensorflows_own_files_are_read(tmp_path: Path) -> None:
     """What it writes is what we take it for."""
-    summaries = Summaries(tmp_path, time.time())
+    summaries = TensorBoardProgress(tmp_path, time.time())
     subprocess.run([sys.executable, "-c", TENSORFLOW, str(tmp_path)], check=True, capture_output=True)
     assert summaries.look() == Advance(12.0, None, {"user.train.epoch_loss": 0.5})
 
 
 def test_a_file_is_read_on_as_it_grows(tmp_path: Path) -> None:
     """Each event once; half a record is left until it is whole."""
-    summaries = Summaries(tmp_path, time.time())
+    summaries = TensorBoardProgress(tmp_path, time.time())
     assert summaries.look() is None
     path = tmp_path / NAME
     write(path, VERSION, framed(scalar(1, loss=1.0)), framed(scalar(2, loss=0.5)))
@@ -98,7 +98,7 @@ def test_a_file_is_read_on_as_it_grows(tmp_path: Path) -> None:
 
 def test_runs_beside_each_other_keep_their_names(tmp_path: Path) -> None:
     """`train` and `validation` have the same tags."""
-    summaries = Summaries(tmp_path, time.time())
+    summaries = TensorBoardProgress(tmp_path, time.time())
     write(tmp_path / "train" / NAME, VERSION, framed(scalar(5, epoch_loss=1.0)))
     write(tmp_path / "validation" / NAME, VERSION, framed(scalar(4, epoch_loss=2.0)))
     expected = {"user.train.epoch_loss": 1.0, "user.validation.epoch_loss": 2.0}
@@ -109,18 +109,18 @@ def test_files_of_earlier_tries_are_left_alone(tmp_path: Path) -> None:
     """What nobody has written to since the program was started is none of its."""
     write(tmp_path / NAME, VERSION, framed(scalar(500, loss=1.0)))
     os.utime(tmp_path / NAME, (1, 1))
-    assert Summaries(tmp_path, time.time()).look() is None
+    assert TensorBoardProgress(tmp_path, time.time()).look() is None
 
 
 def test_pictures_are_passed_over(tmp_path: Path) -> None:
     """Nobody reads a megabyte for a step."""
     write(tmp_path / NAME, VERSION, framed(bytes(1 << 20)), framed(scalar(3, loss=0.5)))
-    assert Summaries(tmp_path, time.time()).look() == Advance(3.0, None, {"user.loss": 0.5})
+    assert TensorBoardProgress(tmp_path, time.time()).look() == Advance(3.0, None, {"user.loss": 0.5})
 
 
 def test_of_very_much_the_end_is_read(tmp_path: Path) -> None:
     """A file that grows faster than it is read is caught up with at its end."""
-    summaries = Summaries(tmp_path, time.time())
+    summaries = TensorBoardProgress(tmp_path, time.time())
     write(tmp_path / NAME, VERSION, *(framed(scalar(step, loss=1.0)) for step in range(20_000)))
     for _ in range(3):
         advance = summaries.look()
@@ -132,7 +132,7 @@ def test_of_very_much_the_end_is_read(tmp_path: Path) -> None:
 
 def test_damage_in_the_midst_loses_what_was_there(tmp_path: Path) -> None:
     """Reading goes on with what comes afterwards."""
-    summaries = Summaries(tmp_path, time.time())
+    summaries = TensorBoardProgress(tmp_path, time.time())
     path = tmp_path / NAME
     write(path, VERSION, framed(scalar(1, loss=1.0)))
     assert summaries.look() is not None
@@ -149,13 +149,13 @@ def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "c.tfevents")
     length = struct.pack("<Q", 1 << 62)
     write(tmp_path / "d.tfevents", length + struct.pack("<I", masked_crc(length)) + b"x" * 50)
-    summaries = Summaries(tmp_path, time.time())
+    summaries = TensorBoardProgress(tmp_path, time.time())
     assert (summaries.look(), summaries.look()) == (None, None)
 
 
 def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
     """Some programs use one name again."""
-    summaries = Summaries(tmp_path, time.time())
+    summaries = TensorBoardProgress(tmp_path, time.time())
     write(tmp_path / NAME, VERSION, framed(scalar(1, loss=1.0)), framed(scalar(2, loss=1.0)))
     assert summaries.look() is not None
     (tmp_path / NAME).write_bytes(VERSION + framed(scalar(1, loss=3.0)))
@@ -166,7 +166,7 @@ def test_losses_come_first_where_there_is_too_much(tmp_path: Path) -> None:
     """A program has only so many series."""
     tags = {f"a{number}": 1.0 for number in range(100)}
     write(tmp_path / NAME, VERSION, framed(scalar(1, **tags, z__loss=2.0)))
-    advance = Summaries(tmp_path, time.time()).look()
+    advance = TensorBoardProgress(tmp_path, time.time()).look()
     assert advance is not None
     assert len(advance.metrics) == 32
     assert advance.metrics["user.z.loss"] == 2.0

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from tony.executor.writer_thread import Pen, PenHandler
+from tony.executor.writer_thread import PenHandler, WriterThread
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_jobs_are_done_in_order_and_beside(pens: Callable[[], int]) -> None:
         done.append((number, threading.current_thread() is threading.main_thread()))
 
     async def write() -> None:
-        pen = Pen()
+        pen = WriterThread()
         for number in range(1000):
             pen.put(partial(job, number), 10)
         assert await pen.wait_written(60)
@@ -48,7 +48,7 @@ def test_the_loop_goes_on_while_the_disk_stands_still(pens: Callable[[], int]) -
     """Who is to be told of a shorter backlog is told when there is one, and not before."""
 
     async def write() -> None:
-        pen, disk, told = Pen(), threading.Event(), asyncio.Event()
+        pen, disk, told = WriterThread(), threading.Event(), asyncio.Event()
         pen.put(partial(disk.wait, 60), 100)
         pen.put(lambda: None, 50)
         pen.notify(149, told.set)
@@ -70,7 +70,7 @@ def test_after_a_rest_it_goes_on(pens: Callable[[], int]) -> None:
     """A rest ends the thread, the next job begins another one."""
 
     async def write() -> list[int]:
-        pen, done = Pen(), list[int]()
+        pen, done = WriterThread(), list[int]()
         for number in range(3):
             pen.put(partial(done.append, number))
             await pen.rest(60)
@@ -88,7 +88,7 @@ def test_without_a_thread_it_writes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     done: list[int] = []
-    pen = Pen()
+    pen = WriterThread()
     pen.put(partial(done.append, 1))
     assert done == [1]
     asyncio.run(pen.rest(60))
@@ -104,7 +104,7 @@ def test_log_lines_take_the_same_way_while_there_is_one() -> None:
             lines.append(f"{record.getMessage()} {threading.current_thread().name == 'pen'}")
 
     async def write() -> None:
-        pen = Pen()
+        pen = WriterThread()
         log = logging.Logger("one")
         log.addHandler(PenHandler(pen, Kept()))
         log.warning("before")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.am.launch_context import task_part
-from tony.am.start_messages import Starts
+from tony.am.start_messages import StartMessages
 from tony.config.load import from_spec
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError
@@ -57,7 +57,7 @@ def told(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Any]:
         staged=StagedJob(),
         framework_module=home_of(spec.framework),
     )
-    starts = Starts(record, framework, 1)
+    starts = StartMessages(record, framework, 1)
     starts.publish(cluster)
     found = {}
     for role, addresses in cluster.roles.items():

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.frameworks.rank_order import Place, place_of, places, to_shared, told_apart
-from tony.frameworks.role_gangs import computing, roles_together
+from tony.frameworks.rank_order import RoleRanks, local_rank_variables, place_of, places, to_shared
+from tony.frameworks.role_gangs import compute_roles, roles_together
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
@@ -52,7 +52,7 @@ def test_ranks_are_a_permutation(spec: JobSpec) -> None:
     cluster = cluster_of(spec)
     found = places(spec, cluster)
     for group in roles_together(spec):
-        roles = computing(group)
+        roles = compute_roles(group)
         ranks: dict[int, str] = {}
         tasks: list[int] = []
         for name, role in roles.items():
@@ -87,8 +87,8 @@ def test_order_of_roles_without_a_chief() -> None:
     """Without chief and worker the first role of the job leads."""
     spec = JobSpec(roles={"b": Role(instances=2), "a": Role(procs_per_task=3)})
     assert places(spec, cluster_of(spec)) == {
-        "b": Place(coordinator="b0:1", world=5, first_rank=0, first_task=0),
-        "a": Place(coordinator="b0:1", world=5, first_rank=2, first_task=2),
+        "b": RoleRanks(coordinator="b0:1", world=5, first_rank=0, first_task=0),
+        "a": RoleRanks(coordinator="b0:1", world=5, first_rank=2, first_task=2),
     }
 
 
@@ -97,14 +97,16 @@ def test_first_worker_leads_without_a_chief() -> None:
     spec = JobSpec(roles={"loader": Role(), "worker": Role(instances=2)})
     found = places(spec, cluster_of(spec))
     assert found["worker"].first_rank == 0
-    assert found["loader"] == Place(coordinator="worker0:1", world=3, first_rank=2, first_task=2)
+    assert found["loader"] == RoleRanks(coordinator="worker0:1", world=3, first_rank=2, first_task=2)
 
 
 def test_later_roles_have_an_order_of_their_own() -> None:
     """Those that start after the workers do not count them, whether these still run or not."""
     after = {"worker": AfterCondition.STARTED}
     spec = JobSpec(roles={"worker": Role(instances=3), "probe": Role(instances=2, after=after)})
-    assert places(spec, cluster_of(spec))["probe"] == Place(coordinator="probe0:1", world=2, first_rank=0, first_task=0)
+    assert places(spec, cluster_of(spec))["probe"] == RoleRanks(
+        coordinator="probe0:1", world=2, first_rank=0, first_task=0
+    )
 
 
 def test_half_a_group_has_no_places() -> None:
@@ -134,8 +136,8 @@ def test_shared_value_does_not_grow_with_tasks() -> None:
 def test_several_processes_are_told_apart(make_gang: GangMaker) -> None:
     """Also where there are no ranks; a lone process is told nothing."""
     gang = make_gang(JobSpec(roles={"a": Role(procs_per_task=2), "b": Role()}))
-    assert told_apart(gang.view(TaskId("a", 0))) == [
+    assert local_rank_variables(gang.view(TaskId("a", 0))) == [
         {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
         {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
     ]
-    assert told_apart(gang.view(TaskId("b", 0))) == [{}]
+    assert local_rank_variables(gang.view(TaskId("b", 0))) == [{}]

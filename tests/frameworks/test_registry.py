@@ -72,7 +72,7 @@ def test_plug_in_cannot_replace_a_built_in_adapter() -> None:
 
 def test_something_else_is_refused() -> None:
     """A class that is no adapter is named."""
-    with pytest.raises(TypeError, match=r"tony\.model\.job:JobSpec is not a"):
+    with pytest.raises(TypeError, match=r"tony\.model\.job_spec:JobSpec is not a"):
         registry.load("tony.model.job_spec:JobSpec")
 
 

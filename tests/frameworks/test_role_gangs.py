@@ -1,6 +1,6 @@
 """Which roles start together, and which of them compute."""
 
-from tony.frameworks.role_gangs import computing, roles_together
+from tony.frameworks.role_gangs import compute_roles, roles_together
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
@@ -46,10 +46,10 @@ def test_bystanders_and_sidecars_do_not_compute() -> None:
         "shipper": Role(kind=RoleKind.SIDECAR),
         "helper": Role(kind=RoleKind.UNTRACKED),
     }
-    assert list(computing(roles)) == ["worker", "helper"]
+    assert list(compute_roles(roles)) == ["worker", "helper"]
 
 
 def test_evaluators_by_themselves_compute() -> None:
     """Evaluators that start alone, after the training, are the computation."""
     roles = {"evaluator": Role(instances=2), "shipper": Role(kind=RoleKind.SIDECAR)}
-    assert list(computing(roles)) == ["evaluator"]
+    assert list(compute_roles(roles)) == ["evaluator"]

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from tony.core.events import EVENTS
 from tony.history.ended_jobs_index import JobHead
 from tony.history.event_log import Header
-from tony.jobs.am_client import Whereabouts
+from tony.jobs.am_client import AmLocation
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
@@ -29,7 +29,7 @@ CLASSES: tuple[type[Any], ...] = (
     JobReport,
     JobHead,
     Header,
-    Whereabouts,
+    AmLocation,
 )
 
 _SCALARS: Mapping[Any, Any] = {

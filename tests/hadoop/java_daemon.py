@@ -13,7 +13,7 @@ from typing import IO
 
 from tony.errors import TonyError
 from tony.hadoop.address import Address
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.url_string import from_url_string
 from tony.mini.hadoop_download import fetch
 from tony.mini.java import find_java
@@ -35,7 +35,7 @@ class JavaDaemon:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.tokens: dict[str, Token] = {}
+        self.tokens: dict[str, HadoopToken] = {}
         self._ports: dict[str, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
 

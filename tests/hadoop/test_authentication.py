@@ -14,12 +14,12 @@ from tony.hadoop import client_factory
 from tony.hadoop.address import Address
 from tony.hadoop.authentication import Logins, token_file, user_name
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.configuration.service_addresses import Daemon, name_service
+from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service
 from tony.hadoop.failover import Policy
-from tony.hadoop.ipc.login_method import Login, LoginMethod
+from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.hadoop.tokens.credentials import Credentials, write_file
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.credentials import TokenCredentials, write_file
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import GET_NEW_APPLICATION, GetNewApplicationRequest
 from tony.testing.hadoop.fake_applications import PlayedApplications
 from tony.testing.hadoop.fake_namenode import PlayedNameNode
@@ -30,11 +30,13 @@ KERBEROS = {
     "yarn.resourcemanager.principal": "rm/_HOST@EXAMPLE.COM",
     "dfs.namenode.kerberos.principal": "nn/_HOST@EXAMPLE.COM",
 }
-RM = Daemon(id="", address=Address(host="127.0.0.1", port=8032))
-RM_TOKEN = Token(identifier=b"r", password=b"p", kind="RM_DELEGATION_TOKEN", service="10.0.0.1:8032,127.0.0.1:8032")
-HDFS_TOKEN = Token(identifier=b"h", password=b"p", kind="HDFS_DELEGATION_TOKEN", service="ha-hdfs:ns1")
+RM = ServiceAddress(id="", address=Address(host="127.0.0.1", port=8032))
+RM_TOKEN = HadoopToken(
+    identifier=b"r", password=b"p", kind="RM_DELEGATION_TOKEN", service="10.0.0.1:8032,127.0.0.1:8032"
+)
+HDFS_TOKEN = HadoopToken(identifier=b"h", password=b"p", kind="HDFS_DELEGATION_TOKEN", service="ha-hdfs:ns1")
 ONE_NODE_TOKEN = replace(HDFS_TOKEN, identifier=b"1", service="127.0.0.1:8020")
-AM_TOKEN = Token(identifier=b"a", password=b"p", kind="YARN_AM_RM_TOKEN", service="")
+AM_TOKEN = HadoopToken(identifier=b"a", password=b"p", kind="YARN_AM_RM_TOKEN", service="")
 PAIR = {
     "fs.defaultFS": "hdfs://ns1",
     "dfs.ha.namenodes.ns1": "a,b",
@@ -43,19 +45,21 @@ PAIR = {
 }
 
 
-def logins(given: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None, *tokens: Token) -> Logins:
+def logins(
+    given: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None, *tokens: HadoopToken
+) -> Logins:
     """With these settings, environment and tokens."""
-    credentials = Credentials(tokens={str(number): token for number, token in enumerate(tokens)})
+    credentials = TokenCredentials(tokens={str(number): token for number, token in enumerate(tokens)})
     return Logins(Configuration.load(given=given), environ or {}, credentials)
 
 
 def test_a_name_is_enough_where_nothing_is_proved() -> None:
     """HADOOP_USER_NAME before that of the process; somebody else's with HADOOP_PROXY_USER."""
     mine = pwd.getpwuid(os.geteuid()).pw_name
-    assert Login.simple(mine) == logins().for_resource_manager(RM)
-    assert Login.simple("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).for_resource_manager(RM)
+    assert LoginIdentity.simple(mine) == logins().for_resource_manager(RM)
+    assert LoginIdentity.simple("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).for_resource_manager(RM)
     environ = {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}
-    assert Login.simple("bob", "alice") == logins(None, environ).for_resource_manager(RM)
+    assert LoginIdentity.simple("bob", "alice") == logins(None, environ).for_resource_manager(RM)
     assert mine == user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
 
 
@@ -83,7 +87,7 @@ def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
     """With the principal of the daemon, and what the site wants for the traffic."""
     given = {**KERBEROS, "hadoop.rpc.protection": "privacy,integrity", "yarn.resourcemanager.principal.pattern": "rm/*"}
     found = logins(given, {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}).for_resource_manager(RM)
-    expected = Login.kerberos(
+    expected = LoginIdentity.kerberos(
         "rm/_HOST@EXAMPLE.COM",
         server_pattern="rm/*",
         protections=(Protection.PRIVACY, Protection.INTEGRITY),
@@ -92,7 +96,7 @@ def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
     assert expected == found
     service = name_service(Configuration.load(given=PAIR))
     name_node = logins(KERBEROS).for_name_node(service)(service.name_nodes[0])
-    assert Login.kerberos("nn/_HOST@EXAMPLE.COM") == name_node
+    assert LoginIdentity.kerberos("nn/_HOST@EXAMPLE.COM") == name_node
 
 
 def test_settings_that_make_no_login_are_told() -> None:
@@ -128,10 +132,10 @@ def test_a_file_system_has_one_token_or_one_for_each_name_node() -> None:
 def test_the_token_file_is_read(tmp_path: Path) -> None:
     """As HADOOP_TOKEN_FILE_LOCATION names it; an application master's own token is in it."""
     path = tmp_path / "container_tokens"
-    write_file(path, Credentials(tokens={"": AM_TOKEN}))
+    write_file(path, TokenCredentials(tokens={"": AM_TOKEN}))
     environ = {"HADOOP_TOKEN_FILE_LOCATION": str(path)}
     found = Logins(Configuration.load(), environ).for_scheduler()
-    assert Login.with_token(AM_TOKEN) == found
+    assert LoginIdentity.with_token(AM_TOKEN) == found
     assert {} == token_file({}).tokens
     with pytest.raises(ConfigurationError, match=r"HADOOP_TOKEN_FILE_LOCATION = .*: no YARN_AM_RM_TOKEN in it"):
         Logins(Configuration.load(), {}).for_scheduler()

@@ -15,17 +15,17 @@ from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, WHO, Said, daemo
 from tony.dataclass import replace as with_fields
 from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import Daemon
+from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import (
+    FailoverProxy,
     Policy,
-    Proxy,
     Unavailable,
     connection_options,
     name_node_policy,
     resource_manager_policy,
 )
-from tony.hadoop.ipc.connection import Connection
-from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.ipc.connection import IpcConnection
+from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     CallTimeout,
@@ -36,8 +36,17 @@ from tony.hadoop.ipc.errors import (
     SafeModeError,
     SaslError,
 )
-from tony.hadoop.ipc.login_method import Login
-from tony.testing.hadoop.faults import Delay, Drop, Hold, Moment, Refuse, Silence, retriable, standby
+from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.testing.hadoop.faults import (
+    DelayResponse,
+    DropResponse,
+    FaultMoment,
+    HoldResponse,
+    Refuse,
+    Silence,
+    retriable,
+    standby,
+)
 from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 
 #: Pauses that a test does not feel.
@@ -46,14 +55,16 @@ HI = Said(text="hi")
 _JAVA = "org.apache.hadoop."
 
 
-def proxy(*servers: FakeIpcServer, policy: Policy = QUICK, login: Login = ALICE, **given: Any) -> Proxy:
+def proxy(*servers: FakeIpcServer, policy: Policy = QUICK, login: LoginIdentity = ALICE, **given: Any) -> FailoverProxy:
     """A proxy of these daemons, by the names of d0, d1..."""
-    daemons = [Daemon(id=f"d{n}", address=server.address, source=f"key.d{n}") for n, server in enumerate(servers)]
-    return Proxy(name="EchoService", daemons=daemons, login=login, protocol=PROTOCOL, policy=policy, **given)
+    daemons = [
+        ServiceAddress(id=f"d{n}", address=server.address, source=f"key.d{n}") for n, server in enumerate(servers)
+    ]
+    return FailoverProxy(name="EchoService", daemons=daemons, login=login, protocol=PROTOCOL, policy=policy, **given)
 
 
 @asynccontextmanager
-async def pair(**given: Any) -> AsyncIterator[tuple[FakeIpcServer, FakeIpcServer, Proxy]]:
+async def pair(**given: Any) -> AsyncIterator[tuple[FakeIpcServer, FakeIpcServer, FailoverProxy]]:
     """Two daemons that run, and a proxy of both."""
     async with daemon() as one, daemon() as two, proxy(one, two, **given) as both:
         yield one, two, both
@@ -113,7 +124,7 @@ async def test_a_daemon_that_starts_again_is_found() -> None:
     """Killed in the middle of a call, away for a while, back on the same port."""
     async with daemon() as server, proxy(server) as only:
         await only.call(ECHO, HI)
-        hold = Hold(executed=False)
+        hold = HoldResponse(executed=False)
         server.order(hold)
         call = asyncio.create_task(only.call(ECHO, HI))
         await hold.is_held.wait()
@@ -140,7 +151,7 @@ async def test_an_idle_connection_that_broke_is_made_again_at_once() -> None:
 async def test_what_may_have_been_carried_out_is_sent_again_only_if_the_method_bears_it() -> None:
     """Lost answers and time-outs."""
     async with pair() as (one, two, both):
-        for fault, error in ((Drop(executed=True), ConnectionLost), (Silence(), CallTimeout)):
+        for fault, error in ((DropResponse(executed=True), ConnectionLost), (Silence(), CallTimeout)):
             for server in (one, two):
                 server.forgive()
                 server.order(fault, method=WHO.name)
@@ -157,10 +168,10 @@ async def test_a_daemon_that_hangs() -> None:
         answers = await asyncio.gather(*(both.call(ECHO, Said(number=n)) for n in range(6)))
         assert list(range(6)) == [answer.number for answer in answers]
         assert ("d1", 1) == (both.active.id, two.connections)
-        two.order(Delay(seconds=0.5))
+        two.order(DelayResponse(seconds=0.5))
         assert HI == await both.call(ECHO, HI)
     async with daemon() as server, proxy(server, policy=with_fields(QUICK, first_answer=0.1)) as only:
-        server.order(Delay(seconds=0.3))
+        server.order(DelayResponse(seconds=0.3))
         assert HI == await only.call(ECHO, HI)
         assert 1 == len(server.calls)
 
@@ -177,7 +188,7 @@ async def test_silence_counts_from_the_question_on() -> None:
 async def test_a_call_that_times_out_leaves_others_alone() -> None:
     """The connection is closed when the last of its calls is through."""
     async with daemon() as server, proxy(server) as only:
-        hold = Hold()
+        hold = HoldResponse()
         server.order(hold)
         patient = asyncio.create_task(only.call(ECHO, Said(number=1)))
         await hold.is_held.wait()
@@ -221,14 +232,14 @@ async def test_other_errors_are_the_callers() -> None:
 async def test_a_login_that_fails_is_tried_a_few_times() -> None:
     """It may be the moment; but three times are no accident."""
     server = daemon(auths=(Auth.TOKEN,), tokens={TOKEN.identifier: b"another"})
-    async with server, proxy(server, login=Login.with_token(TOKEN)) as only:
+    async with server, proxy(server, login=LoginIdentity.with_token(TOKEN)) as only:
         with pytest.raises(SaslError, match="Mismatched response"):
             await only.call(ECHO, HI)
         assert 3 == server.connections
         server.tokens = {TOKEN.identifier: TOKEN.password}
-        server.order(Drop(), at=Moment.LOGIN)
+        server.order(DropResponse(), at=FaultMoment.LOGIN)
         assert HI.text != (await only.call(WHO, HI)).text  # nothing was sent yet: any call may try again
-        server.order(Drop(), at=Moment.LOGIN, times=3)
+        server.order(DropResponse(), at=FaultMoment.LOGIN, times=3)
         server.drop_all()
         with pytest.raises(LoginError):
             await only.call(ECHO, HI)
@@ -264,7 +275,7 @@ async def test_pauses_lie_between_rounds_not_within() -> None:
         events: list[str] = []
         pause = both._pause
 
-        async def refused(address: Address, *_: object, **__: object) -> Connection:
+        async def refused(address: Address, *_: object, **__: object) -> IpcConnection:
             tried.append(asyncio.get_running_loop().time())
             events.append("try")
             raise ConnectError(f"cannot connect to {address}", ConnectFailure.REFUSED)
@@ -289,7 +300,7 @@ async def test_unknown_hosts_are_a_mistake_until_they_were_known() -> None:
     async with daemon() as server, proxy(server) as only:
         connector = only._connector
 
-        async def named(address: Address, login: Login, **how: Any) -> Connection:
+        async def named(address: Address, login: LoginIdentity, **how: Any) -> IpcConnection:
             if (failure := places.pop(0)) is not None:
                 raise ConnectError(f"cannot connect to {address}", failure)
             return await connector(address, login, **how)
@@ -308,15 +319,15 @@ async def test_unknown_hosts_are_a_mistake_until_they_were_known() -> None:
 async def test_a_new_login_takes_a_new_connection() -> None:
     """Calls on their way end on the old one."""
     async with daemon() as server, proxy(server) as only:
-        hold = Hold()
+        hold = HoldResponse()
         server.order(hold)
         call = asyncio.create_task(only.call(WHO, HI))
         await hold.is_held.wait()
-        await only.login_as(Login.simple("bob"))
+        await only.login_as(LoginIdentity.simple("bob"))
         assert "bob None None" == (await only.call(WHO, HI)).text
         hold.release()
         assert "alice None None" == (await call).text
-        await only.login_as(lambda daemon: Login.simple(f"for-{daemon.id}"))
+        await only.login_as(lambda daemon: LoginIdentity.simple(f"for-{daemon.id}"))
         assert "for-d0 None None" == (await only.call(WHO, HI)).text
 
 
@@ -325,7 +336,7 @@ async def test_a_caller_who_gives_up_while_connecting_does_not_stop_the_others()
     async with daemon() as server, proxy(server) as only:
         connector, first = only._connector, asyncio.Event()
 
-        async def slow(address: Address, login: Login, **how: Any) -> Connection:
+        async def slow(address: Address, login: LoginIdentity, **how: Any) -> IpcConnection:
             if not first.is_set():
                 first.set()
                 await asyncio.sleep(3600)
@@ -368,5 +379,5 @@ def test_policies_and_options_come_from_the_configuration() -> None:
     settings = Configuration.load(given=given)
     assert Policy(patience=math.inf, shortest=0.5, longest=4.0) == resource_manager_policy(settings)
     assert 150 < name_node_policy(settings).patience < 180
-    assert Options() == connection_options(Configuration.load())
-    assert Options(call_timeout=None, connect_timeout=3.0) == connection_options(settings)
+    assert ConnectionOptions() == connection_options(Configuration.load())
+    assert ConnectionOptions(call_timeout=None, connect_timeout=3.0) == connection_options(settings)

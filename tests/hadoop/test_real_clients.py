@@ -17,7 +17,7 @@ import pytest
 from tony.hadoop import client_factory
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.defaults import DEFAULTS
-from tony.hadoop.configuration.xml_file import Reader
+from tony.hadoop.configuration.xml_file import SiteXmlReader
 from tony.hadoop.failover import Policy
 from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.ipc.errors import (
@@ -37,14 +37,14 @@ from tony.hadoop.wire.reports import (
 )
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, NodeState, Resource
 from tony.hadoop.yarn.application_client import ApplicationClient, ApplicationRejected
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 
 ENVIRON = {"HADOOP_USER_NAME": "alice"}
 PATIENT = Policy(patience=120.0, shortest=0.2, longest=0.4)
 
 
 @asynccontextmanager
-async def manager(cluster: Cluster) -> AsyncIterator[ApplicationClient]:
+async def manager(cluster: MiniCluster) -> AsyncIterator[ApplicationClient]:
     """A client, and nothing left running of what it submitted."""
     settings = Configuration.load(cluster.conf, ENVIRON)
     async with client_factory.resource_manager(settings, ENVIRON, policy=PATIENT) as client:
@@ -57,7 +57,7 @@ async def manager(cluster: Cluster) -> AsyncIterator[ApplicationClient]:
 
 
 @asynccontextmanager
-async def name_node(cluster: Cluster) -> AsyncIterator[NameNode]:
+async def name_node(cluster: MiniCluster) -> AsyncIterator[NameNode]:
     """A client as the cluster's superuser."""
     settings = Configuration.load(cluster.conf, {})
     async with client_factory.name_node(settings, {}, policy=PATIENT) as client:
@@ -83,7 +83,7 @@ async def submitted(client: ApplicationClient, **given: Any) -> ApplicationRepor
     return await client.submit(ApplicationSubmissionContext(application_id=new.id, **given))
 
 
-async def test_an_application_lives_and_is_killed(cluster: Cluster) -> None:
+async def test_an_application_lives_and_is_killed(cluster: MiniCluster) -> None:
     """Submit, report, list, attempts, containers, lifetime, kill."""
     async with manager(cluster) as client:
         report = await submitted(client)
@@ -111,7 +111,7 @@ async def test_an_application_lives_and_is_killed(cluster: Cluster) -> None:
         await client.kill(report.id)
 
 
-async def test_what_the_resource_manager_refuses(cluster: Cluster) -> None:
+async def test_what_the_resource_manager_refuses(cluster: MiniCluster) -> None:
     """Before it takes the application, and after."""
     async with manager(cluster) as client:
         with pytest.raises(ApplicationRejected, match="unknown queue: nowhere"):
@@ -124,7 +124,7 @@ async def test_what_the_resource_manager_refuses(cluster: Cluster) -> None:
             await client.report(ApplicationId(number=999, cluster_timestamp=1))
 
 
-async def test_what_the_cluster_is_made_of(cluster: Cluster) -> None:
+async def test_what_the_cluster_is_made_of(cluster: MiniCluster) -> None:
     """Nodes with racks and sizes, resource types, queues below queues, rights."""
     async with manager(cluster) as client:
         nodes = await client.nodes((NodeState.RUNNING,))
@@ -144,7 +144,7 @@ async def test_what_the_cluster_is_made_of(cluster: Cluster) -> None:
         assert ((), {}, {}) == (await client.labels(), await client.labels_of_nodes(), await client.nodes_of_labels())
 
 
-async def test_a_token_of_the_resource_manager(cluster: Cluster) -> None:
+async def test_a_token_of_the_resource_manager(cluster: MiniCluster) -> None:
     """Given, renewed, cancelled, and then worth nothing."""
     async with manager(cluster) as client:
         token = await client.delegation_token("alice")
@@ -157,7 +157,7 @@ async def test_a_token_of_the_resource_manager(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-async def test_the_resource_manager_is_killed_while_clients_ask(cluster: Cluster) -> None:
+async def test_the_resource_manager_is_killed_while_clients_ask(cluster: MiniCluster) -> None:
     """A poll, a new submission and one on its way go on when it is back, without an error in between."""
     async with manager(cluster) as client:
         report = await submitted(client)
@@ -187,7 +187,7 @@ async def test_the_resource_manager_is_killed_while_clients_ask(cluster: Cluster
         assert set(seen) <= known
 
 
-async def test_names_in_hdfs(cluster: Cluster) -> None:
+async def test_names_in_hdfs(cluster: MiniCluster) -> None:
     """Folders, permissions, times, renames, listings in pages, and what is refused."""
     top = f"/{TAG}"
     async with name_node(cluster) as client:
@@ -219,13 +219,13 @@ async def test_names_in_hdfs(cluster: Cluster) -> None:
         assert None is await client.delegation_token("alice")
 
 
-def test_the_table_of_defaults_is_hadoops(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_table_of_defaults_is_hadoops(cluster: MiniCluster, tmp_path: Path) -> None:
     """Each value stands so in the file that it is said to be from, in the jars."""
     found: dict[tuple[str, str], str | None] = {}
     for jar in Path(cluster.state.jars).glob("hadoop-*.jar"):
         with zipfile.ZipFile(jar) as archive:
             for name in {"core-default.xml", "hdfs-default.xml", "yarn-default.xml"} & set(archive.namelist()):
                 archive.extract(name, tmp_path)
-                found |= {(name, each.name): each.value for each in Reader().read(tmp_path / name)}
+                found |= {(name, each.name): each.value for each in SiteXmlReader().read(tmp_path / name)}
     expected = {(file, key): value for key, (value, file) in DEFAULTS.items()}
     assert expected == {key: value for key, value in found.items() if key in expected}

@@ -23,8 +23,8 @@ from tony.history.event_log import (
     FORMAT,
     LONGEST_LINE,
     VERSION,
-    Entry,
     Header,
+    LogEntry,
     LogWriter,
     read,
     read_header,
@@ -52,10 +52,10 @@ def logged(folder: Path, events: list[ev.Event], attempt: int = 1, first_seq: in
     return path
 
 
-def entries(events: list[ev.Event], attempt: int = 1, first_seq: int = 1) -> list[Entry]:
+def entries(events: list[ev.Event], attempt: int = 1, first_seq: int = 1) -> list[LogEntry]:
     """What `logged` wrote."""
     return [
-        Entry(seq=first_seq + n, at=n / 8, wall=1000 + n / 8, attempt=attempt, event=event)
+        LogEntry(seq=first_seq + n, at=n / 8, wall=1000 + n / 8, attempt=attempt, event=event)
         for n, event in enumerate(events)
     ]
 

@@ -11,9 +11,9 @@ from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.history.told_lives import entries, life, record
 from tony.core import events as ev
 from tony.errors import PlatformError
-from tony.history.goodput import TOLD, Ledger, check, ledger
-from tony.history.progress_records import Checkpoint
-from tony.history.timeline import Timeline, What, timeline
+from tony.history.goodput import TOLD, GoodputLedger, check, ledger
+from tony.history.progress_records import CheckpointRecord
+from tony.history.timeline import TaskPhase, Timeline, timeline
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.progress import Progress
 from tony.model.states import AfterCondition, RoleKind
@@ -23,7 +23,7 @@ from tony.testing.simulation import Simulation
 class Said:
     """What programs told."""
 
-    def __init__(self, progress: Sequence[Progress] = (), saved: Sequence[Checkpoint] = ()) -> None:
+    def __init__(self, progress: Sequence[Progress] = (), saved: Sequence[CheckpointRecord] = ()) -> None:
         self._progress, self._saved = progress, saved
         self.known_until: float | None = None
 
@@ -31,7 +31,7 @@ class Said:
         """As `Marks`."""
         return [each for each in self._progress if task in (None, each.task)]
 
-    def checkpoints(self, task: str | None = None) -> Sequence[Checkpoint]:
+    def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
         """As `Marks`."""
         return [each for each in self._saved if task in (None, each.task)]
 
@@ -41,7 +41,7 @@ def drawn(cluster: Simulation, until: float | None = None) -> Timeline:
     return timeline(record(cluster.app.state.spec), entries(cluster), until)
 
 
-def known(made: Ledger) -> dict[str, float]:
+def known(made: GoodputLedger) -> dict[str, float]:
     """The buckets in which there is anything."""
     return {name: round(value, 6) for name, value in made.seconds.items() if value}
 
@@ -93,9 +93,9 @@ SAID = Said(
         Progress("worker:0", 2, 1, 501.0, 1150.0, 4000.0, 3110.0, 4000.0, regained=1450.0, behind=True),
     ],
     [
-        Checkpoint("worker:0", 1, 1, 500, 700.0, 708.0),
-        Checkpoint("worker:0", 2, 1, 2000, 2000.0, 2008.0),
-        Checkpoint("worker:0", 2, 1, 3000, 2500.0, 2508.0),
+        CheckpointRecord("worker:0", 1, 1, 500, 700.0, 708.0),
+        CheckpointRecord("worker:0", 2, 1, 2000, 2000.0, 2008.0),
+        CheckpointRecord("worker:0", 2, 1, 3000, 2500.0, 2508.0),
     ],
 )
 #: By hand, over both tasks.
@@ -183,7 +183,7 @@ def test_the_same_step_again_and_again_is_not_productive() -> None:
 def test_a_stall_that_is_over_stays_one() -> None:
     """It lies between the steps before it and those after it; checkpoints in it were no stall."""
     went_on = replace(HUNG, at=399.0, stalls=((150.0, 200.0), (250.0, 300.0)))
-    made = ledger(hung(), Said([went_on], [Checkpoint("worker:1", 1, 1, 7, 160.0, 190.0)]))
+    made = ledger(hung(), Said([went_on], [CheckpointRecord("worker:1", 1, 1, 7, 160.0, 190.0)]))
     seconds = next(each.seconds for each in made.tasks if each.task == "worker:1")
     assert seconds["stalled"] == pytest.approx(70.0)
     assert seconds["checkpoint"] == pytest.approx(30.0)
@@ -234,9 +234,9 @@ def test_checkpoints_that_were_too_many_to_keep() -> None:
 def test_a_checkpoint_under_way_at_a_failure_ends_with_the_program() -> None:
     """No second counts twice, whatever a program says of its checkpoints."""
     wild = [
-        Checkpoint("worker:0", 1, 1, 1, 0.0, 90.0),
-        Checkpoint("worker:0", 1, 1, 2, 50.0, 120.0),
-        Checkpoint("worker:0", 1, 1, 3, 1060.0, 9999.0),
+        CheckpointRecord("worker:0", 1, 1, 1, 0.0, 90.0),
+        CheckpointRecord("worker:0", 1, 1, 2, 50.0, 120.0),
+        CheckpointRecord("worker:0", 1, 1, 3, 1060.0, 9999.0),
     ]
     made = ledger(drawn(trained()), Said(SAID.progress(), wild))
     assert made.tasks[0].seconds["checkpoint"] == pytest.approx(120.0 - 65.0 + 5.0)
@@ -277,7 +277,7 @@ def test_whatever_happens_it_adds_up(block: int) -> None:
         said = _anything(line, seed)
         for marks in (None, said):
             made = ledger(line, marks)
-            spans = sum(span.seconds for span in line.spans if span.what is not What.GONE)
+            spans = sum(span.seconds for span in line.spans if span.what is not TaskPhase.GONE)
             assert sum(v for v in made.seconds.values() if v) == pytest.approx(spans), seed
             assert all(v is None or v >= 0 for each in made.tasks for v in each.seconds.values()), seed
             held = sum(span.seconds for span in line.spans if span.held)
@@ -286,7 +286,7 @@ def test_whatever_happens_it_adds_up(block: int) -> None:
 
 def _anything(line: Timeline, seed: int) -> Said:
     progress, saved = [], []
-    for number, span in enumerate(span for span in line.spans if span.what is What.RUNNING):
+    for number, span in enumerate(span for span in line.spans if span.what is TaskPhase.RUNNING):
         lot = (seed * 31 + number * 17) % 7
         at = span.since + lot
         regained = at + lot if lot % 2 else None
@@ -305,7 +305,7 @@ def _anything(line: Timeline, seed: int) -> Said:
             )
         )
         if lot > 3:
-            saved.append(Checkpoint(span.task, span.session, span.try_, lot, at - lot, at + 2 * lot))
+            saved.append(CheckpointRecord(span.task, span.session, span.try_, lot, at - lot, at + 2 * lot))
     return Said(progress, saved)
 
 

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from tony.errors import StorageError
 from tony.history import metrics_schema as layout
 from tony.history.metrics_reader import Peak, open_metrics
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.progress_records import Checkpoint
+from tony.history.progress_records import CheckpointRecord
 from tony.model.progress import Progress
 
 TOLD = Progress("worker:0", 1, 1, 1.0, 7.0, 90.0, 99.0, total=1000.0, behind=True, regained=50.0, unlisted=2.0)
-SAVED = Checkpoint("worker:0", 1, 1, 50, 60.0, 62.5)
+SAVED = CheckpointRecord("worker:0", 1, 1, 50, 60.0, 62.5)
 
 
 def flat(values: Sequence[float]) -> list[float]:
@@ -36,10 +36,12 @@ def flat(values: Sequence[float]) -> list[float]:
     return [each for value in values for each in (value, value, value)]
 
 
-def part(task: str = "worker:0", first: int = 0, *, anew: bool = False, width: float = 5.0, **series: object) -> Part:
+def part(
+    task: str = "worker:0", first: int = 0, *, anew: bool = False, width: float = 5.0, **series: object
+) -> TaskMetricsUpdate:
     """What has changed of one task; series by name with `_` for `-`."""
     named = {name.replace("_", "-"): flat(values) for name, values in series.items()}  # type: ignore[arg-type]
-    return Part(task, task.partition(":")[0], width, anew, first, named)
+    return TaskMetricsUpdate(task, task.partition(":")[0], width, anew, first, named)
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "metrics.db"
 
 
-def written(path: Path, *parts: Part) -> None:
+def written(path: Path, *parts: TaskMetricsUpdate) -> None:
     """A file with these."""
     writer = MetricsWriter(path, "job-1", 5.0)
     writer.write(parts, [TOLD], [SAVED])
@@ -124,7 +126,7 @@ def test_a_later_attempt_goes_on(path: Path) -> None:
     assert kept["worker:0"].series == {"cpu": flat([1.0] * 60), "rss": flat([5.0] * 60)}
     assert kept["worker:1"].series == {"cpu": flat([7.0])}
     assert (writer.kept_progress(), writer.kept_checkpoints()) == ([TOLD], 1)
-    writer.write([part("worker:2", first=100, pss=[1.0])], [], [Checkpoint("worker:2", 2, 1, 70, 1.0, 2.0)])
+    writer.write([part("worker:2", first=100, pss=[1.0])], [], [CheckpointRecord("worker:2", 2, 1, 70, 1.0, 2.0)])
     writer.close()
     with open_metrics(path) as metrics:
         assert metrics.tasks() == ("worker:0", "worker:1", "worker:2")
@@ -270,7 +272,9 @@ def test_a_write_that_nobody_waits_for_ends_before_the_file_is_closed(path: Path
             return super().items()
 
     writer = MetricsWriter(path, "job_1", 5.0)
-    slow = Part(task="worker:0", role="worker", width=5.0, anew=False, first=0, series=Slow(rss=flat([1.0])))
+    slow = TaskMetricsUpdate(
+        task="worker:0", role="worker", width=5.0, anew=False, first=0, series=Slow(rss=flat([1.0]))
+    )
     thread = threading.Thread(target=writer.write, args=([slow],))
     thread.start()
     begun.wait()
@@ -355,7 +359,7 @@ def test_ten_thousand_tasks_fit_into_the_file(path: Path) -> None:
     writer = MetricsWriter(path, "job-1", 33.0)
     for number in range(100):
         series = {f"user.s{each}": [chance.random() * 1e9 for _ in range(3 * 52)] for each in range(20)}
-        writer.write([Part(f"worker:{number}", "worker", 2112.0, True, 0, series)], many=True)
+        writer.write([TaskMetricsUpdate(f"worker:{number}", "worker", 2112.0, True, 0, series)], many=True)
     writer.close()
     assert path.stat().st_size < 2_000_000
 

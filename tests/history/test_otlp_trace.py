@@ -8,12 +8,12 @@ import pytest
 
 from tests.history.test_goodput import EXPECTED, SAID, trained
 from tests.history.told_lives import entries, life, record
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.history.otlp_trace import MOST, requests
 from tony.history.timeline import timeline
 from tony.testing.simulation import Simulation
 
-AROUND = Surroundings(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
+AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 
 
 def traced(cluster: Simulation, marks: Any = None) -> list[Any]:

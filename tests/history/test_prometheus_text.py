@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.history.prometheus_text import MOST_TASKS, Seen, exposition
+from tony.history.prometheus_text import MOST_TASKS, JobSnapshot, exposition
 from tony.model.job_report import JobReport, Restarts, TaskReport, Used
 from tony.model.states import JobState, TaskState
 
@@ -79,7 +79,7 @@ def test_a_job_and_what_is_measured() -> None:
         "worker:0": {"cpu": 1.5, "rss": 2**30, "gpu1.util": 0.25, "user.loss": 0.125, "net-in": 7.0, "??": 1.0},
         "nobody:9": {"cpu": 9.0},
     }
-    found = parsed(exposition([Seen(report=job(), latest=latest)]))
+    found = parsed(exposition([JobSnapshot(report=job(), latest=latest)]))
     assert value(found, "tony_job_info", job_id="local-1", user="ann", name="digits", framework="none") == 1
     assert value(found, "tony_job_state", state="running") == 1
     assert value(found, "tony_job_state", state="failed") == 0
@@ -97,8 +97,10 @@ def test_a_job_and_what_is_measured() -> None:
 
 def test_several_jobs_share_names() -> None:
     """Each name is declared once, and its lines stand together."""
-    jobs = [Seen(report=job(job=f"local-{n}", state=state)) for n, state in enumerate(JobState)]
-    ended = Seen(report=job(job="local-x", state=JobState.FAILED, ended=2000.0, exit_code=1, restarts=None, used=None))
+    jobs = [JobSnapshot(report=job(job=f"local-{n}", state=state)) for n, state in enumerate(JobState)]
+    ended = JobSnapshot(
+        report=job(job="local-x", state=JobState.FAILED, ended=2000.0, exit_code=1, restarts=None, used=None)
+    )
     found = parsed(exposition([*jobs, ended]))
     assert sum(number for (name, _), number in found.items() if name == "tony_job_state") == len(jobs) + 1
     assert value(found, "tony_job_exit_code", job_id="local-x") == 1
@@ -108,7 +110,7 @@ def test_several_jobs_share_names() -> None:
 def test_many_tasks_are_told_by_role() -> None:
     """Least, mean and most, instead of a time series for each."""
     latest = {f"worker:{n}": {"cpu": float(n)} for n in range(MOST_TASKS + 1)}
-    text = exposition([Seen(report=job(MOST_TASKS + 1), latest=latest)])
+    text = exposition([JobSnapshot(report=job(MOST_TASKS + 1), latest=latest)])
     found = parsed(text)
     assert value(found, "tony_role_cpu_cores", role="worker", of_tasks="most") == MOST_TASKS
     assert value(found, "tony_role_cpu_cores", of_tasks="mean") == MOST_TASKS / 2
@@ -124,7 +126,7 @@ def test_no_jobs_are_an_empty_answer() -> None:
 def test_whatever_names_hold(name: str, number: float, series: str) -> None:
     """Quotation marks, line ends, half characters and numbers that are none break no line."""
     latest = {"worker:0": {"cpu": number, f"user.{series}": 1.0, series: 2.0}}
-    found = parsed(exposition([Seen(report=job(name=name), latest=latest)]))
+    found = parsed(exposition([JobSnapshot(report=job(name=name), latest=latest)]))
     info = next(dict(labels) for (each, labels) in found if each == "tony_job_info")
     clean = name.encode("utf-8", "replace").decode()
     assert info["name"] == clean if len(clean.encode()) <= 200 else clean.startswith(info["name"])

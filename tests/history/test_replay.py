@@ -17,7 +17,7 @@ from tony.core.application import Application
 from tony.core.invariants import broken
 from tony.core.state_digest import MACHINE
 from tony.errors import InvalidTransition
-from tony.history.event_log import Entry, read, segments
+from tony.history.event_log import LogEntry, read, segments
 from tony.history.replay import Replay, replay
 from tony.model.codec import from_plain
 from tony.model.job_record import JobRecord
@@ -41,18 +41,18 @@ def record(name: str) -> JobRecord:
     return from_plain(JobRecord, json.loads((LOGS / name / "job.json").read_text()))
 
 
-def entries(name: str) -> list[Entry]:
+def entries(name: str) -> list[LogEntry]:
     """The events of one of the logs."""
     return list(read(segments(LOGS / name)))
 
 
-def replayed(name: str, events: Sequence[Entry]) -> Replay:
+def replayed(name: str, events: Sequence[LogEntry]) -> Replay:
     """What a fresh machine makes of them."""
     job = record(name)
     return replay(job.job_id, job.spec, events)
 
 
-def numbered(events: Sequence[Entry]) -> list[Entry]:
+def numbered(events: Sequence[LogEntry]) -> list[LogEntry]:
     """The same events in this order, as if they had been logged so."""
     return [replace(entry, seq=number, at=number * 1.0) for number, entry in enumerate(events, start=1)]
 
@@ -68,7 +68,7 @@ def test_a_real_job_comes_to_the_same_end(name: str) -> None:
     job = record(name)
     wrong: list[tuple[int, str]] = []
 
-    def watch(entry: Entry, app: Application) -> None:
+    def watch(entry: LogEntry, app: Application) -> None:
         wrong.extend((entry.seq, text) for text in broken(app))
 
     result = replay(job.job_id, job.spec, entries(name), watch)

@@ -13,7 +13,7 @@ from tony.core import events as ev
 from tony.history import timeline as module
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_job
-from tony.history.timeline import Chronicle, Happened, Timeline, What, timeline, with_checkpoints
+from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReader, timeline, with_checkpoints
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import AfterCondition
@@ -119,9 +119,12 @@ def test_a_restart_is_told_as_one() -> None:
     ]
     assert phases(line, "worker:1")[1:3] == [("running", 5.0, 15.0), ("stopping", 15.0, 20.0)]
     again = [span for span in line.spans if span.again]
-    assert {(span.task, span.what) for span in again} == {("worker:0", What.WAITING), ("worker:1", What.STOPPING)}
+    assert {(span.task, span.what) for span in again} == {
+        ("worker:0", TaskPhase.WAITING),
+        ("worker:1", TaskPhase.STOPPING),
+    }
     assert [(s.number, s.since, s.until) for s in line.sessions] == [(1, 2.0, 20.0), (2, 20.0, 40.0)]
-    assert Happened.RESTART in {mark.what for mark in line.marks}
+    assert MarkerKind.RESTART in {mark.what for mark in line.marks}
 
 
 def test_who_comes_later_is_gone_until_it_is_its_turn() -> None:
@@ -158,18 +161,18 @@ def test_one_that_starts_again_alone() -> None:
     check(line)
     assert phases(line, "worker:1") == [("waiting", 0.0, 5.0), ("running", 5.0, 35.0)]
     assert [(span.try_, span.what) for span in line.spans if span.task == "worker:0"][1:] == [
-        (1, What.RUNNING),
-        (2, What.RUNNING),
-        (3, What.RUNNING),
+        (1, TaskPhase.RUNNING),
+        (2, TaskPhase.RUNNING),
+        (3, TaskPhase.RUNNING),
     ]
-    assert [mark.task for mark in line.marks if mark.what is Happened.DEATH] == ["worker:0"]
+    assert [mark.task for mark in line.marks if mark.what is MarkerKind.DEATH] == ["worker:0"]
 
 
 def test_what_runs_goes_on_to_the_present() -> None:
     """Of a job that lives, open spans end now; told again later, they are longer and nothing else has changed."""
     cluster = started(workers(2))
     step(cluster, 0.0)
-    chronicle = Chronicle(record(cluster.app.state.spec))
+    chronicle = TimelineReader(record(cluster.app.state.spec))
     for entry in entries(cluster):
         chronicle.take(entry)
     early, late = chronicle.timeline(8.0), chronicle.timeline(50.0)
@@ -199,7 +202,7 @@ def test_checkpoints_are_marks_among_the_others() -> None:
     cluster.exit(task("worker:0"), FAILED)
     step(cluster, 10.0)
     line = with_checkpoints(drawn(cluster), [("worker:0", 7.0, 100), ("worker:0", 21.0, 200)])
-    assert [mark.what for mark in line.marks] == [Happened.CHECKPOINT, Happened.RESTART, Happened.CHECKPOINT]
+    assert [mark.what for mark in line.marks] == [MarkerKind.CHECKPOINT, MarkerKind.RESTART, MarkerKind.CHECKPOINT]
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -225,7 +228,7 @@ def test_logs_of_real_jobs(name: str) -> None:
     check(line)
     assert line.doubt == ""
     assert line.ended is not None
-    assert any(span.what is What.RUNNING for span in line.spans)
+    assert any(span.what is TaskPhase.RUNNING for span in line.spans)
 
 
 def test_a_log_that_makes_no_sense_is_doubted() -> None:

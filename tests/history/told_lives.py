@@ -6,7 +6,7 @@ from random import Random
 
 from tests.core.lives import Life
 from tony.core import events as ev
-from tony.history.event_log import Entry, settings_digest
+from tony.history.event_log import LogEntry, settings_digest
 from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.staged import StagedJob
@@ -28,15 +28,16 @@ def record(spec: JobSpec) -> JobRecord:
     )
 
 
-def entries(cluster: Simulation) -> list[Entry]:
+def entries(cluster: Simulation) -> list[LogEntry]:
     """What the event log holds."""
     return entries_of(cluster.log)
 
 
-def entries_of(log: list[tuple[ev.Event, float]]) -> list[Entry]:
+def entries_of(log: list[tuple[ev.Event, float]]) -> list[LogEntry]:
     """Events with their times as entries of a log."""
     return [
-        Entry(seq=number, at=at, wall=1000.0 + at, attempt=1, event=event) for number, (event, at) in enumerate(log, 1)
+        LogEntry(seq=number, at=at, wall=1000.0 + at, attempt=1, event=event)
+        for number, (event, at) in enumerate(log, 1)
     ]
 
 

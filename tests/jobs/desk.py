@@ -9,7 +9,7 @@ from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.interface import Capabilities, ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import Capabilities, ContainerAllocator, PreparedJob, Scheduler, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 
@@ -65,5 +65,5 @@ class Office(Scheduler):
     def submitter(self, home: Home) -> Submitter:
         return self.desk
 
-    def source(self, job: PreparedJob) -> ContainerSource:
+    def source(self, job: PreparedJob) -> ContainerAllocator:
         raise AssertionError("the client has no use for containers")

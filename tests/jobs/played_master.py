@@ -44,8 +44,8 @@ from tony.protocol.messages import (
     Stacks,
     Watch,
 )
-from tony.rpc.connection import Connection
-from tony.rpc.server import Server
+from tony.rpc.connection import RpcConnection
+from tony.rpc.server import RpcServer
 from tony.testing.sample_jobs import prepared_job
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -150,9 +150,9 @@ class PlayedMaster:
         self.deaf = 0
         self.asked = 0
         self._report = report
-        self._watchers: list[Connection] = []
-        self.visitors: list[Connection] = []
-        self._server: Server | None = None
+        self._watchers: list[RpcConnection] = []
+        self.visitors: list[RpcConnection] = []
+        self._server: RpcServer | None = None
         self._lock = -1
 
     async def __aenter__(self) -> Self:
@@ -171,7 +171,7 @@ class PlayedMaster:
     async def listen(self) -> None:
         """Begins to answer."""
         secret = from_plain(JobCredentials, json.loads(self.folder.credentials.read_text()))
-        self._server = Server(secret.am, self)
+        self._server = RpcServer(secret.am, self)
         address = await self._server.listen(f"unix:{self.folder.am_socket}")
         write_json(self.folder.am, {"pid": os.getpid(), "host": "here", "attempt": 1, "address": address})
 
@@ -209,11 +209,11 @@ class PlayedMaster:
             os.close(self._lock)
             self._lock = -1
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RpcConnection) -> None:
         """For the server."""
         self.visitors.append(connection)
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """For the server."""
         self.asked += 1
         if isinstance(message, GetReport):
@@ -234,7 +234,7 @@ class PlayedMaster:
         elif isinstance(message, RestartJob | GetStacks | SetLogLevel):
             self._obey(connection, message)
 
-    def _obey(self, connection: Connection, message: RestartJob | GetStacks | SetLogLevel) -> None:
+    def _obey(self, connection: RpcConnection, message: RestartJob | GetStacks | SetLogLevel) -> None:
         self.orders.append(message)
         self.on_order(message)
         if self.deaf:
@@ -248,7 +248,7 @@ class PlayedMaster:
         else:
             connection.send(Done())
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def closed(self, connection: RpcConnection, reason: str) -> None:
         """For the server."""
         with contextlib.suppress(ValueError):
             self._watchers.remove(connection)

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from tony.jobs.aborted_submissions import marked, sweep
+from tony.jobs.aborted_submissions import mark_submission, remove_aborted_submissions
 from tony.jobs.state_dir import prepare
 from tony.model.layout import Home, JobFolder
 
@@ -25,7 +25,7 @@ def killed_in_the_midst(home: Home, job_id: str, *, with_record: bool = False) -
     """A process that fills a job's folder and is killed."""
     child = os.fork()
     if child == 0:
-        with marked(home, job_id):
+        with mark_submission(home, job_id):
             folder = half_made(home, job_id)
             if with_record:
                 folder.job.touch()
@@ -40,7 +40,7 @@ def test_the_folder_of_a_killed_submission_is_removed(home: Home) -> None:
     other = half_made(home, TWO)  # not marked: not ours to judge
     folder = killed_in_the_midst(home, ONE)
     assert folder.path.exists()
-    sweep(home)
+    remove_aborted_submissions(home)
     assert not folder.path.exists()
     assert other.path.exists()
     assert os.listdir(home.submitting) == []
@@ -49,9 +49,9 @@ def test_the_folder_of_a_killed_submission_is_removed(home: Home) -> None:
 def test_a_living_submission_is_left_alone(home: Home) -> None:
     """However often others look."""
     prepare(home)
-    with marked(home, ONE):
+    with mark_submission(home, ONE):
         folder = half_made(home, ONE)
-        sweep(home)
+        remove_aborted_submissions(home)
         assert (folder.secret / "job.json").exists()
         assert os.listdir(home.submitting) == [ONE]
     assert os.listdir(home.submitting) == []
@@ -61,7 +61,7 @@ def test_a_job_that_is_whole_stays(home: Home) -> None:
     """Its record is there, so it is shown, and whoever asks for it finds out how it stands."""
     prepare(home)
     folder = killed_in_the_midst(home, ONE, with_record=True)
-    sweep(home)
+    remove_aborted_submissions(home)
     assert folder.job.exists()
     assert os.listdir(home.submitting) == []
 
@@ -69,14 +69,14 @@ def test_a_job_that_is_whole_stays(home: Home) -> None:
 def test_whatever_else_lies_there_is_passed_over(home: Home, tmp_path: Path) -> None:
     """Names that are no job's are left alone; a home that lacks the folder, or cannot be written, is no trouble."""
     prepare(home)
-    sweep(home)
+    remove_aborted_submissions(home)
     home.submitting.mkdir()
     for name in ("..x", "a b", ".local-20260131-000000-cccccc"):
         (home.submitting / name).touch()
-    sweep(home)
+    remove_aborted_submissions(home)
     assert len(os.listdir(home.submitting)) == 3
     (tmp_path / "file").touch()
     elsewhere = Home(tmp_path / "file")
-    sweep(elsewhere)
-    with marked(elsewhere, ONE):
+    remove_aborted_submissions(elsewhere)
+    with mark_submission(elsewhere, ONE):
         pass

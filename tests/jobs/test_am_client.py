@@ -11,13 +11,13 @@ from tests.jobs.played_master import PlayedMaster, recorded, standing
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
-from tony.jobs.am_client import Whereabouts, ask_report, tell_kill, watch, whereabouts
+from tony.jobs.am_client import AmLocation, ask_report, tell_kill, watch, whereabouts
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import KillJob, Message, Report
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkey
     monkeypatch.setattr(am_client, "PATIENCE", 0.1)
 
     class Deaf(PlayedMaster):
-        def received(self, connection: Connection, message: Message) -> None:
+        def received(self, connection: RpcConnection, message: Message) -> None:
             return
 
     async with Deaf(folder, running(job)):
@@ -124,7 +124,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
 
     class Rude(PlayedMaster):
-        def received(self, connection: Connection, message: Message) -> None:
+        def received(self, connection: RpcConnection, message: Message) -> None:
             connection.close()
 
     async with Rude(folder, running(job)):
@@ -149,7 +149,7 @@ def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:
     assert whereabouts(folder) is None
     there = {"pid": 1, "host": "h", "attempt": 1, "address": "unix:/x"}
     write_json(folder.am, {**there, "colour": "blue"})
-    assert whereabouts(folder) == Whereabouts(pid=1, host="h", attempt=1, address="unix:/x")
+    assert whereabouts(folder) == AmLocation(pid=1, host="h", attempt=1, address="unix:/x")
     write_json(folder.am, {"pid": "one"})
     with pytest.raises(RecordError, match=r"am\.json is not what it should be"):
         whereabouts(folder)

@@ -22,7 +22,7 @@ from tony.errors import ConnectionFailed
 from tony.history.json_files import write_json
 from tony.jobs import facts
 from tony.jobs.am_client import PATIENCE
-from tony.jobs.cached_status import Heard, known, with_way_out
+from tony.jobs.cached_status import ReportCache, add_stop_hint, load_cached_report
 from tony.jobs.job_follower import _Asker
 from tony.jobs.job_list import Filter, list_jobs
 from tony.linux import process
@@ -36,21 +36,21 @@ def test_who_follows_keeps_what_he_heard_last(home: Home) -> None:
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     for where, last, kept in ((None, running, None), (folder, None, None), (folder, running, running)):
-        with Heard(where) as heard:
+        with ReportCache(where) as heard:
             heard.last = last
-        state = known(folder, record, fresh=False).state
+        state = load_cached_report(folder, record, fresh=False).state
         assert state is (kept.state if kept else JobState.SUBMITTED)
     folder.heard.write_text("{")
-    assert known(folder, record, fresh=False).state is JobState.SUBMITTED
+    assert load_cached_report(folder, record, fresh=False).state is JobState.SUBMITTED
 
 
 def test_the_newer_one_counts(home: Home) -> None:
     """A report of a session that the log here does not know, be that as new as it can be."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    with Heard(folder) as heard:
+    with ReportCache(folder) as heard:
         heard.last = replace(running, session=2)
-    assert known(folder, record, fresh=True).session == 2
+    assert load_cached_report(folder, record, fresh=True).session == 2
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
         write_json(folder.am, {**there, "supervisor": supervisor})
         began = clock.monotonic()
         with pytest.raises(ConnectionFailed, match=f"is dead, .* was stopped; .*: kill -CONT {supervisor}"):
-            await facts.report(home, JOB)
+            await facts.load_report(home, JOB)
         assert clock.monotonic() - began < PATIENCE
         jobs = await list_jobs(home, Filter())
         assert [head.state for head in jobs.heads] == [JobState.RUNNING]
@@ -103,8 +103,8 @@ def test_the_way_out_of_a_master_elsewhere_that_hangs(home: Home, monkeypatch: p
     """It is replaced after a while, and the job can be ended."""
     folder, _ = recorded(home)
     silent = ConnectionFailed("no answer from tls:far:1 within 10 s")
-    assert with_way_out(home, JOB, silent) is silent  # of this machine: that is said elsewhere
+    assert add_stop_hint(home, JOB, silent) is silent  # of this machine: that is said elsewhere
     monkeypatch.setattr(registry, "load", lambda _: SimpleNamespace(submitter=lambda _: Elsewhere(folder)))
-    said = str(with_way_out(home, JOB, silent))
+    said = str(add_stop_hint(home, JOB, silent))
     assert said.startswith(f"{silent}. Programs go on")
     assert f"`tony kill {JOB}` ends the job in any case" in said

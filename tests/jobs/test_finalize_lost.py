@@ -16,7 +16,7 @@ from tony.core.events import Event
 from tony.history.event_log import settings_digest
 from tony.history.job_record import read_summary, write_summary
 from tony.history.json_files import write_json
-from tony.history.kill_request import KillRequest, keep_kill
+from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs.dead_am_report import last_report
 from tony.jobs.facts import submitter_of
 from tony.jobs.finalize_lost import close_lost
@@ -129,7 +129,7 @@ async def test_killed_by_somebody(home: Home, job: Recorded) -> None:
     """No master was left to obey: the programs were ended all the same, and nothing of it was a loss."""
     folder, record = job
     logged(folder, started())
-    keep_kill(folder, KillRequest(actor="ann"))
+    save_kill_request(folder, KillRequest(actor="ann"))
     report = await close_lost(folder, record, submitter(home, record))
     assert report is not None
     assert report.state is JobState.KILLED

@@ -29,7 +29,7 @@ from tony.history.json_files import write_json
 from tony.jobs import facts, remote_jobs
 from tony.jobs.job_follower import follow
 from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import Line
+from tony.jobs.log_reader import LogLine
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
@@ -65,7 +65,7 @@ class Diary:
         """For the follower."""
         self.sessions.append((session, reason))
 
-    def printed(self, lines: Sequence[Line]) -> None:
+    def printed(self, lines: Sequence[LogLine]) -> None:
         """For the follower."""
         self.lines += [f"{line.name.task} {line.text}" for line in lines]
 
@@ -153,7 +153,7 @@ async def test_the_cluster_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch
     async def gone(*_: object) -> JobReport:
         raise NoClusterError("there is no cluster")
 
-    monkeypatch.setattr(facts, "report", gone)
+    monkeypatch.setattr(facts, "load_report", gone)
     with pytest.raises(
         NoClusterError, match=f"nobody can tell any more how {JOB} stands or ended: there is no cluster"
     ):
@@ -164,7 +164,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
     """Nobody else tells of a job in a queue: it is said once, and asked again. After long silence that is an error."""
     recorded(home)
     diary = Diary()
-    ask, away = facts.report, [True]
+    ask, away = facts.load_report, [True]
     asked = 0
 
     async def report(*arguments: Any) -> JobReport:
@@ -174,7 +174,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
             raise SchedulerError("no ResourceManager answers for 10 s:\n  rm1: nobody listens there")
         return await ask(*arguments)
 
-    monkeypatch.setattr(facts, "report", report)
+    monkeypatch.setattr(facts, "load_report", report)
     with pytest.raises(SchedulerError, match="no ResourceManager answers"):
         await follow(home, JOB, diary)
     job = folder, record = recorded(home, submitted=clock.wall())
@@ -282,7 +282,7 @@ async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded)
     write_log(folder, "worker-0.s1.t1.out", "a\n")
 
     class Gone(Diary):
-        def printed(self, lines: Sequence[Line]) -> None:
+        def printed(self, lines: Sequence[LogLine]) -> None:
             raise BrokenPipeError
 
     async with PlayedMaster(folder, running(job)):
@@ -360,7 +360,7 @@ async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:
             super().saw(report)
             told.append(report.state.value)
 
-        def printed(self, lines: Sequence[Line]) -> None:
+        def printed(self, lines: Sequence[LogLine]) -> None:
             super().printed(lines)
             told.extend(line.text for line in lines)
 
@@ -383,7 +383,7 @@ async def test_whole_lines_byte_for_byte(home: Home, job: Recorded) -> None:
     seen: list[bytes] = []
 
     class Raw(Diary):
-        def printed(self, lines: Sequence[Line]) -> None:
+        def printed(self, lines: Sequence[LogLine]) -> None:
             seen.extend(line.data for line in lines)
 
     await follow(home, JOB, Raw(), live=False)

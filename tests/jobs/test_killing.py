@@ -11,7 +11,7 @@ from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succ
 from tony import clock
 from tony.errors import ConnectionFailed, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
-from tony.history.kill_request import KillRequest, kept_kill
+from tony.history.kill_request import KillRequest, load_kill_request
 from tony.jobs import killing
 from tony.jobs.killing import kill
 from tony.jobs.whoami import user_name
@@ -45,7 +45,7 @@ async def test_a_job_that_is_coming_up(home: Home) -> None:
     await asyncio.sleep(0.02)
     async with PlayedMaster(folder, pending_report(folder, record)) as master:
         await asking
-        assert master.kills or kept_kill(folder)  # it may have been found between its lock and its first word
+        assert master.kills or load_kill_request(folder)  # it may have been found between its lock and its first word
 
 
 async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyP
         await master.leave()
         asking = asyncio.ensure_future(kill(home, JOB, now=True))
         await until(folder.kill_request.exists)
-        assert kept_kill(folder) == KillRequest(actor=user_name(), now=True)
+        assert load_kill_request(folder) == KillRequest(actor=user_name(), now=True)
         await master.listen()
         assert await asking == running
         assert master.kills == []
@@ -127,7 +127,7 @@ async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPat
         report = await kill(home, JOB)
     assert not report.state.ended
     assert swept == [f"killed by {user_name()}"]
-    assert kept_kill(folder) == KillRequest(actor=user_name())
+    assert load_kill_request(folder) == KillRequest(actor=user_name())
 
 
 async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

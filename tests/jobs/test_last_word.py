@@ -29,7 +29,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
-from tony.schedulers.interface import PreparedJob, Sight, Submitter
+from tony.schedulers.interface import ApplicationStatus, PreparedJob, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 
 
@@ -37,21 +37,36 @@ from tony.schedulers.yarn.capabilities import CAPABILITIES
     ("sight", "state", "exit_code", "reason"),
     [
         (None, JobState.FAILED, 3, "died, and the job with it"),
-        (Sight(alive=False, note="out of memory"), JobState.FAILED, 3, "died, and the job with it"),
-        (Sight(alive=False, result=JobState.SUCCEEDED), JobState.SUCCEEDED, 0, None),
+        (ApplicationStatus(alive=False, note="out of memory"), JobState.FAILED, 3, "died, and the job with it"),
+        (ApplicationStatus(alive=False, result=JobState.SUCCEEDED), JobState.SUCCEEDED, 0, None),
         (
-            Sight(alive=False, result=JobState.FAILED, note="worker:1 exited with 7"),
+            ApplicationStatus(alive=False, result=JobState.FAILED, note="worker:1 exited with 7"),
             JobState.FAILED,
             3,
             "worker:1 exited with 7 (the end of its record is missing)",
         ),
-        (Sight(alive=False, result=JobState.KILLED, note="killed by user bob"), JobState.KILLED, 4, "by user bob"),
-        (Sight(alive=False, result=JobState.KILLED), JobState.KILLED, 4, "the scheduler says that it was killed"),
-        (Sight(alive=False, result=JobState.KILLED, overdue="longer than 3s"), JobState.FAILED, 1, "longer than 3s"),
+        (
+            ApplicationStatus(alive=False, result=JobState.KILLED, note="killed by user bob"),
+            JobState.KILLED,
+            4,
+            "by user bob",
+        ),
+        (
+            ApplicationStatus(alive=False, result=JobState.KILLED),
+            JobState.KILLED,
+            4,
+            "the scheduler says that it was killed",
+        ),
+        (
+            ApplicationStatus(alive=False, result=JobState.KILLED, overdue="longer than 3s"),
+            JobState.FAILED,
+            1,
+            "longer than 3s",
+        ),
     ],
 )
 def test_the_record_breaks_off(
-    home: Home, sight: Sight | None, state: JobState, exit_code: int, reason: str | None
+    home: Home, sight: ApplicationStatus | None, state: JobState, exit_code: int, reason: str | None
 ) -> None:
     """HDFS took no more of it: YARN knows how the job ended all the same."""
     folder, record = recorded(home)
@@ -72,7 +87,9 @@ def test_the_record_knows_better(home: Home) -> None:
     folder, record = recorded(home)
     events: list[Event] = [*started(), exited(TaskId("worker", 0), 7, 9.0)]
     logged(folder, events)
-    report = last_report(folder, record, Sight(alive=False, result=JobState.KILLED, note="the application was over"))
+    report = last_report(
+        folder, record, ApplicationStatus(alive=False, result=JobState.KILLED, note="the application was over")
+    )
     assert report.state is JobState.FAILED
     assert report.failure is not None
     assert "code 7" in report.failure.reason
@@ -83,16 +100,16 @@ class Elsewhere(Submitter):
 
     capabilities = CAPABILITIES
 
-    def __init__(self, folder: JobFolder, sight: Sight | None = None) -> None:
+    def __init__(self, folder: JobFolder, sight: ApplicationStatus | None = None) -> None:
         self._folder, self._sight = folder, sight
         self.swept = 0
 
-    async def look(self, job_id: str) -> Sight | None:
+    async def look(self, job_id: str) -> ApplicationStatus | None:
         if self._sight:
             return self._sight
         there = whereabouts(self._folder)
         assert there is not None
-        return Sight(alive=True, address=there.address, host="far", attempt=1)
+        return ApplicationStatus(alive=True, address=there.address, host="far", attempt=1)
 
     async def sweep(self, folder: JobFolder) -> None:
         self.swept += 1
@@ -114,13 +131,15 @@ async def test_a_job_that_is_being_submitted(home: Home) -> None:
     """Its files are on their way, and the scheduler does not know it: it has not ended, and keeps its secrets."""
     folder, record = recorded(home)
     folder.secret.mkdir(exist_ok=True)
-    submitter = Elsewhere(folder, Sight(alive=False, note="the ResourceManager does not know the application"))
-    with aborted_submissions.marked(home, JOB):
-        report = await remote_jobs.look(folder, record, submitter)
+    submitter = Elsewhere(
+        folder, ApplicationStatus(alive=False, note="the ResourceManager does not know the application")
+    )
+    with aborted_submissions.mark_submission(home, JOB):
+        report = await remote_jobs.poll_job(folder, record, submitter)
         assert report is not None
         assert (report.state, report.waiting) == (JobState.SUBMITTED, "it is being submitted")
         assert (folder.summary.exists(), folder.secret.exists(), submitter.swept) == (False, True, 0)
-    report = await remote_jobs.look(folder, record, submitter)
+    report = await remote_jobs.poll_job(folder, record, submitter)
     assert report is not None
     assert (report.state, submitter.swept) == (JobState.FAILED, 1)
 
@@ -128,9 +147,9 @@ async def test_a_job_that_is_being_submitted(home: Home) -> None:
 async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who kills it waits until there is something to kill."""
     folder, _ = recorded(home)
-    submitter = Elsewhere(folder, Sight(alive=True))
+    submitter = Elsewhere(folder, ApplicationStatus(alive=True))
     monkeypatch.setattr(facts, "submitter_of", lambda *_: submitter)
-    with aborted_submissions.marked(home, JOB):
+    with aborted_submissions.mark_submission(home, JOB):
         killing_it = asyncio.ensure_future(kill(home, JOB))
         await asyncio.sleep(0.2)
         assert (killing_it.done(), submitter.swept) == (False, 0)
@@ -141,7 +160,7 @@ async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.Monk
 class Bringing(Elsewhere):
     """It brings files, each time it is asked."""
 
-    def __init__(self, folder: JobFolder, sight: Sight | None, files: Mapping[Path, str]) -> None:
+    def __init__(self, folder: JobFolder, sight: ApplicationStatus | None, files: Mapping[Path, str]) -> None:
         super().__init__(folder, sight)
         self._files = files
 
@@ -161,8 +180,8 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
     """The master has heard a signal only, and nobody wished for it: the cluster has failed the job."""
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
-    sight = Sight(alive=False, given_up=True, note="node 7 is lost")
-    report = await remote_jobs.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    sight = ApplicationStatus(alive=False, given_up=True, note="node 7 is lost")
+    report = await remote_jobs.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 3, "am-lost")
@@ -175,8 +194,8 @@ async def test_its_time_was_over(home: Home) -> None:
     """The scheduler keeps a limit of time itself: a time-out as any other, and nobody's wish."""
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
-    sight = Sight(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
-    report = await remote_jobs.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    sight = ApplicationStatus(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
+    report = await remote_jobs.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 1, "lifetime")
@@ -193,15 +212,18 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
     )
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     last = replace(running, state=JobState.KILLED, exit_code=4, failure=by_signal)
-    seen = [Sight(alive=True), Sight(alive=False, result=JobState.KILLED, overdue="longer than 3s")]
+    seen = [
+        ApplicationStatus(alive=True),
+        ApplicationStatus(alive=False, result=JobState.KILLED, overdue="longer than 3s"),
+    ]
 
     class Slow(Elsewhere):
-        async def look(self, job_id: str) -> Sight | None:
+        async def look(self, job_id: str) -> ApplicationStatus | None:
             if away:
                 raise SchedulerError("nobody answers")
             return seen.pop(0)
 
-    report = await remote_jobs.told_last(folder, Slow(folder), last)
+    report = await remote_jobs.last_am_report(folder, Slow(folder), last)
     assert report.failure is not None
     assert (report.exit_code, report.failure.reason) == (
         (4, "killed by signal SIGTERM") if away else (1, "longer than 3s")
@@ -214,8 +236,10 @@ async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
     """The master has heard a signal only; where the scheduler was told to end the job, it knows why."""
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
-    submitter = Bringing(folder, Sight(alive=False, result=result, note="by user bob"), {folder.summary: killed})
-    report = await remote_jobs.look(folder, record, submitter)
+    submitter = Bringing(
+        folder, ApplicationStatus(alive=False, result=result, note="by user bob"), {folder.summary: killed}
+    )
+    report = await remote_jobs.poll_job(folder, record, submitter)
     assert report is not None
     assert report.failure is not None
     assert report.failure.reason == ("by user bob" if result else "killed by signal SIGTERM")
@@ -229,8 +253,8 @@ async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor:
     """The same for a master that could write no summary; who is named in the log has the word."""
     folder, record = recorded(home)
     logged(folder, [*started(), UserCommand(actor=actor, what="kill-now")])
-    submitter = Elsewhere(folder, Sight(alive=False, result=JobState.KILLED, note="by user bob"))
-    report = await remote_jobs.look(folder, record, submitter)
+    submitter = Elsewhere(folder, ApplicationStatus(alive=False, result=JobState.KILLED, note="by user bob"))
+    report = await remote_jobs.poll_job(folder, record, submitter)
     assert report is not None
     assert report.failure is not None
     assert (report.exit_code, report.failure.reason) == (4, told)
@@ -243,8 +267,8 @@ async def test_secrets_that_come_back(home: Home) -> None:
     brought = {folder.credentials: "{}", folder.summary: ended}
     remote_jobs.forget_secrets(folder)
     folder.kill_request.write_text("{}")
-    submitter = Bringing(folder, Sight(alive=True, address="tls:far:1", host="far", attempt=1), brought)
-    assert await remote_jobs.look(folder, record, submitter) is None
+    submitter = Bringing(folder, ApplicationStatus(alive=True, address="tls:far:1", host="far", attempt=1), brought)
+    assert await remote_jobs.poll_job(folder, record, submitter) is None
     assert not folder.secret.exists()
     assert not folder.kill_request.exists()
 
@@ -254,9 +278,9 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     folder, _ = recorded(home)
     logged(folder, started())
     monkeypatch.setattr(facts, "PATIENCE", 0.1)
-    sight = Sight(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
+    sight = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
     monkeypatch.setattr(facts, "submitter_of", lambda *_: Elsewhere(folder, sight))
-    report = await facts.report(home, JOB)
+    report = await facts.load_report(home, JOB)
     assert report.state is JobState.RUNNING
     assert report.waiting == (
         "its application master does not listen at unix:/no/such/socket any more, and its end has not been told yet"
@@ -271,22 +295,22 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
     back = asyncio.Event()
 
     class Away(Elsewhere):
-        async def look(self, job_id: str) -> Sight | None:
+        async def look(self, job_id: str) -> ApplicationStatus | None:
             if hangs:
                 await back.wait()
             raise SchedulerError("nobody answers")
 
     async with PlayedMaster(folder, running) as master:
-        assert await remote_jobs.look(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
+        assert await remote_jobs.poll_job(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
         by_signal = Failure(
             failure_class=FailureClass.KILLED, cause="killed", reason="killed by signal SIGTERM", session=1, at=1.0
         )
         master.change(replace(running, state=JobState.KILLED, failure=by_signal))
         back.set()
         with pytest.raises(SchedulerError, match="nobody answers"):
-            await remote_jobs.look(folder, record, Away(folder))
+            await remote_jobs.poll_job(folder, record, Away(folder))
     with pytest.raises(SchedulerError, match="nobody answers"):
-        await remote_jobs.look(folder, record, Away(folder))
+        await remote_jobs.poll_job(folder, record, Away(folder))
 
 
 @pytest.mark.parametrize("ended", [True, False])
@@ -297,14 +321,14 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
     failed = closed(folder, record, JobState.FAILED, "worker:0 failed")
 
     class Away(Bringing):
-        async def look(self, job_id: str) -> Sight | None:
+        async def look(self, job_id: str) -> ApplicationStatus | None:
             raise SchedulerError("nobody answers")
 
     async with PlayedMaster(folder, running):
         secret, there = folder.credentials.read_text(), folder.am.read_text()
         remote_jobs.forget_secrets(folder)
         brings = {folder.summary: failed} if ended else {folder.credentials: secret, folder.am: there}
-        report = await remote_jobs.look(folder, record, Away(folder, None, brings))
+        report = await remote_jobs.poll_job(folder, record, Away(folder, None, brings))
         assert report is not None
         assert report.state is (JobState.FAILED if ended else JobState.RUNNING)
         assert folder.am.exists() is not ended
@@ -314,14 +338,14 @@ async def test_a_scheduler_that_began_anew(home: Home) -> None:
     """It knows the job, and no master of it again yet: one that we know tells, else the log. The job has begun."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    submitter = Elsewhere(folder, Sight(alive=True))
-    pending = await remote_jobs.look(folder, record, submitter)
+    submitter = Elsewhere(folder, ApplicationStatus(alive=True))
+    pending = await remote_jobs.poll_job(folder, record, submitter)
     assert pending is not None
     assert (pending.state, pending.waiting) == (JobState.SUBMITTED, "waiting for its application master")
     logged(folder, started())
     async with PlayedMaster(folder, running):
-        assert await remote_jobs.look(folder, record, submitter) == replace(running, folder=str(folder.path))
-    told = await remote_jobs.look(folder, record, submitter)
+        assert await remote_jobs.poll_job(folder, record, submitter) == replace(running, folder=str(folder.path))
+    told = await remote_jobs.poll_job(folder, record, submitter)
     assert told is not None
     assert (told.state, told.waiting) == (
         JobState.RUNNING,
@@ -341,9 +365,9 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
     folder, record = recorded(home)
     running = replace(standing(folder, record, JobState.RUNNING, TaskState.RUNNING), session=2, submitted=LONG_AGO + 2)
     async with PlayedMaster(folder, running):
-        await remote_jobs.look(folder, record, Elsewhere(folder))
-    gap = Sight(alive=True, attempt=2, note="waiting for resources to be assigned for AM")
-    report = await remote_jobs.look(folder, record, WithoutFiles(folder, gap))
+        await remote_jobs.poll_job(folder, record, Elsewhere(folder))
+    gap = ApplicationStatus(alive=True, attempt=2, note="waiting for resources to be assigned for AM")
+    report = await remote_jobs.poll_job(folder, record, WithoutFiles(folder, gap))
     assert report == replace(
         running,
         folder=str(folder.path),
@@ -356,11 +380,11 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
     )
     folder.events(1).unlink()
     logged(folder, started())
-    again = await remote_jobs.look(folder, record, Elsewhere(folder, gap))
+    again = await remote_jobs.poll_job(folder, record, Elsewhere(folder, gap))
     assert again is not None
     assert (again.session, again.submitted) == (2, LONG_AGO + 2)
     write_json(folder.heard, to_plain(replace(running, session=1)))
-    newer = await remote_jobs.look(folder, record, Elsewhere(folder, gap))
+    newer = await remote_jobs.poll_job(folder, record, Elsewhere(folder, gap))
     assert newer is not None
     assert (newer.session, newer.submitted, newer.tasks[0].pid) == (1, LONG_AGO + 2, 60)
     remote_jobs.keep(folder, replace(newer, state=JobState.SUCCEEDED))

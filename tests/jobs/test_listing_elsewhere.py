@@ -17,7 +17,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.schedulers import registry
-from tony.schedulers.interface import Listed
+from tony.schedulers.interface import ListEntry
 
 HERE, THERE = "application_1795000000000_0001", "application_1795000000000_0002"
 
@@ -33,13 +33,13 @@ class Cluster(Desk):
         super().__init__()
         self.asked = 0
 
-    async def all_jobs(self) -> Sequence[Listed]:
+    async def all_jobs(self) -> Sequence[ListEntry]:
         self.asked += 1
         if self.error:
             raise self.error
         return [
-            Listed(job=HERE, name="cut", state=JobState.RUNNING, user="ann", submitted=LONG_AGO),
-            Listed(
+            ListEntry(job=HERE, name="cut", state=JobState.RUNNING, user="ann", submitted=LONG_AGO),
+            ListEntry(
                 job=THERE,
                 name="theirs",
                 state=JobState.FAILED,
@@ -110,7 +110,7 @@ async def test_what_is_unknown_of_several_jobs_is_said_once(
     async def nobody(home: Home, job_id: str) -> JobReport:
         raise SchedulerError("no ResourceManager answers:\n  nobody listens there")
 
-    monkeypatch.setattr(facts, "report", nobody)
+    monkeypatch.setattr(facts, "load_report", nobody)
     for number in (7, 8, 9):
         recorded(home, f"application_1795000000000_000{number}", JobSpec(command="x", scheduler="yarn"))
     answer = await list_jobs(home, Filter())

@@ -18,7 +18,7 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs import log_fetcher
 from tony.jobs.job_follower import follow
-from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
+from tony.jobs.log_fetcher import LogFetcher, bring, bringing
 from tony.jobs.log_mirror import Mirror, complete
 from tony.jobs.log_names import Selection
 from tony.model.codec import Json, to_plain
@@ -29,9 +29,9 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LogPiece, Message, ReadLog
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
-from tony.schedulers.interface import Capabilities, ContainerSource, LogSink, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import Capabilities, ContainerAllocator, LogSink, PreparedJob, Scheduler, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 
@@ -94,7 +94,7 @@ class FarScheduler(Scheduler):
     def submitter(self, home: Home) -> Submitter:
         return FarScheduler.theirs
 
-    def source(self, job: PreparedJob) -> ContainerSource:
+    def source(self, job: PreparedJob) -> ContainerAllocator:
         raise NotImplementedError
 
 
@@ -110,8 +110,8 @@ class TalkingMaster(PlayedMaster):
         super().__init__(folder, report)
         self.printed: dict[tuple[str, str], list[tuple[str, bytes]]] = {}
         self.asked_logs: list[ReadLog] = []
-        self.answers: Callable[[Connection, ReadLog], bool] = lambda connection, message: False
-        self._open: dict[tuple[Connection, int], ReadLog] = {}
+        self.answers: Callable[[RpcConnection, ReadLog], bool] = lambda connection, message: False
+        self._open: dict[tuple[RpcConnection, int], ReadLog] = {}
         self._over = False
 
     def say(self, name: str, data: bytes) -> None:
@@ -134,7 +134,7 @@ class TalkingMaster(PlayedMaster):
         self._over = True
         self._answer_all()
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         if not isinstance(message, ReadLog):
             super().received(connection, message)
         elif not self.answers(connection, message):
@@ -307,7 +307,7 @@ async def test_what_is_missed_is_asked_for_once(home: Home, played: Played) -> N
     async with TalkingMaster(folder, running(folder, record)) as master:
         told: set[int] = set()
 
-        def answers(connection: Connection, message: ReadLog) -> bool:
+        def answers(connection: RpcConnection, message: ReadLog) -> bool:
             missed = message.reader not in told
             told.add(message.reader)
             connection.send(LogPiece(reader=message.reader, missed=missed))
@@ -381,7 +381,7 @@ async def test_an_older_master_is_no_trouble(home: Home, played: Played) -> None
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)) as master:
 
-        def refuses(connection: Connection, message: ReadLog) -> bool:
+        def refuses(connection: RpcConnection, message: ReadLog) -> bool:
             connection.refuse(Code.UNKNOWN_KIND, "no message of the kind 'read-log'")
             return True
 
@@ -459,7 +459,7 @@ async def test_following_shows_the_last_lines_before_the_end(home: Home, played:
 
 
 async def _bring(folder: JobFolder, record: JobRecord, selection: Selection) -> None:
-    logs = RemoteLogs(folder, record, FarScheduler.theirs, selection, Notes(), wait=False)
+    logs = LogFetcher(folder, record, FarScheduler.theirs, selection, Notes(), wait=False)
     logs.start()
     await logs.finished()
     await logs.close()

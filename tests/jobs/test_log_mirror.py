@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.errors import StorageError
-from tony.executor.log_file import LogFile
+from tony.executor.log_file import BoundedLogFile
 from tony.jobs.log_mirror import Mirror, complete, note_complete
 from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.log_reader import Reader
+from tony.jobs.log_reader import LogReader
 
 NAME = LogName("worker", 0, 1, 1, "out")
 
@@ -38,7 +38,7 @@ def test_a_copy_is_its_original(
 ) -> None:
     """Over rotations and restarts of its writer, also one that is behind, a copy holds what the original holds."""
     there, here = tmp_path_factory.mktemp("there"), tmp_path_factory.mktemp("here")
-    original = LogFile(there / NAME.file, limit)
+    original = BoundedLogFile(there / NAME.file, limit)
     mirror = Mirror(here)
     pulls = 0
     for number, data in enumerate([*writes, b""], start=1):
@@ -91,7 +91,7 @@ def test_a_writer_killed_between_two_steps_is_gone_on_with(tmp_path: Path) -> No
 def test_a_reader_sees_a_rotated_copy_as_it_sees_the_original(tmp_path: Path) -> None:
     """Lines across the place where the file was begun anew come whole."""
     mirror = Mirror(tmp_path)
-    reader = Reader(tmp_path, NAME)
+    reader = LogReader(tmp_path, NAME)
     mirror.write(NAME, 0, 0, b"one\ntw")
     lines = [line.data for line in reader.read()]
     mirror.write(NAME, 6, 6, b"o\nthree\n")

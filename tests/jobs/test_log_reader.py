@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.log_reader import LONGEST_LINE, Line, Reader, readers
+from tony.jobs.log_reader import LONGEST_LINE, LogLine, LogReader, readers
 
 OUT = LogName("worker", 0, 1, 1, "out")
 FILE = "worker-0.s1.t1.out"
 
 
-def texts(lines: Iterable[Line]) -> list[str]:
+def texts(lines: Iterable[LogLine]) -> list[str]:
     """What the lines say."""
     return [line.text for line in lines]
 
@@ -85,7 +85,7 @@ def test_finding_selects_and_sorts(tmp_path: Path) -> None:
 
 def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """A line comes out once it has an end."""
-    reader = Reader(tmp_path, OUT)
+    reader = LogReader(tmp_path, OUT)
     assert texts(reader.read()) == []
     append(tmp_path, b"one\ntw")
     assert texts(reader.read()) == ["one"]
@@ -98,12 +98,12 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     """The bytes themselves are kept beside it."""
     append(tmp_path, b"\xff\xc3\xa4\n")
-    assert [(line.data, line.text) for line in Reader(tmp_path, OUT).read()] == [(b"\xff\xc3\xa4", "\ufffdä")]
+    assert [(line.data, line.text) for line in LogReader(tmp_path, OUT).read()] == [(b"\xff\xc3\xa4", "\ufffdä")]
 
 
 def test_a_character_in_two_pieces_is_one(tmp_path: Path) -> None:
     """A writer may be caught in the middle of a character."""
-    reader = Reader(tmp_path, OUT)
+    reader = LogReader(tmp_path, OUT)
     append(tmp_path, b"\xc3")
     assert texts(reader.read()) == []
     append(tmp_path, b"\xa4\n")
@@ -113,7 +113,7 @@ def test_a_character_in_two_pieces_is_one(tmp_path: Path) -> None:
 def test_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
     """It must not fill our memory."""
     append(tmp_path, b"x" * (2 * LONGEST_LINE + 5))
-    reader = Reader(tmp_path, OUT)
+    reader = LogReader(tmp_path, OUT)
     assert [len(line.data) for line in reader.read()] == [LONGEST_LINE, LONGEST_LINE]
     append(tmp_path, b"y\n")
     assert texts(reader.read()) == ["xxxxxy"]
@@ -121,7 +121,7 @@ def test_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
 
 def test_over_a_rotation(tmp_path: Path) -> None:
     """A line may begin in the old file and end in the new one."""
-    reader = Reader(tmp_path, OUT)
+    reader = LogReader(tmp_path, OUT)
     append(tmp_path, b"one\n")
     assert texts(reader.read()) == ["one"]
     append(tmp_path, b"two\nthr")
@@ -132,7 +132,7 @@ def test_over_a_rotation(tmp_path: Path) -> None:
 
 def test_over_two_rotations(tmp_path: Path) -> None:
     """What is rotated away is lost; everything that is left comes once."""
-    reader = Reader(tmp_path, OUT)
+    reader = LogReader(tmp_path, OUT)
     append(tmp_path, b"one\n")
     assert texts(reader.read()) == ["one"]
     rotate(tmp_path)
@@ -144,7 +144,7 @@ def test_over_two_rotations(tmp_path: Path) -> None:
 
 def test_between_the_steps_of_a_rotation(tmp_path: Path) -> None:
     """The old file is renamed, the new one is not there yet."""
-    reader = Reader(tmp_path, OUT)
+    reader = LogReader(tmp_path, OUT)
     append(tmp_path, b"one\ntwo\n")
     assert texts(reader.read()) == ["one", "two"]
     append(tmp_path, b"three\n")
@@ -159,13 +159,13 @@ def test_a_first_look_takes_the_rotated_file_too(tmp_path: Path) -> None:
     append(tmp_path, b"one\n")
     rotate(tmp_path)
     append(tmp_path, b"two\n")
-    assert texts(Reader(tmp_path, OUT).drain()) == ["one", "two"]
+    assert texts(LogReader(tmp_path, OUT).drain()) == ["one", "two"]
 
 
 def test_a_file_that_was_cut_is_read_anew(tmp_path: Path) -> None:
     """An inode number may be given again to a new file."""
     append(tmp_path, b"one\ntwo\n")
-    reader = Reader(tmp_path, OUT)
+    reader = LogReader(tmp_path, OUT)
     assert texts(reader.read()) == ["one", "two"]
     (tmp_path / FILE).write_bytes(b"new\n")
     assert texts(reader.read()) == ["new"]
@@ -178,7 +178,7 @@ def test_the_last_lines(tmp_path: Path) -> None:
     append(tmp_path, b"three\nfour")
     expected = ["one", "two", "three", "four"]
     for keep in range(6):
-        reader = Reader(tmp_path, OUT, keep)
+        reader = LogReader(tmp_path, OUT, keep)
         assert texts(reader.drain()) == expected[len(expected) - min(keep, 4) :]
         assert reader.kept == min(keep, 4)
 
@@ -186,13 +186,13 @@ def test_the_last_lines(tmp_path: Path) -> None:
 def test_the_last_lines_of_long_files(tmp_path: Path) -> None:
     """Only the end of the file is read, in blocks."""
     append(tmp_path, b"".join(b"%0100d\n" % n for n in range(10_000)))
-    assert [int(text) for text in texts(Reader(tmp_path, OUT, 4_000).drain())] == list(range(6_000, 10_000))
+    assert [int(text) for text in texts(LogReader(tmp_path, OUT, 4_000).drain())] == list(range(6_000, 10_000))
 
 
 def test_the_last_lines_of_an_empty_file(tmp_path: Path) -> None:
     """There are none."""
     append(tmp_path, b"")
-    assert texts(Reader(tmp_path, OUT, 3).drain()) == []
+    assert texts(LogReader(tmp_path, OUT, 3).drain()) == []
 
 
 def test_the_last_lines_go_back_over_tries(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_nothing_is_lost_or_doubled(tmp_path_factory: pytest.TempPathFactory, se
     """Random writes, looks and (at most one between two looks) rotations."""
     folder = tmp_path_factory.mktemp("logs")
     dice = random.Random(seed)
-    reader = Reader(folder, OUT)
+    reader = LogReader(folder, OUT)
     stream = b"".join(line + b"\n" for line in lines)
     seen: list[bytes] = []
     while stream:

@@ -21,7 +21,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
-from tony.schedulers.interface import Capabilities, Sight, Submitter
+from tony.schedulers.interface import ApplicationStatus, Capabilities, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 LIMITED = replace(TWO_WORKERS, timeouts=Timeouts(queue=10.0))
@@ -43,10 +43,10 @@ class Queue(Desk):
         self.away = 0
         self.begun: Sequence[ev.Event] = ()
 
-    async def look(self, job_id: str) -> Sight | None:
+    async def look(self, job_id: str) -> ApplicationStatus | None:
         if self.withdrawn:
-            return Sight(alive=False, note=self.withdrawn[0], result=JobState.KILLED)
-        return Sight(alive=True, note="Queue's AM resource limit exceeded.")
+            return ApplicationStatus(alive=False, note=self.withdrawn[0], result=JobState.KILLED)
+        return ApplicationStatus(alive=True, note="Queue's AM resource limit exceeded.")
 
     async def standing(self, job_id: str) -> str:
         return "it is number 3 of 5 that wait in queue default"

@@ -15,7 +15,7 @@ from tony.jobs.remote_jobs import refresh
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
-from tony.schedulers.interface import Sight
+from tony.schedulers.interface import ApplicationStatus
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 JOB = "application_1795000000000_0001"
@@ -33,7 +33,7 @@ class Far(Desk):
     hangs = False
     has_log = True
 
-    async def look(self, job_id: str) -> Sight | None:
+    async def look(self, job_id: str) -> ApplicationStatus | None:
         if self.hangs:
             await asyncio.Event().wait()
         raise SchedulerError("no ResourceManager answers")

@@ -17,12 +17,12 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs import log_fetcher
 from tony.jobs import remote_record as far_module
-from tony.jobs.remote_record import Far
+from tony.jobs.remote_record import RemoteRecord
 from tony.model.codec import to_plain
 from tony.model.job_record import ORIGINAL
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
-from tony.schedulers.interface import Link, LogSink
+from tony.schedulers.interface import LogSink, WebLink
 
 OUT = "worker-0.s1.t1.out"
 
@@ -50,7 +50,7 @@ async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatc
         raise AssertionError
 
     with pytest.raises(RecordError, match="records of other users"):
-        await Far(Home(folder.path.parent.parent), folder, owner).links()
+        await RemoteRecord(Home(folder.path.parent.parent), folder, owner).links()
 
 
 async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> None:
@@ -58,7 +58,7 @@ async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> Non
     folder, record, scheduler = played
     write_summary(folder, succeeded(folder, record))
     logged(folder, [Granted(container="c1", role="worker", host="h1")])
-    far = Far(home, folder)
+    far = RemoteRecord(home, folder)
     scheduler.error = SchedulerError("nobody\nanswers")
     assert await far.bring("worker:0") == "some output may be missing: nobody answers"
     scheduler.error = None
@@ -66,7 +66,7 @@ async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> Non
     assert await far.bring("worker:0") == ""
     assert (read(folder, OUT), read(folder, "worker-1.s1.t1.out")) == (b"printed", b"")
     assert await far.bring("worker:0") == ""
-    assert await Far(home, folder).bring("worker:0") == ""
+    assert await RemoteRecord(home, folder).bring("worker:0") == ""
     assert scheduler.asked == [{"c1": "h1"}] * 2
     assert scheduler.owners == [""] * 2
 
@@ -77,7 +77,7 @@ async def test_nobody_is_asked_again_at_once(home: Home, played: Played, monkeyp
     monkeypatch.setattr(far_module, "_AGAIN", 1e6)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
-    far = Far(home, folder)
+    far = RemoteRecord(home, folder)
     scheduler.error = SchedulerError("nobody answers")
     told = await asyncio.gather(*(far.bring("worker:0") for _ in range(5)), far.bring("worker:1"))
     assert set(told) == {"some output may be missing: nobody answers"}
@@ -99,7 +99,7 @@ async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: py
         sink.put(OUT, 0, 0, b"late")
 
     monkeypatch.setattr(scheduler, "fetch_logs", slow)
-    far = Far(home, folder)
+    far = RemoteRecord(home, folder)
     assert "look again" in await far.bring("worker:0")
     go.set()
     await until(lambda: read(folder, OUT) == b"late")
@@ -117,7 +117,7 @@ async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monke
         await go.wait()
         came.set()
 
-    far = Far(home, folder, first=hangs)
+    far = RemoteRecord(home, folder, first=hangs)
     async with asyncio.timeout(60):
         assert "look again" in await far.bring("worker:0")
         assert "look again" in await far.bring("worker:0")
@@ -129,18 +129,18 @@ async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monke
         raise StorageError("the store\nrefuses")
 
     monkeypatch.setattr(far_module, "_PATIENCE", 60.0)
-    assert await Far(home, folder, first=refuses).bring("worker:0") == "the store refuses"
+    assert await RemoteRecord(home, folder, first=refuses).bring("worker:0") == "the store refuses"
 
     async def fails(task: str) -> None:
         raise KeyError("a bug of ours")
 
-    assert "could not be brought" in await Far(home, folder, first=fails).bring("worker:0")
+    assert "could not be brought" in await RemoteRecord(home, folder, first=fails).bring("worker:0")
 
 
 async def test_output_of_a_running_job(home: Home, played: Played) -> None:
     """Its application master is asked each time."""
     folder, record, _ = played
-    far = Far(home, folder)
+    far = RemoteRecord(home, folder)
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say(OUT, b"one ")
         assert await far.bring("worker:0") == ""
@@ -160,18 +160,18 @@ async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monke
     async def nobody() -> str:
         raise StorageError("nobody knows whose it is")
 
-    assert "the job runs" in await Far(home, folder, eve).bring("worker:0")
+    assert "the job runs" in await RemoteRecord(home, folder, eve).bring("worker:0")
     assert scheduler.asked == []
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
-    assert await Far(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
+    assert await RemoteRecord(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
     monkeypatch.setattr(log_fetcher, "_MOST_OF_OTHERS", 4)
-    assert await Far(home, folder, eve).bring("worker:0") == ""
+    assert await RemoteRecord(home, folder, eve).bring("worker:0") == ""
     assert scheduler.owners == ["eve"]
     scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")
-    assert "worker-1.s1.t1.out is longer than" in await Far(home, folder, eve).bring("worker:1")
+    assert "worker-1.s1.t1.out is longer than" in await RemoteRecord(home, folder, eve).bring("worker:1")
     assert read(folder, "worker-1.s1.t1.out") == b""
 
 
@@ -180,12 +180,12 @@ async def test_what_is_not_far(home: Home, played: Played) -> None:
     that it is."""
     folder, record, scheduler = played
     write_json(folder.job, to_plain(replace(record, tony_version=ORIGINAL)))
-    assert "yarn logs -applicationId" in await Far(home, folder).bring("worker:0")
+    assert "yarn logs -applicationId" in await RemoteRecord(home, folder).bring("worker:0")
     write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
-    assert await Far(home, folder).bring("worker:0") == ""
-    assert await Far(home, folder).links() == ()
+    assert await RemoteRecord(home, folder).bring("worker:0") == ""
+    assert await RemoteRecord(home, folder).links() == ()
     folder.job.write_text("{")
-    assert "job.json" in await Far(home, folder).bring("worker:0")
+    assert "job.json" in await RemoteRecord(home, folder).bring("worker:0")
     assert scheduler.asked == []
 
 
@@ -194,22 +194,22 @@ async def test_links(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch
     folder, _, scheduler = played
     asked: list[object] = []
 
-    async def links(job_id: str, *, ended: bool) -> tuple[Link, ...]:
+    async def links(job_id: str, *, ended: bool) -> tuple[WebLink, ...]:
         asked.append((job_id, ended))
-        return (Link(label="page", href="http://rm/1"),)
+        return (WebLink(label="page", href="http://rm/1"),)
 
     async def container_links(
         job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
-    ) -> dict[str, tuple[Link, ...]]:
+    ) -> dict[str, tuple[WebLink, ...]]:
         asked.append((containers, user))
-        return {"c1": (Link(label="log", href="http://nm/1"),)}
+        return {"c1": (WebLink(label="log", href="http://nm/1"),)}
 
     async def eve() -> str:
         return "eve"
 
     monkeypatch.setattr(scheduler, "links", links)
     monkeypatch.setattr(scheduler, "container_links", container_links)
-    far = Far(home, folder, eve)
+    far = RemoteRecord(home, folder, eve)
     assert ["page"] == [link.label for link in await far.links()]
     assert ["log"] == [link.label for link in (await far.container_links({"c1": "h1"}))["c1"]]
     assert await far.container_links({}) == {}

@@ -9,52 +9,52 @@ from pathlib import Path
 import pytest
 
 from tony.errors import StorageError, UserError
-from tony.jobs.state_dir import find, prepare
+from tony.jobs.state_dir import find_state_dir, prepare
 from tony.model.layout import Home
 
 
 def test_the_variable_says_where() -> None:
     """TONY_HOME wins over HOME."""
-    assert find({"TONY_HOME": "/srv/t", "HOME": "/home/u"}).path == Path("/srv/t")
+    assert find_state_dir({"TONY_HOME": "/srv/t", "HOME": "/home/u"}).path == Path("/srv/t")
 
 
 def test_a_home_must_be_a_folder(tmp_path: Path) -> None:
     """Or nothing yet."""
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"TONY_HOME is .*/file, which is not a folder"):
-        find({"TONY_HOME": str(tmp_path / "file")})
+        find_state_dir({"TONY_HOME": str(tmp_path / "file")})
 
 
 def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The application master runs in another folder than we do."""
     monkeypatch.chdir(tmp_path)
-    assert find({"TONY_HOME": "sub/../t"}).path == tmp_path / "t"
+    assert find_state_dir({"TONY_HOME": "sub/../t"}).path == tmp_path / "t"
 
 
 def test_by_default_it_is_in_the_home_folder() -> None:
     """An empty variable counts as none."""
-    assert find({"TONY_HOME": "", "HOME": "/home/u"}).path == Path("/home/u/.tony")
+    assert find_state_dir({"TONY_HOME": "", "HOME": "/home/u"}).path == Path("/home/u/.tony")
 
 
 def test_without_home_the_password_file_knows() -> None:
     """Services often run without HOME."""
     expected = Path(pwd.getpwuid(os.geteuid()).pw_dir).absolute() / ".tony"
-    assert find({}).path == expected
+    assert find_state_dir({}).path == expected
 
 
 def test_an_unknown_user_without_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers run under numbers that no password file knows."""
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
     with pytest.raises(StorageError, match=r"Set TONY_HOME to a folder of yours"):
-        find({})
+        find_state_dir({})
 
 
 def test_a_tilde_is_expanded_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is ever made in a folder called `~`."""
-    assert find({"TONY_HOME": "~/t", "HOME": "/home/u"}).path == Path("/home/u/t")
+    assert find_state_dir({"TONY_HOME": "~/t", "HOME": "/home/u"}).path == Path("/home/u/t")
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
     with pytest.raises(UserError, match=r"^TONY_HOME is ~/t, and nobody knows where `~` is: HOME is not set"):
-        find({"TONY_HOME": "~/t"})
+        find_state_dir({"TONY_HOME": "~/t"})
 
 
 def test_what_is_made_is_private(tmp_path: Path) -> None:

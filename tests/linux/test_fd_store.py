@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from tony.linux.fd_store import Box
+from tony.linux.fd_store import FdStore
 
 
 def locked(path: Path) -> bool:
@@ -16,7 +16,7 @@ def locked(path: Path) -> bool:
     return False
 
 
-def put_by_a_fork(box: Box, *paths: Path) -> None:
+def put_by_a_fork(box: FdStore, *paths: Path) -> None:
     """A process locks files, puts them in and is over."""
     pid = os.fork()
     if pid == 0:
@@ -30,7 +30,7 @@ def put_by_a_fork(box: Box, *paths: Path) -> None:
 
 def test_a_lock_outlives_who_took_it(tmp_path: Path) -> None:
     """In the box, and as the descriptor that is taken out; programs that are started do not get that."""
-    box = Box()
+    box = FdStore()
     put_by_a_fork(box, tmp_path / "a")
     assert locked(tmp_path / "a")
     found = box.take_last()
@@ -44,7 +44,7 @@ def test_a_lock_outlives_who_took_it(tmp_path: Path) -> None:
 
 def test_the_last_one_counts(tmp_path: Path) -> None:
     """Those before it are let go of; an empty box is empty."""
-    box = Box()
+    box = FdStore()
     assert box.take_last() is None
     put_by_a_fork(box, tmp_path / "a", tmp_path / "b")
     found = box.take_last()

@@ -13,9 +13,9 @@ from tony.linux import liveness_lock
 OTHER = """
 import sys
 from pathlib import Path
-from tony.linux import life_lock
-life_lock._TRIES = 2
-print(life_lock.take(Path(sys.argv[1])), flush=True)
+from tony.linux import liveness_lock
+liveness_lock._TRIES = 2
+print(liveness_lock.take(Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """
 
@@ -33,14 +33,14 @@ def could_take(path: Path) -> bool:
 def test_taken_twice_by_one_and_by_nobody_else(tmp_path: Path) -> None:
     """Who has it has it; somebody else does not get it before it is given back."""
     path = tmp_path / "lock"
-    assert liveness_lock.taken_by(path) is None
+    assert liveness_lock.lock_owner(path) is None
     assert liveness_lock.take(path)
     assert liveness_lock.take(path)
-    assert liveness_lock.taken_by(path) == os.getpid()
+    assert liveness_lock.lock_owner(path) == os.getpid()
     assert not could_take(path)
-    liveness_lock.let_go(path)
-    liveness_lock.let_go(path)
-    assert liveness_lock.taken_by(path) is None
+    liveness_lock.release_lock(path)
+    liveness_lock.release_lock(path)
+    assert liveness_lock.lock_owner(path) is None
     assert could_take(path)
 
 
@@ -53,7 +53,7 @@ def test_held_by_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not liveness_lock.take(tmp_path / "lock")
     holder.communicate("")
     assert liveness_lock.take(tmp_path / "lock")
-    liveness_lock.let_go(tmp_path / "lock")
+    liveness_lock.release_lock(tmp_path / "lock")
 
 
 def test_it_lives_as_long_as_a_fork(tmp_path: Path) -> None:
@@ -63,12 +63,12 @@ def test_it_lives_as_long_as_a_fork(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        right = liveness_lock.take(path) and liveness_lock.taken_by(path) == os.getppid()
+        right = liveness_lock.take(path) and liveness_lock.lock_owner(path) == os.getppid()
         os.close(theirs)
         os.read(ours, 1)
         os._exit(0 if right else 1)
     os.close(ours)
-    liveness_lock.let_go(path)
+    liveness_lock.release_lock(path)
     assert not could_take(path)
     os.close(theirs)
     assert os.waitpid(pid, 0)[1] == 0

@@ -13,7 +13,7 @@ import pytest
 
 from tony import clock
 from tony.linux import cgroup, process_usage
-from tony.linux.process_usage import Usage
+from tony.linux.process_usage import ProcessUsage
 
 #: Seconds until what must happen counts as never happening.
 PATIENCE = 60.0
@@ -81,7 +81,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
         yield made
 
 
-def passed(used: Usage, pids: list[int]) -> tuple[dict[str, float], float]:
+def passed(used: ProcessUsage, pids: list[int]) -> tuple[dict[str, float], float]:
     """A look, and the seconds since the one before."""
     before = used._at
     values = used.look(pids)
@@ -99,7 +99,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_what_a_process_uses(program: Program) -> None:
     """Processor time since it was started, open files, threads, memory."""
-    used = Usage(since=clock.monotonic() - 10)  # it may have been started long ago
+    used = ProcessUsage(since=clock.monotonic() - 10)  # it may have been started long ago
     program.do("burn", 0.3)
     before = used.look([program.pid])
     program.do("open", 50)
@@ -113,7 +113,7 @@ def test_what_a_process_uses(program: Program) -> None:
 def test_the_first_look_at_an_old_process_says_no_rate(program: Program) -> None:
     """What it did before we knew of it is not counted as done just now."""
     program.do("burn", 0.3)
-    used = Usage()
+    used = ProcessUsage()
     assert "cpu" not in used.look([program.pid])
     values, seconds = passed(used, [program.pid])
     assert values["cpu"] * seconds < 0.2
@@ -121,7 +121,7 @@ def test_the_first_look_at_an_old_process_says_no_rate(program: Program) -> None
 
 def test_a_child_that_nobody_saw_counts(program: Program) -> None:
     """It came and went between two looks; its parent has inherited what it used."""
-    used = Usage()
+    used = ProcessUsage()
     used.look([program.pid])
     program.do("child", 0.4)
     values, seconds = passed(used, [program.pid])
@@ -130,7 +130,7 @@ def test_a_child_that_nobody_saw_counts(program: Program) -> None:
 
 def test_a_child_that_was_seen_does_not_count_twice(program: Program) -> None:
     """What its parent inherits when it has ended was counted while it lived."""
-    used = Usage()
+    used = ProcessUsage()
     used.look([program.pid])
     _, child = program.do("stay", 0.5).split()
     values, seconds = passed(used, [program.pid, int(child)])
@@ -146,7 +146,7 @@ def test_a_child_that_was_seen_does_not_count_twice(program: Program) -> None:
 
 def test_a_zombie_that_is_not_seen_is_no_burst_later(program: Program) -> None:
     """One that has ended and is not waited for is missing in a look; when it is waited for, nothing is new."""
-    used = Usage()
+    used = ProcessUsage()
     used.look([program.pid])
     _, child = program.do("stay", 0.5).split()
     used.look([program.pid, int(child)])
@@ -161,7 +161,7 @@ def test_a_zombie_that_is_not_seen_is_no_burst_later(program: Program) -> None:
 
 def test_bytes_written_are_counted(program: Program) -> None:
     """As the kernel accounts them, at the disk; a file system in memory has none."""
-    used = Usage()
+    used = ProcessUsage()
     used.look([program.pid])
     program.do("write", 1 << 20)
     values, seconds = passed(used, [program.pid])
@@ -170,13 +170,13 @@ def test_bytes_written_are_counted(program: Program) -> None:
 
 def test_whoever_is_gone_is_nobody() -> None:
     """No process, no numbers, no error."""
-    values = Usage().look([(1 << 22) + 1])
+    values = ProcessUsage().look([(1 << 22) + 1])
     assert (values["rss"], values["threads"], values["files"]) == (0, 0, 0)
 
 
 def test_pss_is_not_asked_for_all_the_time(program: Program) -> None:
     """The kernel walks all pages for it."""
-    used = Usage()
+    used = ProcessUsage()
     assert "pss" in used.look([program.pid])
     assert "pss" not in used.look([program.pid])
 
@@ -201,7 +201,7 @@ def test_a_group_counts_for_all_in_it(tmp_path: Path) -> None:
         memory__stat="anon 5\npgmajfault 7\n",
         memory__events="oom 1\noom_kill 2\n",
     )
-    used = Usage([folder], since=clock.monotonic() - 10)
+    used = ProcessUsage([folder], since=clock.monotonic() - 10)
     first = used.look([])
     assert (first["oom-kills"], first["cpu"]) == (0, 0)
     group(
@@ -223,7 +223,7 @@ def test_a_group_of_version_1(tmp_path: Path) -> None:
     memory = group(
         tmp_path / "memory", memory__stat="pgmajfault 1\ntotal_pgmajfault 5\n", memory__oom_control="oom_kill 0\n"
     )
-    used = Usage([memory, cpu], since=clock.monotonic() - 4)
+    used = ProcessUsage([memory, cpu], since=clock.monotonic() - 4)
     group(tmp_path / "cpu", cpuacct__usage="3000000000\n")
     values = used.look([])
     assert values["cpu"] == pytest.approx(0.5, rel=0.05)

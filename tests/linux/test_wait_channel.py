@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tony.linux.wait_channel import command_of, waiting
+from tony.linux.wait_channel import command_of, wait_channel
 
 
 def test_a_process_that_sleeps_says_so() -> None:
@@ -17,7 +17,7 @@ def test_a_process_that_sleeps_says_so() -> None:
     ) as program:
         assert program.stdout
         program.stdout.readline()
-        lines = [line for line in waiting(program.pid).splitlines() if not line.startswith(" ")]
+        lines = [line for line in wait_channel(program.pid).splitlines() if not line.startswith(" ")]
         program.kill()
     assert len(lines) == 21
     assert all(line.startswith("thread ") for line in lines[:20])
@@ -27,7 +27,7 @@ def test_a_process_that_sleeps_says_so() -> None:
 
 def test_whoever_is_gone_has_nothing_to_say() -> None:
     """No process, no text."""
-    assert waiting((1 << 22) + 1) == ""
+    assert wait_channel((1 << 22) + 1) == ""
     assert command_of((1 << 22) + 1) == "[?]"
 
 

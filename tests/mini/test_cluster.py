@@ -18,7 +18,7 @@ from tests.mini_clusters import Clusters, options
 from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 from tony.mini.daemons import MARKER
 from tony.mini.disk_setup import user_name
 from tony.mini.readiness import send
@@ -36,12 +36,12 @@ def command(home: Path, *words: str, **variables: str) -> subprocess.CompletedPr
     )
 
 
-def ask(cluster: Cluster, port: str, path: str) -> Any:
+def ask(cluster: MiniCluster, port: str, path: str) -> Any:
     """What a daemon's page says."""
     return json.loads(send(cluster.state.address(port), "GET", path))
 
 
-def test_a_cluster_is_ready(cluster: Cluster) -> None:
+def test_a_cluster_is_ready(cluster: MiniCluster) -> None:
     """Every daemon runs, HDFS takes files, and commands of the same home find the configuration."""
     found = cluster.status()
     assert (True, None) == (found.running, found.waiting_for)
@@ -54,7 +54,7 @@ def test_a_cluster_is_ready(cluster: Cluster) -> None:
     assert [daemon.pid for daemon in found.daemons] == [each["pid"] for each in json.loads(answer.stdout)["daemons"]]
 
 
-def test_nodes_have_names_and_sizes_of_their_own(cluster: Cluster) -> None:
+def test_nodes_have_names_and_sizes_of_their_own(cluster: MiniCluster) -> None:
     """Three hosts of 4 GB and 8 vcores; two pretended GPUs on the first."""
     nodes = ask(cluster, "rm.web", "/ws/v1/cluster/nodes")["nodes"]["node"]
     assert {"127.0.1.1", "127.0.1.2", "127.0.1.3"} == {node["nodeHostName"] for node in nodes}
@@ -68,7 +68,7 @@ def test_nodes_have_names_and_sizes_of_their_own(cluster: Cluster) -> None:
     assert {"127.0.1.1": 2, "127.0.1.2": 0, "127.0.1.3": 0} == gpus
 
 
-def test_nobody_else_reaches_it(cluster: Cluster) -> None:
+def test_nobody_else_reaches_it(cluster: MiniCluster) -> None:
     """Every daemon listens on loopback only."""
     pids = {process.pid for process in cluster.state.living().values()}
     inodes = {
@@ -86,7 +86,7 @@ def test_nobody_else_reaches_it(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["rm", "nm2", "dn1"])
-def test_a_killed_daemon_comes_back(cluster: Cluster, name: str) -> None:
+def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
     """With the same ports; meanwhile the status tells of it."""
     before = cluster.state
     killed = cluster.kill(name)
@@ -102,7 +102,7 @@ def test_a_killed_daemon_comes_back(cluster: Cluster, name: str) -> None:
     assert before.processes[name] != after.processes[name]
 
 
-def test_several_come_back_one_after_the_other(cluster: Cluster) -> None:
+def test_several_come_back_one_after_the_other(cluster: MiniCluster) -> None:
     """Nobody waits for those that are still dead: they are named."""
     for name in ("nm1", "nm2"):
         cluster.kill(name)
@@ -111,7 +111,7 @@ def test_several_come_back_one_after_the_other(cluster: Cluster) -> None:
     assert cluster.status().waiting_for is None
 
 
-def test_a_daemon_can_be_held(cluster: Cluster) -> None:
+def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
     """SIGSTOP and SIGCONT, for whoever wants to see what a daemon that hangs does to others."""
     cluster.kill("nm1", signal.SIGSTOP)
     try:
@@ -122,7 +122,7 @@ def test_a_daemon_can_be_held(cluster: Cluster) -> None:
     cluster.wait()
 
 
-def test_hdfs_outlives_its_daemon(cluster: Cluster) -> None:
+def test_hdfs_outlives_its_daemon(cluster: MiniCluster) -> None:
     """What was written before the NameNode was killed is there afterwards."""
     path, user = "/webhdfs/v1/tmp/mini-test", "user.name=" + user_name()
     send(cluster.state.address("nn.web"), "PUT", f"{path}?op=MKDIRS&{user}")
@@ -132,7 +132,7 @@ def test_hdfs_outlives_its_daemon(cluster: Cluster) -> None:
     assert (0, "") == (done.returncode, done.stdout)
 
 
-def test_there_is_no_other_daemon(cluster: Cluster) -> None:
+def test_there_is_no_other_daemon(cluster: MiniCluster) -> None:
     """The sentence lists those that there are; a kind of which there is one needs no number."""
     with pytest.raises(UserError, match="'nm4' is no daemon of this cluster; it has nn, rm, dn1, nm1, nm2, nm3"):
         cluster.kill("nm4")
@@ -162,7 +162,7 @@ def test_a_start_and_a_stop(tmp_path: Path) -> None:
         assert 0 == answer.returncode, answer.stderr
         assert took < 60
         assert "Next: tony submit job.toml --scheduler yarn" in answer.stdout
-        places = Cluster(Home(home), os.environ)
+        places = MiniCluster(Home(home), os.environ)
         pids = [process.pid for process in places.state.processes.values()]
         assert 2 == command(home, "start").returncode
         marker = f"{MARKER}={places.places.path}"
@@ -201,7 +201,7 @@ def submitted(home: Path, folder: Path) -> str:
 
 def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:
     """The end of its log is shown, the others are ended, and the log stays until the next start or stop."""
-    cluster = Cluster(Home(tmp_path / "home"), os.environ)
+    cluster = MiniCluster(Home(tmp_path / "home"), os.environ)
     wrong = {"yarn.scheduler.capacity.root.default.capacity": "50"}
     try:
         with pytest.raises(InfraError) as caught:
@@ -217,7 +217,7 @@ def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:
 
 def test_what_a_damaged_note_hides_is_ended_all_the_same(tmp_path: Path) -> None:
     """Nothing readable says what runs."""
-    cluster = Cluster(Home(tmp_path / "home"), os.environ)
+    cluster = MiniCluster(Home(tmp_path / "home"), os.environ)
     cluster.places.path.mkdir(parents=True)
     cluster.places.state.write_text("{")
     stray = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(cluster.places.path)})

@@ -17,16 +17,16 @@ from tests.mini.conftest import Machine
 from tony.errors import InfraError
 from tony.linux.process import with_marker
 from tony.mini.daemons import MARKER
-from tony.mini.ephemeral_cluster import guarded
-from tony.mini.options import Options
+from tony.mini.ephemeral_cluster import run_ephemeral_cluster
+from tony.mini.options import MiniOptions
 
 #: Starts one that never becomes ready.
 _CODE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from tony.mini.ephemeral_cluster import guarded
-from tony.mini.options import Options
-with guarded(Options(nodes=1), os.environ, print) as cluster:
+from tony.mini.ephemeral_cluster import run_ephemeral_cluster
+from tony.mini.options import MiniOptions
+with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
     raise AssertionError
 """
 
@@ -74,6 +74,9 @@ def test_what_cannot_start_leaves_nothing(machine: Machine, monkeypatch: pytest.
     temp = machine.folder / "temp"
     temp.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temp))
-    with pytest.raises(InfraError, match="died"), guarded(Options(nodes=1), machine.environment, print):
+    with (
+        pytest.raises(InfraError, match="died"),
+        run_ephemeral_cluster(MiniOptions(nodes=1), machine.environment, print),
+    ):
         raise AssertionError
     assert list(temp.iterdir()) == []

@@ -10,20 +10,20 @@ import pytest
 from tony.dataclass import replace
 from tony.errors import UserError
 from tony.mini import PROPERTY, ports
-from tony.mini.cluster_state import State
-from tony.mini.daemons import Daemon, command, daemons, parse
+from tony.mini.cluster_state import ClusterState
+from tony.mini.daemons import MiniDaemon, command, daemons, parse
 from tony.mini.layout import Places
-from tony.mini.options import Label, Options, Setting
+from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.mini.site_xml import file_of, hosts, render
 
 PLACES = Places(Path("/home/me/.tony/mini"))
 
 
-def state_of(options: Options) -> State:
+def state_of(options: MiniOptions) -> ClusterState:
     """A cluster with ports from 1000."""
     names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
     numbers = {name: 1000 + number for number, name in enumerate(names)}
-    return State(options=options, java="/java", jars="/jars", path="/bin", ports=numbers)
+    return ClusterState(options=options, java="/java", jars="/jars", path="/bin", ports=numbers)
 
 
 def read(text: str) -> dict[str, str]:
@@ -38,10 +38,10 @@ def files(
     *settings: str, labels: tuple[str, ...] = (), nodes: int = 2, datanodes: int = 1
 ) -> dict[str, dict[str, str]]:
     """Path -> properties."""
-    options = Options(
+    options = MiniOptions(
         nodes=nodes,
         datanodes=datanodes,
-        settings=tuple(map(Setting.read, settings)),
+        settings=tuple(map(HadoopProperty.read, settings)),
         labels=tuple(map(Label.read, labels)),
     )
     texts = render(state_of(options), PLACES, "me")
@@ -133,31 +133,31 @@ def test_all_addresses_are_loopback() -> None:
 
 def test_hosts() -> None:
     """The machine's own name, and every node's."""
-    lines = hosts(state_of(Options(nodes=1)), "box").splitlines()
+    lines = hosts(state_of(MiniOptions(nodes=1)), "box").splitlines()
     assert ["127.0.0.1 localhost", "127.0.0.1 box", "127.0.1.1 127.0.1.1"] == lines
 
 
 def test_a_nodes_own_folder_goes_first() -> None:
     """On the class path; HDFS needs its pages' folder as well."""
-    line = command(Daemon("nm2"), Path("/java"), Path("/jars"), PLACES)
+    line = command(MiniDaemon("nm2"), Path("/java"), Path("/jars"), PLACES)
     path = line[line.index("-cp") + 1]
     assert "/home/me/.tony/mini/nm2/conf:/home/me/.tony/mini/conf:/jars/*" == path
-    line = command(Daemon("nn"), Path("/java"), Path("/jars"), PLACES, "-format")
+    line = command(MiniDaemon("nn"), Path("/java"), Path("/jars"), PLACES, "-format")
     assert line[line.index("-cp") + 1].startswith("/home/me/.tony/mini/web:")
     assert "-format" == line[-1]
 
 
 def test_daemons_beside_those_of_the_options() -> None:
     """As a pair of ResourceManagers has them: named, with settings of their own, found first on their class path."""
-    own = Setting(key="yarn.resourcemanager.ha.id", value="rm2", daemon="rm2")
-    state = replace(state_of(Options(nodes=1, settings=(own,))), others=("rm2",))
+    own = HadoopProperty(key="yarn.resourcemanager.ha.id", value="rm2", daemon="rm2")
+    state = replace(state_of(MiniOptions(nodes=1, settings=(own,))), others=("rm2",))
     assert ["rm2", "nn", "rm", "dn1", "nm1"] == [daemon.name for daemon in state.daemons]
     texts = render(state, PLACES, "me")
     assert "rm2" == read(texts["rm2/conf/yarn-site.xml"])[own.key]
     assert own.key not in read(texts["conf/yarn-site.xml"])
-    line = command(Daemon("rm2"), Path("/java"), Path("/jars"), PLACES)
+    line = command(MiniDaemon("rm2"), Path("/java"), Path("/jars"), PLACES)
     assert line[line.index("-cp") + 1].startswith("/home/me/.tony/mini/rm2/conf:")
-    assert Daemon("rm2") == parse("rm2", 1, 1, state.daemons)
+    assert MiniDaemon("rm2") == parse("rm2", 1, 1, state.daemons)
     with pytest.raises(UserError, match=r"it has nn, rm, dn1, nm1\."):
         parse("rm2", 1, 1)
 
@@ -166,7 +166,7 @@ def test_daemons_beside_those_of_the_options() -> None:
 def test_no_setting(text: str) -> None:
     """Says how one writes it."""
     with pytest.raises(UserError, match="write KEY=VALUE"):
-        Setting.read(text)
+        HadoopProperty.read(text)
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "gpu=", "gpu=rm", "gpu=nm1,", "=nm1"])
@@ -179,15 +179,15 @@ def test_no_label(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(hadoop="3.4"), "--hadoop 3.4: write a release, such as 3.4.2."),
-        (Options(nodes=0), "--nodes 0: from 1 to 254."),
-        (Options(datanodes=-1), "--datanodes -1: from 1 to 254."),
-        (Options(settings=(Setting.read("nm4:a=b"),)), "--set nm4:a: there is no nm4 in this cluster"),
-        (Options(labels=(Label.read("gpu=nm4"),)), "--label gpu: there is no nm4 in this cluster"),
-        (Options(labels=(Label.read("a=nm1"), Label.read("b=nm1"))), "--label: Hadoop allows one label for a node"),
+        (MiniOptions(hadoop="3.4"), "--hadoop 3.4: write a release, such as 3.4.2."),
+        (MiniOptions(nodes=0), "--nodes 0: from 1 to 254."),
+        (MiniOptions(datanodes=-1), "--datanodes -1: from 1 to 254."),
+        (MiniOptions(settings=(HadoopProperty.read("nm4:a=b"),)), "--set nm4:a: there is no nm4 in this cluster"),
+        (MiniOptions(labels=(Label.read("gpu=nm4"),)), "--label gpu: there is no nm4 in this cluster"),
+        (MiniOptions(labels=(Label.read("a=nm1"), Label.read("b=nm1"))), "--label: Hadoop allows one label for a node"),
     ],
 )
-def test_options_that_make_no_sense(options: Options, message: str) -> None:
+def test_options_that_make_no_sense(options: MiniOptions, message: str) -> None:
     """Refused before anything is started."""
     with pytest.raises(UserError) as caught:
         options.check()
@@ -196,7 +196,7 @@ def test_options_that_make_no_sense(options: Options, message: str) -> None:
 
 def test_names_of_daemons() -> None:
     """`dn` and `nm` serve where there is one."""
-    assert Daemon("dn1") == parse("dn", 2, 1)
+    assert MiniDaemon("dn1") == parse("dn", 2, 1)
     for text in ("nm", "nm3", "jt", "", "nn1", "nm01"):
         with pytest.raises(UserError, match="is no daemon of this cluster; it has nn, rm, dn1, nm1, nm2"):
             parse(text, 2, 1)

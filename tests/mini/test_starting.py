@@ -20,39 +20,39 @@ from tony.cli.commands import mini
 from tony.errors import InfraError, RecordError, UserError
 from tony.linux.process import with_marker
 from tony.mini import cluster_state, conf_dir
-from tony.mini.cluster import Cluster
-from tony.mini.cluster_state import Process, State
+from tony.mini.cluster import MiniCluster
+from tony.mini.cluster_state import ClusterState, Process
 from tony.mini.daemons import MARKER
 from tony.mini.layout import Places
-from tony.mini.options import Label, Options, Setting
+from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.mini.processes import last_words
 from tony.model.layout import Home
 
 
 @pytest.fixture
-def cluster(machine: Machine) -> Cluster:
+def cluster(machine: Machine) -> MiniCluster:
     """One whose archives are there."""
     machine.fill_cache()
-    return Cluster(Home(machine.folder / "home"), machine.environment)
+    return MiniCluster(Home(machine.folder / "home"), machine.environment)
 
 
-def test_a_taken_port(machine: Machine, cluster: Cluster) -> None:
+def test_a_taken_port(machine: Machine, cluster: MiniCluster) -> None:
     """Other ports are tried, twice; nothing is left running."""
     machine.install_java(daemon="echo 'java.net.BindException: Port in use: 127.0.0.1:1'; exit 1")
     notices: list[str] = []
     with pytest.raises(InfraError, match="BindException"):
-        cluster.start(Options(nodes=1), notices.append)
+        cluster.start(MiniOptions(nodes=1), notices.append)
     assert 2 == len(notices)
     assert notices[0].endswith(": trying other ports")
     assert 3 == len([line for line in machine.asked if line.endswith("NodeManager")])
     assert [] == with_marker(f"{MARKER}={cluster.places.path}")
 
 
-def test_a_daemon_that_dies(machine: Machine, cluster: Cluster) -> None:
+def test_a_daemon_that_dies(machine: Machine, cluster: MiniCluster) -> None:
     """Told with the end of its log, frames of stack traces left out."""
     machine.install_java(daemon="printf 'FATAL it broke\\n\\tat org.Some.frame(Some.java:1)\\n'; exit 1")
     with pytest.raises(InfraError) as caught:
-        cluster.start(Options(nodes=1), print)
+        cluster.start(MiniOptions(nodes=1), print)
     lines = str(caught.value).splitlines()
     assert "the NameNode (nn) died; the end of " in lines[0]
     assert ["FATAL it broke"] == lines[1:]
@@ -61,24 +61,24 @@ def test_a_daemon_that_dies(machine: Machine, cluster: Cluster) -> None:
     assert [] == list(cluster.home.path.iterdir())
 
 
-def test_one_that_is_never_ready(machine: Machine, cluster: Cluster) -> None:
+def test_one_that_is_never_ready(machine: Machine, cluster: MiniCluster) -> None:
     """Says what was waited for, and ends all."""
     machine.install_java()
     with pytest.raises(InfraError, match=r"was not ready after 0 s: the NameNode does not answer"):
-        cluster.start(Options(nodes=1), print, timeout=0.3)
+        cluster.start(MiniOptions(nodes=1), print, timeout=0.3)
     assert [] == with_marker(f"{MARKER}={cluster.places.path}")
 
 
-def test_a_format_that_fails(machine: Machine, cluster: Cluster) -> None:
+def test_a_format_that_fails(machine: Machine, cluster: MiniCluster) -> None:
     """What had been started by then is ended."""
     machine.install_java(format_code=1)
     with pytest.raises(InfraError, match=r"the NameNode's folder could not be made; see .*format\.log"):
-        cluster.start(Options(nodes=1), print)
+        cluster.start(MiniOptions(nodes=1), print)
     assert [] == with_marker(f"{MARKER}={cluster.places.path}")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_start_that_is_ended(machine: Machine, cluster: Cluster, number: int, code: int) -> None:
+def test_a_start_that_is_ended(machine: Machine, cluster: MiniCluster, number: int, code: int) -> None:
     """By Ctrl-C, or otherwise: nothing is left of it."""
     machine.install_java()
     source = str(Path(tony.__file__).parents[1])
@@ -96,22 +96,22 @@ def test_a_start_that_is_ended(machine: Machine, cluster: Cluster, number: int, 
 
 def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:
     """Its lists are divided by blanks, commas and colons."""
-    cluster = Cluster(Home(machine.folder / "my home"), machine.environment)
+    cluster = MiniCluster(Home(machine.folder / "my home"), machine.environment)
     with pytest.raises(UserError, match=r"Hadoop cannot live in .*my home/mini: use only letters"):
-        cluster.start(Options(), print)
+        cluster.start(MiniOptions(), print)
     assert 0 == cluster.stop()
     assert not cluster.home.path.exists()
 
 
-def test_one_at_a_time(machine: Machine, cluster: Cluster) -> None:
+def test_one_at_a_time(machine: Machine, cluster: MiniCluster) -> None:
     """Whoever comes second is told so."""
-    other = Cluster(cluster.home, machine.environment)
+    other = MiniCluster(cluster.home, machine.environment)
     with cluster._alone(), pytest.raises(UserError, match="another tony mini is at work"):
         other.stop()
     assert 0 == other.stop()
 
 
-def test_no_cluster(cluster: Cluster) -> None:
+def test_no_cluster(cluster: MiniCluster) -> None:
     """Commands that need one say how one gets it."""
     commands: list[Callable[[], object]] = [cluster.wait, partial(cluster.kill, "rm"), partial(cluster.restart, "rm")]
     for ask in commands:
@@ -122,10 +122,12 @@ def test_no_cluster(cluster: Cluster) -> None:
 
 def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
     """All of it."""
-    options = Options(
-        settings=(Setting.read("a=b"), Setting.read("nm1:c=d")), labels=(Label.read("gpu=nm1,nm2"),), path="/bin"
+    options = MiniOptions(
+        settings=(HadoopProperty.read("a=b"), HadoopProperty.read("nm1:c=d")),
+        labels=(Label.read("gpu=nm1,nm2"),),
+        path="/bin",
     )
-    written = State(
+    written = ClusterState(
         options=options,
         java="/java",
         jars="/jars",
@@ -172,7 +174,7 @@ def test_the_start_warns_of_other_users(monkeypatch: pytest.MonkeyPatch, tmp_pat
     class StartedCluster:
         conf = tmp_path
 
-        def start(self, options: Options, notice: Callable[[str], None]) -> StartedCluster:
+        def start(self, options: MiniOptions, notice: Callable[[str], None]) -> StartedCluster:
             return self
 
         def address(self, port: str) -> str:

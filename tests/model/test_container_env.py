@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tony.model.container_env import filled, for_shell
+from tony.model.container_env import expand_variables, for_shell
 
 ENVIRONMENT = {"HOME_OF": "/opt/hadoop", "EMPTY": "", "PATH": "/usr/bin:/bin"}
 pieces = st.sampled_from([*"$${}\\\"'`() \n\t!*~#<>&;=aé", "$HOME_OF", "${HOME_OF}", "$NOT_SET"])
@@ -23,7 +23,7 @@ def test_a_nodes_script_and_an_executor_make_the_same_of_it(text: str) -> None:
     """YARN writes `export NAME="VALUE"` into a script of bash; on one machine we do it ourselves."""
     script = f'export X="{for_shell({"X": text})["X"]}"\nprintf %s "$X"'
     said = subprocess.run(["bash", "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert (said.stdout, said.stderr) == (filled({"X": text}, ENVIRONMENT)["X"], "")
+    assert (said.stdout, said.stderr) == (expand_variables({"X": text}, ENVIRONMENT)["X"], "")
 
 
 @pytest.mark.parametrize("value", ['/a:/b:ro,/c "d"', "$X"])

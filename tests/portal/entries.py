@@ -9,11 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tony.model.job_query import DAMAGED, GROUPS, Query, Sort
+from tony.model.job_query import DAMAGED, GROUPS, JobSort, Query
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal.index_entry import Entry
+from tony.portal.index_entry import IndexEntry
 
 NOW = 1_760_000_000.0
 
@@ -36,10 +36,10 @@ def head(number: int = 0, **more: Any) -> JobHead:
     return JobHead(**{**known, **more})
 
 
-def entry(number: int = 0, place: str = "/here", **more: Any) -> Entry:
+def entry(number: int = 0, place: str = "/here", **more: Any) -> IndexEntry:
     """The same as the index keeps it."""
     made = head(number, **more)
-    return Entry(head=made, place=place, path=f"jobs/{made.job}", stamp="1")
+    return IndexEntry(head=made, place=place, path=f"jobs/{made.job}", stamp="1")
 
 
 words = st.sampled_from(["digits", "ranker", "Übung", "a-b_c", "x", "résumé", "77"])
@@ -95,7 +95,7 @@ queries = st.builds(
     since=st.none() | st.integers(0, 5).map(lambda seconds: NOW + seconds),
     until=st.none() | st.integers(0, 5).map(lambda seconds: NOW + seconds + 0.5),
     readers=st.sampled_from([(), (), ("ann",), ("bob", "@team"), ("dee", "*")]),
-    sort=st.sampled_from(Sort),
+    sort=st.sampled_from(JobSort),
     descending=st.booleans(),
     most=st.integers(1, 7),
 )
@@ -139,10 +139,10 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", plain)
 
 
-def key(each: JobHead, sort: Sort) -> Any:
+def key(each: JobHead, sort: JobSort) -> Any:
     """What a job is ordered by; None if it is not known."""
-    if sort is Sort.DURATION:
+    if sort is JobSort.DURATION:
         return None if each.ended is None else each.ended - each.submitted
-    if sort is Sort.STATE:
+    if sort is JobSort.STATE:
         return DAMAGED if each.damaged else each.state.value
     return getattr(each, sort.value.replace("-", "_"))

@@ -22,12 +22,12 @@ from tony.errors import TonyError
 from tony.history.job_record import read_job, read_summary
 from tony.history.json_files import LONGEST_OF_OTHERS
 from tony.history.metrics_reader import open_metrics
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.layout import Home, JobFolder
-from tony.portal.history_layouts import Place
+from tony.portal.history_layouts import RecordLocation
 from tony.portal.record_reader import read
-from tony.portal.status_from_log import Standing
+from tony.portal.status_from_log import StatusFromLog
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item
 
@@ -85,7 +85,7 @@ def _event(what: str) -> str:
 def _database(script: str) -> Callable[[JobFolder], None]:
     def write(folder: JobFolder) -> None:
         writer = MetricsWriter(folder.metrics, folder.job_id, 5.0)
-        writer.write([Part("worker:0", "worker", 5.0, True, 0, {"cpu": (1.0, 1.5, 2.0)})])
+        writer.write([TaskMetricsUpdate("worker:0", "worker", 5.0, True, 0, {"cpu": (1.0, 1.5, 2.0)})])
         writer.close()
         database = sqlite3.connect(folder.metrics)
         database.executescript(script)
@@ -141,7 +141,7 @@ def _read(folder: JobFolder) -> None:
     for reader in (
         lambda: read_job(folder, own=False),
         lambda: read_summary(folder, own=False),
-        lambda: Standing(folder, own=False).report(),
+        lambda: StatusFromLog(folder, own=False).report(),
         lambda: _index(folder),
         lambda: hostile_hadoop_files.read_aggregated(folder),
     ):
@@ -162,7 +162,7 @@ def _read(folder: JobFolder) -> None:
 
 def _index(folder: JobFolder) -> None:
     store = LocalStore(folder.path.parent.parent)
-    entry = read(store, Place(path=f"jobs/{folder.job_id}", item=Item(name=folder.job_id, folder=True)))
+    entry = read(store, RecordLocation(path=f"jobs/{folder.job_id}", item=Item(name=folder.job_id, folder=True)))
     print(entry and entry.head.damaged)
 
 

@@ -10,7 +10,7 @@ from tests.hadoop.logs.test_tfile import java_text, number, record, text
 from tests.portal import original
 from tony.errors import TonyError
 from tony.hadoop.logs import java_objects, tfile
-from tony.hadoop.logs.aggregated_logs import AggregatedLogs, Place
+from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.model.layout import JobFolder
 
@@ -111,7 +111,7 @@ def read_aggregated(folder: JobFolder) -> None:
     if not path.exists():
         return
     files = MemoryFiles({f"/logs/ann/logs/{_APPLICATION}/host_1": path.read_bytes()})
-    logs = AggregatedLogs(files, [Place(folder="/logs", suffix="logs")])
+    logs = AggregatedLogs(files, [AggregatedLogLocation(folder="/logs", suffix="logs")])
     try:
         for log in logs.find(_APPLICATION, "ann"):
             print(log.name, sum(map(len, logs.read(log))))

@@ -30,11 +30,11 @@ from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.portal.history_location import open_location
-from tony.portal.indexed_jobs import Portal
-from tony.portal.tensorboard_routes import Boarding
+from tony.portal.indexed_jobs import IndexedJobs
+from tony.portal.tensorboard_routes import TensorBoardRoutes
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 
 #: Stands in every file of the victim's job, and may not be in any answer to the neighbour.
 CANARY = "canary-5f0c1e7a"
@@ -207,9 +207,9 @@ async def portal_of_victim(near: Neighbourhood, user: str = "ben") -> AsyncItera
     """A portal of the victim that shows both places, and somebody before it."""
     locations = [str(near.home.path), str(near.shared.path)]
     stores = [open_location(each, near.home, os.environ) for each in locations]
-    portal = Portal(near.home, stores, "jobs of a test")
-    door = Door(Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",)))
-    boarding = Boarding(near.home, portal, door)
+    portal = IndexedJobs(near.home, stores, "jobs of a test")
+    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",)))
+    boarding = TensorBoardRoutes(near.home, portal, door)
     app = create(portal, door, more=boarding.routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000), raise_app_exceptions=False)

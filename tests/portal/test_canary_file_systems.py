@@ -20,7 +20,7 @@ from tony.errors import UserError
 from tony.model.job_spec import Role
 from tony.model.layout import Home
 from tony.portal.history_location import SCHEMES, open_location
-from tony.portal.indexed_jobs import Portal
+from tony.portal.indexed_jobs import IndexedJobs
 
 #: Runs a command where a template of fsspec's references is filled in without a sandbox (before 2026.6).
 REFERENCES = {
@@ -136,7 +136,7 @@ def test_a_file_system_of_the_portal_is_opened_for_others(near: Neighbourhood) -
         stores = [open_location(str(near.shared.path), near.home, {}) for _ in range(3)]
         for store, address in zip(stores, ("s3://bucket/history", "hdfs:///user/ann"), strict=False):
             store.address, store.local = address, None
-        portal = Portal(near.home, stores, "")
+        portal = IndexedJobs(near.home, stores, "")
         yes = ("s3://bucket/other", "S3://bucket/", "hdfs:///tmp", "hdfs:/tmp")
         no = ("s3://bucket2/x", "s3://bucket:1/x", "s3://a@bucket/x", "gs://bucket/x", "hdfs://nn/x", "file:///etc", "")
         assert [portal.has_file_system_of(each) for each in (*yes, *no)] == [True] * len(yes) + [False] * len(no)

@@ -23,21 +23,21 @@ from tests.web.serving import served
 from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
 from tony.linux import threads
-from tony.linux.threads import acting_for, beside
+from tony.linux.threads import acting_for, to_thread
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.portal import indexed_jobs as module
-from tony.portal.index_entry import Entry
-from tony.portal.indexed_jobs import Portal
-from tony.portal.listen_options import Entrance
-from tony.portal.record_cache import Brought
+from tony.portal.index_entry import IndexEntry
+from tony.portal.indexed_jobs import IndexedJobs
+from tony.portal.listen_options import ListenOptions
+from tony.portal.record_cache import RecordCache
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore
 from tony.web import folder_job_view
 from tony.web.app import create
-from tony.web.auth import Door
+from tony.web.auth import Authenticator
 from tony.web.lanes import STORES
 
 #: Seconds after which an answer that must come has not.
@@ -130,14 +130,14 @@ def test_what_takes_too_long_is_answered_with_the_reason(
     monkeypatch.setattr(STORES, "timeout", 0.05)
     home = Home(tmp_path)
     tokens = TokenFile(home.portal)
-    portal = Portal(home, [LocalStore(home.path), hanging], "jobs of a test")
-    terms = Entrance().terms(tokens)
+    portal = IndexedJobs(home, [LocalStore(home.path), hanging], "jobs of a test")
+    terms = ListenOptions().terms(tokens)
     assert portal.index.claim()
-    portal.index.put([Entry(head=head(job), place=hanging.address, path=job) for job in JOBS[:3]])
+    portal.index.put([IndexEntry(head=head(job), place=hanging.address, path=job) for job in JOBS[:3]])
     text, _ = tokens.make("ben")
     with contextlib.ExitStack() as stack:
         stack.callback(portal.index.close)
-        port = stack.enter_context(served(create(portal, Door(terms), login=True)))
+        port = stack.enter_context(served(create(portal, Authenticator(terms), login=True)))
         answers = [ask(port, text, path) for path in (f"/api/v1/jobs/{JOBS[0]}", f"/job/{JOBS[1]}")]
         answers.append(ask(port, text, f"/api/v1/jobs/{JOBS[2]}"))
         assert [status for status, _ in answers] == [503, 503, 503]
@@ -187,7 +187,7 @@ def test_two_users_who_look_at_one_job_do_not_wait_for_each_other(tmp_path: Path
         view = folder_job_view.FolderView(folder, refuse)  # type: ignore[arg-type]
         loop = asyncio.get_running_loop()
         with acting_for("ben"):
-            hanging = [loop.create_task(beside(gate.wait, CEILING)) for _ in range(2)]
+            hanging = [loop.create_task(to_thread(gate.wait, CEILING)) for _ in range(2)]
             await asyncio.sleep(0)
             waiting = loop.create_task(view.report())
             await asyncio.sleep(0)
@@ -214,7 +214,7 @@ def test_views_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "_KEPT_BYTES", 150_000)
 
     async def run() -> None:
-        source = Portal(home, [LocalStore(home.path)], "jobs")
+        source = IndexedJobs(home, [LocalStore(home.path)], "jobs")
         try:
             for job in JOBS[:3]:
                 view = await source.job(job)
@@ -254,9 +254,9 @@ def test_who_waits_for_what_another_user_copies_is_told_so(
     home = Home(tmp_path)
 
     async def run() -> None:
-        source = Portal(home, [hanging], "jobs")
+        source = IndexedJobs(home, [hanging], "jobs")
         assert source.index.claim()
-        source.index.put([Entry(head=head(job), place=hanging.address, path=job) for job in JOBS[:1]])
+        source.index.put([IndexEntry(head=head(job), place=hanging.address, path=job) for job in JOBS[:1]])
         loop = asyncio.get_running_loop()
         with acting_for("ben"):
             copying = loop.create_task(source.job(JOBS[0]))
@@ -292,12 +292,12 @@ def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatc
         waiting.append(None)
         gate.wait(CEILING)
 
-    monkeypatch.setattr(Brought, "bring", bring)
+    monkeypatch.setattr(RecordCache, "bring", bring)
 
     async def run() -> None:
-        source = Portal(home, [LocalStore(home.path), LocalStore(shared.path)], "jobs")
+        source = IndexedJobs(home, [LocalStore(home.path), LocalStore(shared.path)], "jobs")
         assert source.index.claim()
-        source.index.put([Entry(head=head(job), place=str(shared.path), path=f"jobs/{job}") for job in JOBS[1:3]])
+        source.index.put([IndexEntry(head=head(job), place=str(shared.path), path=f"jobs/{job}") for job in JOBS[1:3]])
         with acting_for("ann"):
             copying = [asyncio.get_running_loop().create_task(source.job(job)) for job in JOBS[1:3]]
             try:

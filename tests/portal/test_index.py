@@ -17,24 +17,24 @@ from hypothesis import strategies as st
 from tests.portal.entries import NOW, entry, head, heads, key, queries, wanted
 from tony.dataclass import replace
 from tony.errors import StorageError
-from tony.model.job_query import Facet, JobsPage, Query, Sort
+from tony.model.job_query import Facet, JobSort, JobsPage, Query
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal import index_query
-from tony.portal.index import Index
-from tony.portal.index_entry import Entry
+from tony.portal.index import JobIndex
+from tony.portal.index_entry import IndexEntry
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
+def index(tmp_path: Path) -> Iterator[JobIndex]:
     """An empty one that is ours to write."""
-    made = Index(tmp_path / "index.db")
+    made = JobIndex(tmp_path / "index.db")
     assert made.claim()
     yield made
     made.close()
 
 
-def pages(index: Index, query: Query) -> list[JobHead]:
+def pages(index: JobIndex, query: Query) -> list[JobHead]:
     """All pages of an answer, one after another."""
     found: list[JobHead] = []
     while True:
@@ -47,9 +47,9 @@ def pages(index: Index, query: Query) -> list[JobHead]:
         query = replace(query, after=page.next)
 
 
-def as_entry(each: JobHead) -> Entry:
+def as_entry(each: JobHead) -> IndexEntry:
     """In a location."""
-    return Entry(head=each, place="/here", path=f"jobs/{each.job}", stamp="1")
+    return IndexEntry(head=each, place="/here", path=f"jobs/{each.job}", stamp="1")
 
 
 #: One file for all examples: making one waits for the disk.
@@ -59,7 +59,7 @@ _ONE_FILE = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 @settings(max_examples=25, deadline=None, suppress_health_check=_ONE_FILE)
 @given(made=heads(), asked=st.lists(queries, min_size=1, max_size=12), few=st.sampled_from([0, 3, 20_000]))
 def test_every_query_finds_what_a_look_at_every_job_finds(
-    index: Index, made: Sequence[JobHead], asked: Sequence[Query], few: int
+    index: JobIndex, made: Sequence[JobHead], asked: Sequence[Query], few: int
 ) -> None:
     """Each job once, over all pages, in the order that was asked for; whether few match or many."""
     before = index_query.FEW, index_query.COUNTED
@@ -73,7 +73,7 @@ def test_every_query_finds_what_a_look_at_every_job_finds(
         index_query.FEW, index_query.COUNTED = before
 
 
-def check(index: Index, made: Sequence[JobHead], query: Query) -> None:
+def check(index: JobIndex, made: Sequence[JobHead], query: Query) -> None:
     """One query."""
     found, expected = pages(index, query), wanted(made, query)
     assert sorted(each.job for each in found) == sorted(each.job for each in expected), query
@@ -86,7 +86,7 @@ def check(index: Index, made: Sequence[JobHead], query: Query) -> None:
     assert known == sorted(known, reverse=query.descending), query
 
 
-def test_what_changed_is_found_anew(index: Index) -> None:
+def test_what_changed_is_found_anew(index: JobIndex) -> None:
     """The text, the filters and the counts are those of now; the order of submission stays."""
     index.put([entry(1, state=JobState.RUNNING, ended=None), entry(2)])
     index.put([entry(1, state=JobState.FAILED, reason="disk full", name="other")])
@@ -102,7 +102,7 @@ def test_what_changed_is_found_anew(index: Index) -> None:
 @settings(max_examples=10, deadline=None, suppress_health_check=_ONE_FILE)
 @given(first=heads(), second=heads(), data=st.data())
 def test_after_any_changes_it_is_as_one_made_anew(
-    index: Index, first: Sequence[JobHead], second: Sequence[JobHead], data: st.DataObject
+    index: JobIndex, first: Sequence[JobHead], second: Sequence[JobHead], data: st.DataObject
 ) -> None:
     """Full text and counts hold nothing of what was there before."""
     gone = data.draw(st.sets(st.sampled_from([each.job for each in (*first, *second)] or ["x"])))
@@ -118,14 +118,14 @@ def test_after_any_changes_it_is_as_one_made_anew(
     index.remove([*index.ids("/here")])
 
 
-def answers(index: Index) -> list[object]:
+def answers(index: JobIndex) -> list[object]:
     """What it says to some questions."""
     asked = (Query(), Query(text="digits"), Query(tag="digits"), Query(user="ann", state="failed"))
     told = [index.page(query) for query in asked]
     return [(sorted(map(repr, page.heads)), page.total, page.facets) for page in told]
 
 
-def test_a_page_keeps_its_place_while_jobs_come(index: Index) -> None:
+def test_a_page_keeps_its_place_while_jobs_come(index: JobIndex) -> None:
     """What is newer does not shift the next page, and nothing is seen twice."""
     index.put(entry(number) for number in range(10))
     first = index.page(Query(most=4))
@@ -134,13 +134,13 @@ def test_a_page_keeps_its_place_while_jobs_come(index: Index) -> None:
     assert [each.job[-2:] for each in (*first.heads, *second.heads)] == ["09", "08", "07", "06", "05", "04", "03", "02"]
 
 
-def test_many_jobs_of_one_moment(index: Index) -> None:
+def test_many_jobs_of_one_moment(index: JobIndex) -> None:
     """All are there, once."""
     index.put(entry(number, submitted=NOW) for number in range(500))
     assert len({each.job for each in pages(index, Query(most=100))}) == 500
 
 
-def test_foreign_text_is_only_text(index: Index) -> None:
+def test_foreign_text_is_only_text(index: JobIndex) -> None:
     """Whatever is searched for, and whatever a job is called: no syntax, no error."""
     index.put([entry(1, name='a" OR "b', tags=("x\ny", "NEAR(", "\ud800"), reason="\0")])
     for text in ('"', "a OR b", "NEAR(x y)", "*", "a*b", "id:1", "\0", "\ue000s1", "\ud800", "'; drop table job", "-x"):
@@ -151,15 +151,15 @@ def test_foreign_text_is_only_text(index: Index) -> None:
 
 
 @pytest.mark.parametrize("after", ["x", "1", "=", "MS4xLg", "ü", "MC45OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTku", "M" * 5000])
-def test_a_place_that_no_page_has_said_is_refused(index: Index, after: str) -> None:
+def test_a_place_that_no_page_has_said_is_refused(index: JobIndex, after: str) -> None:
     """Or leads to a page, and never further."""
     index.put([entry(1)])
-    for sort in Sort:
+    for sort in JobSort:
         with contextlib.suppress(ValueError):
             assert len(index.page(Query(after=after, sort=sort)).heads) <= 1
 
 
-def test_numbers_that_are_none(index: Index) -> None:
+def test_numbers_that_are_none(index: JobIndex) -> None:
     """Times and hours of damaged or hostile records are not known, and the job is there."""
     nan, inf = float("nan"), float("inf")
     index.put([entry(1, submitted=nan, ended=inf, gpu_hours=nan, gb_hours=-1.0), entry(2, submitted=1e300)])
@@ -173,7 +173,7 @@ def test_numbers_that_are_none(index: Index) -> None:
 
 def test_only_one_writes_and_all_read(tmp_path: Path) -> None:
     """A second process's writing is refused, and goes on when the first has gone."""
-    first, second = Index(tmp_path / "index.db"), Index(tmp_path / "index.db")
+    first, second = JobIndex(tmp_path / "index.db"), JobIndex(tmp_path / "index.db")
     assert second.page(Query()).heads == ()
     assert first.claim()
     assert not second.claim()
@@ -190,7 +190,7 @@ def test_only_one_writes_and_all_read(tmp_path: Path) -> None:
 
 def test_all_read_what_was_made_anew(tmp_path: Path) -> None:
     """Not only the one who writes: another process does not go on with a file that was put aside."""
-    writer, reader = Index(tmp_path / "index.db"), Index(tmp_path / "index.db")
+    writer, reader = JobIndex(tmp_path / "index.db"), JobIndex(tmp_path / "index.db")
     assert writer.claim()
     writer.put([entry(1)])
     assert [each.job for each in reader.page(Query()).heads] == [head(1).job]
@@ -206,7 +206,7 @@ def test_a_file_that_is_no_index_is_put_aside(tmp_path: Path, content: bytes) ->
     """And a new one is made."""
     path = tmp_path / "index.db"
     path.write_bytes(content)
-    index = Index(path)
+    index = JobIndex(path)
     assert index.claim()
     index.put([entry(1)])
     assert index.page(Query()).total == 1
@@ -217,12 +217,12 @@ def test_a_file_that_is_no_index_is_put_aside(tmp_path: Path, content: bytes) ->
 def test_one_of_which_sqlite_cannot_tell_what_is_wrong_is_made_anew(tmp_path: Path) -> None:
     """Its words repeat what is damaged, which is no text: that is another error than all others."""
     path = tmp_path / "index.db"
-    index = Index(path)
+    index = JobIndex(path)
     assert index.claim()
     index.put([entry(1)])
     index.close()
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE job", b"CRE\x80TE TABLE job"))
-    index = Index(path)
+    index = JobIndex(path)
     assert index.claim()
     assert index.page(Query()).total == 0
     assert len(list(tmp_path.glob("*.damaged-*"))) == 1
@@ -235,7 +235,7 @@ def test_one_of_another_version_is_made_anew(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("create table job (x)")
     connection.close()
-    index = Index(path)
+    index = JobIndex(path)
     assert index.claim()
     assert index.page(Query()).total == 0
     index.close()
@@ -245,7 +245,7 @@ def test_one_of_another_version_is_made_anew(tmp_path: Path) -> None:
 def test_damage_in_the_midst_is_mended(tmp_path: Path, how: str) -> None:
     """Whoever notices begins anew, and says so by another generation: then all is put in again."""
     path = tmp_path / "index.db"
-    index = Index(path)
+    index = JobIndex(path)
     assert index.claim()
     index.put(entry(number) for number in range(2000))
     before = index.generation
@@ -265,7 +265,7 @@ def test_damage_in_the_midst_is_mended(tmp_path: Path, how: str) -> None:
     index.close()
 
 
-def test_what_is_known_of_a_location(index: Index) -> None:
+def test_what_is_known_of_a_location(index: JobIndex) -> None:
     """By job: where its record is, and what it looked like."""
     index.put([entry(1), entry(2, state=JobState.RUNNING, ended=None), entry(3, place="/there")])
     known = index.known(head(number).job for number in (1, 2, 4))
@@ -278,7 +278,7 @@ def test_what_is_known_of_a_location(index: Index) -> None:
     assert index.places()["/here"] == (3.0, "away")
 
 
-def test_damaged_records(index: Index) -> None:
+def test_damaged_records(index: JobIndex) -> None:
     """They are told by themselves; also one of which nobody knows the time can be taken out again."""
     broken: dict[str, Any] = {"state": JobState.FAILED, "ended": None, "damaged": "job.json is missing"}
     index.put([entry(1, submitted=0.0, **broken), entry(2, **broken), entry(3, state=JobState.RUNNING, ended=None)])
@@ -289,7 +289,7 @@ def test_damaged_records(index: Index) -> None:
     assert [*index.ids("/here")] == [head(3).job, head(2).job]
 
 
-def test_threads_read_while_one_writes(index: Index) -> None:
+def test_threads_read_while_one_writes(index: JobIndex) -> None:
     """Each sees whole batches."""
     seen: list[Counter[int]] = []
     errors: list[Exception] = []
@@ -317,7 +317,7 @@ def test_threads_read_while_one_writes(index: Index) -> None:
     assert (errors, {key for counts in seen for key in counts}) == ([], {0})
 
 
-def test_ours_alone_may_read_it(index: Index, tmp_path: Path) -> None:
+def test_ours_alone_may_read_it(index: JobIndex, tmp_path: Path) -> None:
     """It holds what records hold."""
     index.put([entry(1)])
     assert {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir() if path.stat().st_mode & 0o077} == {}

@@ -23,19 +23,19 @@ from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.portal.history_location import absences, open_location
-from tony.portal.indexed_jobs import Portal
+from tony.portal.indexed_jobs import IndexedJobs
 from tony.storage.fsspec_store import FsspecStore
-from tony.storage.store import Store
+from tony.storage.store import FileStore
 
 #: Seconds that anything may take on a busy machine.
 CEILING = 60.0
 
 
 @asynccontextmanager
-async def portal(home: Home, *locations: str | Path) -> AsyncIterator[Portal]:
+async def portal(home: Home, *locations: str | Path) -> AsyncIterator[IndexedJobs]:
     """One over some locations."""
     stores = [opened(str(each), home) for each in locations]
-    made = Portal(home, stores, "jobs of a test")
+    made = IndexedJobs(home, stores, "jobs of a test")
     await made.start()
     try:
         yield made
@@ -43,12 +43,12 @@ async def portal(home: Home, *locations: str | Path) -> AsyncIterator[Portal]:
         await made.close()
 
 
-def opened(location: str, home: Home) -> Store:
+def opened(location: str, home: Home) -> FileStore:
     """A location; the file system in memory is one for tests only."""
     return FsspecStore(location) if location.startswith("memory:") else open_location(location, home, os.environ)
 
 
-async def until(source: Portal, holds: Callable[[JobsPage], bool], query: Query = Query()) -> JobsPage:  # noqa: B008
+async def until(source: IndexedJobs, holds: Callable[[JobsPage], bool], query: Query = Query()) -> JobsPage:  # noqa: B008
     """The page for which it holds, as soon as it does."""
     async with asyncio.timeout(CEILING):
         while not holds(page := await source.jobs(query)):
@@ -198,7 +198,7 @@ def test_logs_of_a_store_are_brought_when_somebody_looks(tmp_path: Path) -> None
     run(check())
 
 
-def put(store: Store, folder: Path, path: str) -> None:
+def put(store: FileStore, folder: Path, path: str) -> None:
     """Copies a record."""
     for file in folder.rglob("*"):
         if file.is_file() and "secret" not in file.parts:
@@ -270,7 +270,7 @@ def test_portals_of_other_locations_have_jobs_of_their_own(tmp_path: Path) -> No
     """At once or one after the other: none shows what it cannot open, and each is filled."""
     mine, theirs, both = Home(tmp_path / "mine"), Home(tmp_path / "theirs"), {JOBS[0], JOBS[1]}
 
-    async def shown(source: Portal, jobs: set[str]) -> None:
+    async def shown(source: IndexedJobs, jobs: set[str]) -> None:
         page = await until(source, lambda page: len(page.heads) == len(jobs) and not page.problems)
         assert {head.job for head in page.heads} == jobs
         for job in both:

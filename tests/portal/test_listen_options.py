@@ -13,11 +13,11 @@ from tests.web.kept import as_peer, fetch, keep
 from tony.client.credentials import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home
-from tony.portal.listen_options import Entrance
-from tony.portal.login_routes import Login
+from tony.portal.listen_options import ListenOptions
+from tony.portal.login_routes import LoginRoutes
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
-from tony.web.auth import Door
+from tony.web.auth import Authenticator
 from tony.web.home_source import HomeSource
 
 OUTSIDE = "0.0.0.0"
@@ -38,7 +38,7 @@ JOB = "local-20260101-000000-0a1b2c"
 )
 def test_what_is_let_pass(said: dict[str, Any]) -> None:
     """This machine alone, or a way on which tokens are safe, or somebody's word."""
-    Entrance(**said).check()
+    ListenOptions(**said).check()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_is_let_pass(said: dict[str, Any]) -> None:
 def test_what_would_let_in_whom_nobody_means(said: dict[str, Any], words: list[str]) -> None:
     """Is refused, and the message says what to say instead."""
     with pytest.raises(UserError) as refused:
-        Entrance(**said).check()
+        ListenOptions(**said).check()
     assert [word for word in words if word not in str(refused.value)] == []
 
 
@@ -67,7 +67,7 @@ def test_what_would_let_in_whom_nobody_means(said: dict[str, Any], words: list[s
 def test_addresses_that_are_none(tmp_path: Path, said: dict[str, Any]) -> None:
     """A name is not taken for a proxy: who answers for it may change."""
     with pytest.raises(UserError, match=r"--trust-proxy|--origin"):
-        Entrance(**said).terms(TokenFile(tmp_path))
+        ListenOptions(**said).terms(TokenFile(tmp_path))
 
 
 def test_https(tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_https(tmp_path: Path) -> None:
         assert text is not None
         files[name] = tmp_path / name
         files[name].write_text(text)
-    context = Entrance(**files).tls()
+    context = ListenOptions(**files).tls()
     assert context is not None
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     files["private_key"].write_text("nothing")
     with pytest.raises(UserError, match="private_key: they are no certificate and its key as PEM"):
-        Entrance(**files).tls()
+        ListenOptions(**files).tls()
     files["private_key"].unlink()
     with pytest.raises(UserError, match=r"private_key: No such file or directory$"):
-        Entrance(**files).tls()
+        ListenOptions(**files).tls()
 
 
 # --- a browser --------------------------------------------------------------------------------------------------------
@@ -105,9 +105,9 @@ def portal(tmp_path: Path, tokens: TokenFile, **said: Any) -> ASGIApp:
     """One with a job of ann's, asked over the network."""
     home = Home(tmp_path / "home")
     keep(home)
-    terms = Entrance(**said).terms(tokens)
-    door = Door(terms)
-    login = Login(door, tokens, terms.cookie, secure=terms.secure)
+    terms = ListenOptions(**said).terms(tokens)
+    door = Authenticator(terms)
+    login = LoginRoutes(door, tokens, terms.cookie, secure=terms.secure)
     return as_peer(create(HomeSource(home, "owner"), door, login=True, more=login.routes()), None)
 
 

@@ -12,9 +12,9 @@ from tests.portal.test_scanner import JOBS, ended
 from tony.errors import RecordError, StorageError
 from tony.model.layout import Home, JobFolder
 from tony.portal import record_cache as module
-from tony.portal.history_layouts import Place
-from tony.portal.index_entry import Entry
-from tony.portal.record_cache import Brought
+from tony.portal.history_layouts import RecordLocation
+from tony.portal.index_entry import IndexEntry
+from tony.portal.record_cache import RecordCache
 from tony.portal.record_reader import read
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item
@@ -28,7 +28,7 @@ def record(tmp_path: Path) -> JobFolder:
 
 def bring(record: JobFolder, tmp_path: Path, store: LocalStore | None = None) -> JobFolder:
     """Copy it."""
-    brought, entry, store = Brought(tmp_path / "brought"), entry_of(record), store or store_of(record)
+    brought, entry, store = RecordCache(tmp_path / "brought"), entry_of(record), store or store_of(record)
     folder = brought.folder(entry)
     brought.bring(store, entry, folder)
     return folder
@@ -39,12 +39,12 @@ def store_of(record: JobFolder) -> LocalStore:
     return LocalStore(record.path.parent.parent)
 
 
-def entry_of(record: JobFolder) -> Entry:
+def entry_of(record: JobFolder) -> IndexEntry:
     """What the index has of it."""
     store, path = store_of(record), f"jobs/{record.job_id}"
     item = store.find(path)
     assert item is not None
-    found = read(store, Place(path=path, item=item))
+    found = read(store, RecordLocation(path=path, item=item))
     assert found is not None
     return found
 
@@ -113,7 +113,7 @@ def test_logs_are_bounded(record: JobFolder, tmp_path: Path, monkeypatch: pytest
     for number in range(4):
         for stream in ("out", "err"):
             (record.logs / f"worker-{number}.s1.t1.{stream}").write_bytes(b"x" * 700)
-    brought, entry = Brought(tmp_path / "brought"), entry_of(record)
+    brought, entry = RecordCache(tmp_path / "brought"), entry_of(record)
     folder = brought.folder(entry)
     for number in range(4):
         brought.bring_logs(store_of(record), entry, folder, f"worker:{number}")

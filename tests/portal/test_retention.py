@@ -17,12 +17,12 @@ from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.history_layouts import Place
+from tony.portal.history_layouts import RecordLocation
 from tony.portal.pin_files import pin, unpin
-from tony.portal.retention import RECENT, Going, Kept, Rules, carry_out, decide, plan
+from tony.portal.retention import RECENT, RemovedRecord, RetentionCandidate, RetentionRules, carry_out, decide, plan
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
-from tony.storage.store import Item, Store
+from tony.storage.store import FileStore, Item
 
 
 def job(home: Home, number: int, *, ended: bool = True, size: int = 1000) -> JobFolder:
@@ -45,7 +45,7 @@ def home(tmp_path: Path) -> Home:
     return place
 
 
-def names(going: tuple[Going, ...]) -> list[int]:
+def names(going: tuple[RemovedRecord, ...]) -> list[int]:
     """Numbers of those that go."""
     return [int(each.record.head.job[19:21]) for each in going]
 
@@ -54,8 +54,8 @@ def test_less_is_read_of_records_of_other_users(home: Home, monkeypatch: pytest.
     """A record that costs too much to read stays."""
     monkeypatch.setattr("tony.portal.record_reader.LONGEST_OF_OTHERS", 100)
     store = LocalStore(home.path)
-    assert plan(store, Rules(age=60.0)).damaged == 5
-    found = plan(store, Rules(age=60.0), own=True)
+    assert plan(store, RetentionRules(age=60.0)).damaged == 5
+    found = plan(store, RetentionRules(age=60.0), own=True)
     assert found.damaged == 0
     assert not carry_out(store, found.going[0])
     assert carry_out(store, found.going[0], own=True)
@@ -65,7 +65,7 @@ def test_it_is_only_said(home: Home) -> None:
     """Until somebody has it done."""
     store = LocalStore(home.path)
     before = sorted(str(path) for path in home.path.rglob("*"))
-    found = plan(store, Rules(age=60.0))
+    found = plan(store, RetentionRules(age=60.0))
     assert names(found.going) == [0, 1, 3, 4]
     assert (found.stays, found.unended, found.pinned, found.damaged) == (1, 1, 0, 0)
     assert found.size > 4000
@@ -76,33 +76,33 @@ def test_it_is_only_said(home: Home) -> None:
 def test_it_is_done(home: Home) -> None:
     """Nothing is left of them; the others are as they were."""
     store = LocalStore(home.path)
-    found = plan(store, Rules(jobs=1))
+    found = plan(store, RetentionRules(jobs=1))
     assert names(found.going) == [0, 1, 3]
     assert [each.why for each in found.going] == ["tester has 1 newer ones"] * 3
     assert all(carry_out(store, each) for each in found.going)
     assert sorted(path.name[19:21] for path in home.jobs.iterdir()) == ["02", "04"]
-    assert plan(store, Rules(jobs=1)).going == ()
+    assert plan(store, RetentionRules(jobs=1)).going == ()
 
 
 def test_by_size(home: Home) -> None:
     """The newest stay, as long as there is room."""
     store = LocalStore(home.path)
-    one = plan(store, Rules(age=0.0)).going[0].record.size
-    assert names(plan(store, Rules(size=2 * one + 100)).going) == [0, 1]
-    assert names(plan(store, Rules(size=0)).going) == [0, 1, 3, 4]
+    one = plan(store, RetentionRules(age=0.0)).going[0].record.size
+    assert names(plan(store, RetentionRules(size=2 * one + 100)).going) == [0, 1]
+    assert names(plan(store, RetentionRules(size=0)).going) == [0, 1, 3, 4]
 
 
 def test_nobody_pushes_out_anothers() -> None:
     """Records that somebody else has written in a user's name do not count as that user's newer ones."""
     records = [
-        Kept(
+        RetentionCandidate(
             head=replace(head(number), user="ann", ended=NOW + number),
-            place=Place(path=f"jobs/{number}", item=Item(name=str(number), folder=True, owner=owner)),
+            place=RecordLocation(path=f"jobs/{number}", item=Item(name=str(number), folder=True, owner=owner)),
             size=1,
         )
         for number, owner in enumerate(["ann", "ann", *["mallory"] * 5])
     ]
-    going = decide(records, Rules(jobs=2), NOW + 1e6).going
+    going = decide(records, RetentionRules(jobs=2), NOW + 1e6).going
     assert {each.record.place.item.owner for each in going} == {"mallory"}
 
 
@@ -112,19 +112,19 @@ def test_a_pin_keeps_it(home: Home) -> None:
     first, second = (f"jobs/local-20260101-00000{number}-0a1b2c" for number in (0, 1))
     assert pin(store, first, "ann")
     assert not pin(store, first, "ann")
-    found = plan(store, Rules(age=60.0))
+    found = plan(store, RetentionRules(age=60.0))
     assert (names(found.going), found.pinned) == ([1, 3, 4], 1)
     assert pin(store, second, "ann")
     assert [carry_out(store, each) for each in found.going] == [False, True, True]
     assert unpin(store, second)
     assert not unpin(store, second)
-    assert names(plan(store, Rules(age=60.0)).going) == [1]
+    assert names(plan(store, RetentionRules(age=60.0)).going) == [1]
 
 
 def test_a_damaged_record_is_left_to_people(home: Home) -> None:
     """It may be of a newer version, and run."""
     home.job("local-20260101-000000-0a1b2c").job.write_text("{")
-    found = plan(LocalStore(home.path), Rules(age=0.0))
+    found = plan(LocalStore(home.path), RetentionRules(age=0.0))
     assert (names(found.going), found.damaged) == ([1, 3, 4], 1)
 
 
@@ -137,14 +137,14 @@ def test_they_are_moved_by_date(home: Home, tmp_path: Path, kind: str) -> None:
     folder.credentials.parent.mkdir(exist_ok=True)
     folder.credentials.write_text("secret")
     store = LocalStore(home.path)
-    to: Store = LocalStore(tmp_path / "old") if kind == "folder" else FsspecStore(f"memory://old-{uuid.uuid4()}")
-    going = plan(store, Rules(jobs=3)).going
+    to: FileStore = LocalStore(tmp_path / "old") if kind == "folder" else FsspecStore(f"memory://old-{uuid.uuid4()}")
+    going = plan(store, RetentionRules(jobs=3)).going
     assert [carry_out(store, each, to) for each in going] == [True]
     assert not folder.path.exists()
     target = f"2023/11/14/{folder.job_id}"
     assert {item.name for item in to.list(target)} == {"job.json", "summary.json", "logs"}
     assert to.read(f"{target}/logs/worker-0.s1.t1.out", 2000) == b"x" * 1000
-    assert names(plan(to, Rules(age=0.0)).going) == [0]
+    assert names(plan(to, RetentionRules(age=0.0)).going) == [0]
 
 
 @pytest.mark.parametrize("kind", ["folder", "store"])
@@ -157,8 +157,8 @@ def test_nothing_but_the_record_is_moved(home: Home, tmp_path: Path, kind: str) 
     (folder.logs / "more").symlink_to(tmp_path / "treasure")
     os.mkfifo(folder.logs / "worker-0.s2.t1.out")
     store = LocalStore(home.path)
-    to: Store = LocalStore(tmp_path / "old") if kind == "folder" else FsspecStore(f"memory://old-{uuid.uuid4()}")
-    (going,) = plan(store, Rules(jobs=3)).going
+    to: FileStore = LocalStore(tmp_path / "old") if kind == "folder" else FsspecStore(f"memory://old-{uuid.uuid4()}")
+    (going,) = plan(store, RetentionRules(jobs=3)).going
     assert carry_out(store, going, to)
     assert not folder.path.exists()
     assert [item.name for item in to.list(f"2023/11/14/{folder.job_id}/logs")] == ["worker-0.s1.t1.out"]
@@ -181,7 +181,7 @@ def test_a_directory_that_is_replaced_while_it_is_moved(home: Home, tmp_path: Pa
             super().write(path, content)
 
     store, to = LocalStore(home.path), Swapping(tmp_path / "old")
-    (going,) = plan(store, Rules(jobs=3)).going
+    (going,) = plan(store, RetentionRules(jobs=3)).going
     with pytest.raises(StorageError, match="cannot remove"):
         carry_out(store, going, to)
     assert to.read(f"2023/11/14/{folder.job_id}/logs/worker-0.s1.t1.out", 2000) == b"x" * 1000
@@ -191,12 +191,12 @@ def test_a_directory_that_is_replaced_while_it_is_moved(home: Home, tmp_path: Pa
 def test_what_lies_there_already_stays(home: Home, tmp_path: Path) -> None:
     """A history that is moved by date into itself, by whatever name, is as it was: nothing is removed as if moved."""
     place = tmp_path / "archive"
-    for going in plan(LocalStore(home.path), Rules(jobs=0)).going:
+    for going in plan(LocalStore(home.path), RetentionRules(jobs=0)).going:
         assert carry_out(LocalStore(home.path), going, LocalStore(place))
     (tmp_path / "alias").symlink_to(place)
     before = {str(path): path.stat().st_size for path in place.rglob("*") if path.is_file()}
     for other in (place, tmp_path / "alias"):
-        moving = plan(LocalStore(place), Rules(jobs=0)).going
+        moving = plan(LocalStore(place), RetentionRules(jobs=0)).going
         assert len(moving) == 4
         assert not any(carry_out(LocalStore(place), going, LocalStore(other)) for going in moving)
         assert {str(path): path.stat().st_size for path in place.rglob("*") if path.is_file()} == before
@@ -215,7 +215,7 @@ def test_what_fails_on_the_way_leaves_it_whole(home: Home, tmp_path: Path) -> No
             super().write(path, content)
 
     store, to = LocalStore(home.path), Full(tmp_path / "old")
-    going = plan(store, Rules(jobs=3)).going[0]
+    going = plan(store, RetentionRules(jobs=3)).going[0]
     with pytest.raises(StorageError, match="no space"):
         carry_out(store, going, to)
     assert home.job(going.record.head.job).summary.exists()
@@ -224,12 +224,14 @@ def test_what_fails_on_the_way_leaves_it_whole(home: Home, tmp_path: Path) -> No
     assert carry_out(store, going, to)
 
 
-def kept(number: int, user: str, age: float, size: int, state: JobState, *, pinned: bool, damaged: bool) -> Kept:
+def kept(
+    number: int, user: str, age: float, size: int, state: JobState, *, pinned: bool, damaged: bool
+) -> RetentionCandidate:
     """A made-up record."""
     ended = NOW - age if state.ended else None
     made = head(number, user=user, state=state, ended=ended, pinned=pinned, damaged="torn" if damaged else "")
     item = Item(name=made.job, folder=True)
-    return Kept(head=made, place=Place(path=made.job, item=item), size=size)
+    return RetentionCandidate(head=made, place=RecordLocation(path=made.job, item=item), size=size)
 
 
 records = st.lists(
@@ -249,7 +251,7 @@ records = st.lists(
     ]
 )
 rules = st.builds(
-    Rules,
+    RetentionRules,
     age=st.none() | st.floats(0, 10 * RECENT),
     jobs=st.none() | st.integers(0, 10),
     size=st.none() | st.integers(0, 500),
@@ -258,7 +260,7 @@ rules = st.builds(
 
 
 @given(records, rules)
-def test_whatever_there_is(made: list[Kept], asked: Rules) -> None:
+def test_whatever_there_is(made: list[RetentionCandidate], asked: RetentionRules) -> None:
     """What may not go stays; what stays keeps the rules; nothing is lost from the count."""
     found = decide(made, asked, NOW)
     going = {each.record.head.job for each in found.going}

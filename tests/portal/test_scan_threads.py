@@ -11,12 +11,12 @@ import pytest
 
 from tony.errors import StorageError
 from tony.portal import scan_threads
-from tony.portal.index import Index
-from tony.portal.scan_threads import FULL, Watching, failed_pause, full_pause, quick_pause
+from tony.portal.index import JobIndex
+from tony.portal.scan_threads import FULL, ScanThreads, failed_pause, full_pause, quick_pause
 from tony.portal.scanner import Scanner
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
-from tony.storage.store import Item, Store
+from tony.storage.store import FileStore, Item
 
 #: Seconds that a test waits for what must happen.
 CEILING = 30.0
@@ -48,26 +48,26 @@ class Refusing(FsspecStore):
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
+def index(tmp_path: Path) -> Iterator[JobIndex]:
     """An empty one."""
-    made = Index(tmp_path / "index.db")
+    made = JobIndex(tmp_path / "index.db")
     yield made
     made.close()
 
 
 @pytest.fixture
-def paid() -> Store:
+def paid() -> FileStore:
     """One where requests cost money."""
     return FsspecStore(f"memory://watched-{uuid.uuid4()}")
 
 
-def test_what_is_new_is_looked_for_within_five_seconds(tmp_path: Path, paid: Store) -> None:
+def test_what_is_new_is_looked_for_within_five_seconds(tmp_path: Path, paid: FileStore) -> None:
     """In every kind of store, if a look is what it usually is: one request a folder, and ten for those that run."""
     for store in (LocalStore(tmp_path), paid):
         assert quick_pause(store, took=0.5, requests=14) < 5.0
 
 
-def test_looks_that_cost_much_come_seldom(tmp_path: Path, paid: Store) -> None:
+def test_looks_that_cost_much_come_seldom(tmp_path: Path, paid: FileStore) -> None:
     """Requests for names have a price: four a second for what is new, and one for everything."""
     for requests in (100, 1_000):
         assert requests / quick_pause(paid, 0.0, requests) <= 4.0
@@ -77,12 +77,14 @@ def test_looks_that_cost_much_come_seldom(tmp_path: Path, paid: Store) -> None:
     assert full_pause(paid, 1_000_000) < 86_400.0
 
 
-def test_looks_that_take_long_leave_time_for_others(tmp_path: Path, paid: Store) -> None:
+def test_looks_that_take_long_leave_time_for_others(tmp_path: Path, paid: FileStore) -> None:
     """A folder here is read with our processor, so it rests longer than one that is waited for."""
     assert quick_pause(LocalStore(tmp_path), 10.0, 0) > quick_pause(paid, 10.0, 0) > 10.0
 
 
-def test_a_look_at_everything_that_fails_is_not_repeated_at_once(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_at_everything_that_fails_is_not_repeated_at_once(
+    index: JobIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Requests have a price then, too. What is new is seen meanwhile, and people are told why not all is known."""
     store = Refusing("2026/01/01")
     for day in range(1, 6):
@@ -91,7 +93,7 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(index: Index, m
     monkeypatch.setattr(scan_threads, "_COSTLY", 0.0)
     monkeypatch.setattr(scan_threads, "_QUICK_RATE", 1e9)
     monkeypatch.setattr(scan_threads, "_FULL_RATE", 1e-9)
-    watches = Watching(index, [store])
+    watches = ScanThreads(index, [store])
     watches.start()
     try:
         store.wait_looks(4)
@@ -104,7 +106,7 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(index: Index, m
         watches.close()
 
 
-def test_a_look_for_what_is_new_that_fails_has_its_price(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_for_what_is_new_that_fails_has_its_price(index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """As any other, at a folder on the way to which others were asked for."""
     monkeypatch.setattr(scan_threads, "_QUICK_RATE", 1e-9)
     store = Refusing("intermediate")
@@ -113,11 +115,11 @@ def test_a_look_for_what_is_new_that_fails_has_its_price(index: Index, monkeypat
     assert index.claim()
     watch = scan_threads._Watch(Scanner(store, index))
     with pytest.raises(StorageError, match="AccessDenied"):
-        Watching(index, [])._quick(watch)
+        ScanThreads(index, [])._quick(watch)
     assert watch.quick_at > 1e8
 
 
-def test_what_fails_is_tried_again_as_soon_as_its_price_allows(tmp_path: Path, paid: Store) -> None:
+def test_what_fails_is_tried_again_as_soon_as_its_price_allows(tmp_path: Path, paid: FileStore) -> None:
     """At once, if it asked for little: the whole store may have been away for a moment."""
     assert failed_pause(paid, 1) == failed_pause(LocalStore(tmp_path), 1_000_000) < 10.0
     assert failed_pause(paid, 4_000) == 4_000.0

@@ -24,11 +24,11 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal import record_reader, scanner
 from tony.portal.history_layouts import dated
-from tony.portal.index import Index
+from tony.portal.index import JobIndex
 from tony.portal.scanner import Scanner
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import JobDirectory, LocalStore
-from tony.storage.store import Item, Store
+from tony.storage.store import FileStore, Item
 
 JOBS = [f"local-2026010{day}-000000-0a1b2c" for day in range(1, 8)]
 
@@ -42,9 +42,9 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
+def index(tmp_path: Path) -> Iterator[JobIndex]:
     """An empty one."""
-    made = Index(tmp_path / "index.db")
+    made = JobIndex(tmp_path / "index.db")
     assert made.claim()
     yield made
     made.close()
@@ -57,13 +57,13 @@ def ended(home: Home, job: str) -> JobFolder:
     return folder
 
 
-def states(index: Index) -> dict[str, str]:
+def states(index: JobIndex) -> dict[str, str]:
     """Last digits of the day -> how the job stands."""
     heads = index.page(Query(most=1000)).heads
     return {head.job[13:14]: "damaged" if head.damaged else head.state.value for head in heads}
 
 
-def test_a_home(home: Home, index: Index) -> None:
+def test_a_home(home: Home, index: JobIndex) -> None:
     """Jobs that have ended, that run, that begin; what else lies there is none."""
     ended(home, JOBS[0])
     folder, made = recorded(home, JOBS[1], replace(TWO_WORKERS, tags=("ads",)))
@@ -86,7 +86,7 @@ def test_a_home(home: Home, index: Index) -> None:
     assert (head.reason, head.user) == ("worker:1 failed with exit code 3 on here", "tester")
 
 
-def test_what_happens_is_seen(home: Home, index: Index) -> None:
+def test_what_happens_is_seen(home: Home, index: JobIndex) -> None:
     """A job comes, becomes whole, runs, ends, is pinned, goes; each look reads only what may have changed."""
     scan = Scanner(LocalStore(home.path), index)
     scan.full()
@@ -115,7 +115,7 @@ def remove(folder: JobFolder) -> None:
     LocalStore(folder.path.parent).remove(folder.job_id)
 
 
-def test_a_pin_is_seen(home: Home, index: Index) -> None:
+def test_a_pin_is_seen(home: Home, index: JobIndex) -> None:
     """When everything is looked at."""
     folder = ended(home, JOBS[0])
     scan = Scanner(LocalStore(home.path), index)
@@ -138,7 +138,9 @@ BAD: Sequence[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("why", "content"), BAD)
-def test_a_damaged_record_is_shown_and_stops_nobody(home: Home, index: Index, why: str, content: str | bytes) -> None:
+def test_a_damaged_record_is_shown_and_stops_nobody(
+    home: Home, index: JobIndex, why: str, content: str | bytes
+) -> None:
     """With its reason, and whose it is as far as the file system knows; mended, it is as any other."""
     for job in JOBS[:3]:
         ended(home, job)
@@ -156,7 +158,7 @@ def test_a_damaged_record_is_shown_and_stops_nobody(home: Home, index: Index, wh
     assert states(index)["2"] == "succeeded"
 
 
-def test_what_cannot_be_a_record(home: Home, index: Index) -> None:
+def test_what_cannot_be_a_record(home: Home, index: JobIndex) -> None:
     """A pipe, a folder, a link in place of a file: nothing hangs, nothing is followed."""
     for job in JOBS[:4]:
         ended(home, job)
@@ -170,7 +172,7 @@ def test_what_cannot_be_a_record(home: Home, index: Index) -> None:
     assert "root:" not in " ".join(head.damaged for head in index.page(Query()).heads)
 
 
-def test_one_that_hangs(home: Home, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_hangs(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said to, and the rest is shown."""
     for job in JOBS[:6]:
         ended(home, job)
@@ -191,7 +193,7 @@ def test_one_that_hangs(home: Home, index: Index, monkeypatch: pytest.MonkeyPatc
     assert len(states(index)) == 6
 
 
-def test_a_location_that_does_not_answer_damages_nothing(home: Home, index: Index) -> None:
+def test_a_location_that_does_not_answer_damages_nothing(home: Home, index: JobIndex) -> None:
     """What is known stays as it is; the scan says what is wrong."""
     ended(home, JOBS[0])
     recorded(home, JOBS[1])
@@ -222,7 +224,7 @@ def test_a_location_that_does_not_answer_damages_nothing(home: Home, index: Inde
     assert states(index) == before == {"1": "succeeded", "2": "submitted"}
 
 
-def test_folders_by_date_and_of_the_original(tmp_path: Path, index: Index) -> None:
+def test_folders_by_date_and_of_the_original(tmp_path: Path, index: JobIndex) -> None:
     """All of these may lie in one location."""
     place = Home(tmp_path / "elsewhere")
     root = tmp_path / "shared"
@@ -252,10 +254,10 @@ def test_folders_by_date_and_of_the_original(tmp_path: Path, index: Index) -> No
     assert JOBS[5] in {head.job for head in index.page(Query()).heads}
 
 
-def test_a_store_of_fsspec(tmp_path: Path, index: Index) -> None:
+def test_a_store_of_fsspec(tmp_path: Path, index: JobIndex) -> None:
     """Where folders have no times, jobs that have ended are read once."""
     place = Home(tmp_path / "elsewhere")
-    store: Store = FsspecStore(f"memory://history-{uuid.uuid4()}")
+    store: FileStore = FsspecStore(f"memory://history-{uuid.uuid4()}")
     for job in JOBS[:2]:
         folder = ended(place, job)
         for file in (folder.job, folder.summary):
@@ -331,7 +333,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     return Bucket(tmp_path)
 
 
-def all_states(index: Index) -> dict[str, str]:
+def all_states(index: JobIndex) -> dict[str, str]:
     """Job -> how it stands."""
     heads = index.page(Query(most=1000)).heads
     return {head.job: "damaged" if head.damaged else head.state.value for head in heads}
@@ -342,7 +344,7 @@ def many(number: int, day: int = 1) -> list[str]:
     return [f"local-202601{day:02d}-{each:06d}-0a1b2c" for each in range(number)]
 
 
-def test_what_a_quick_look_costs_does_not_grow_with_what_is_old(bucket: Bucket, index: Index) -> None:
+def test_what_a_quick_look_costs_does_not_grow_with_what_is_old(bucket: Bucket, index: JobIndex) -> None:
     """Where requests cost money: one for each folder in which something new can be, and a few for those that run."""
     bucket.lay_down("jobs", *many(2))
     bucket.lay_down("jobs", *many(2, day=20), over=False)
@@ -365,7 +367,7 @@ def test_what_a_quick_look_costs_does_not_grow_with_what_is_old(bucket: Bucket, 
     assert scan.requests - before == len(listed)
 
 
-def test_a_quick_look_finds_what_is_new(bucket: Bucket, index: Index) -> None:
+def test_a_quick_look_finds_what_is_new(bucket: Bucket, index: JobIndex) -> None:
     """Running or over, in a home or a day's folder; each is read once."""
     bucket.lay_down("jobs", *many(3))
     bucket.lay_down("2026/01/01", *many(2, day=5))
@@ -384,7 +386,7 @@ def test_a_quick_look_finds_what_is_new(bucket: Bucket, index: Index) -> None:
     assert (all_states(index)[new], all_states(index)[late]) == ("succeeded", "running")
 
 
-def test_an_empty_store_gets_its_first_job(bucket: Bucket, index: Index) -> None:
+def test_an_empty_store_gets_its_first_job(bucket: Bucket, index: JobIndex) -> None:
     """Its folders are there at once."""
     scan = Scanner(bucket.store, index)
     scan.full()
@@ -394,7 +396,7 @@ def test_an_empty_store_gets_its_first_job(bucket: Bucket, index: Index) -> None
     assert states(index) == {"1": "running"}
 
 
-def test_a_record_that_comes_piece_by_piece(bucket: Bucket, index: Index) -> None:
+def test_a_record_that_comes_piece_by_piece(bucket: Bucket, index: JobIndex) -> None:
     """It is damaged, and looked at again, but read again only when there is more of it."""
     scan = Scanner(bucket.store, index)
     scan.full()
@@ -413,7 +415,7 @@ def test_a_record_that_comes_piece_by_piece(bucket: Bucket, index: Index) -> Non
     assert bucket.store.asked_by(scan.quick)[2] == []
 
 
-def test_many_that_run_take_turns(bucket: Bucket, index: Index) -> None:
+def test_many_that_run_take_turns(bucket: Bucket, index: JobIndex) -> None:
     """None is forgotten, and one look asks for a few."""
     jobs = many(25)
     bucket.lay_down("jobs", *jobs, over=False)
@@ -430,7 +432,7 @@ def test_many_that_run_take_turns(bucket: Bucket, index: Index) -> None:
     assert all_states(index) == dict.fromkeys(jobs, "succeeded")
 
 
-def test_the_end_of_the_oldest_of_very_many_is_seen(bucket: Bucket, index: Index) -> None:
+def test_the_end_of_the_oldest_of_very_many_is_seen(bucket: Bucket, index: JobIndex) -> None:
     """By looks for what is new alone, though all newer ones still run."""
     jobs = many(scanner._MOST_OPEN_FAR + 5)
     bucket.lay_down("jobs", *jobs, over=False)
@@ -445,7 +447,7 @@ def test_the_end_of_the_oldest_of_very_many_is_seen(bucket: Bucket, index: Index
     assert all_states(index) == dict.fromkeys(jobs, "running") | dict.fromkeys(oldest, "succeeded")
 
 
-def test_one_that_becomes_whole_does_not_wait_for_those_that_run(bucket: Bucket, index: Index) -> None:
+def test_one_that_becomes_whole_does_not_wait_for_those_that_run(bucket: Bucket, index: JobIndex) -> None:
     """Its turn comes before all of them had theirs."""
     bucket.lay_down("jobs", *many(60), over=False)
     scan = Scanner(bucket.store, index)
@@ -459,7 +461,7 @@ def test_one_that_becomes_whole_does_not_wait_for_those_that_run(bucket: Bucket,
     assert all_states(index)[new] == "running"
 
 
-def test_a_damaged_record_that_was_known_before(bucket: Bucket, index: Index) -> None:
+def test_a_damaged_record_that_was_known_before(bucket: Bucket, index: JobIndex) -> None:
     """A portal that begins looks for a while whether it has been mended."""
     bucket.lay_down("jobs", JOBS[0])
     bucket.store.write(f"jobs/{JOBS[1]}/job.json", b"{")
@@ -474,7 +476,7 @@ def test_a_damaged_record_that_was_known_before(bucket: Bucket, index: Index) ->
 
 
 @pytest.mark.parametrize("over", [True, False])
-def test_a_record_that_goes_while_it_is_read(bucket: Bucket, index: Index, over: bool) -> None:
+def test_a_record_that_goes_while_it_is_read(bucket: Bucket, index: JobIndex, over: bool) -> None:
     """It is gone, not damaged, whatever else lay in it."""
     bucket.lay_down("jobs", *JOBS[:2], over=over)
     bucket.store.write(f"jobs/{JOBS[0]}/am.log", b"x")
@@ -483,7 +485,7 @@ def test_a_record_that_goes_while_it_is_read(bucket: Bucket, index: Index, over:
     assert states(index) == {"2": "succeeded" if over else "running"}
 
 
-def test_what_another_look_asks_for_again(bucket: Bucket, index: Index) -> None:
+def test_what_another_look_asks_for_again(bucket: Bucket, index: JobIndex) -> None:
     """Folders, and what runs or is damaged, but none of what has ended."""
     bucket.lay_down("jobs", *many(30))
     bucket.lay_down("jobs", *many(3, day=2), over=False)
@@ -494,7 +496,7 @@ def test_what_another_look_asks_for_again(bucket: Bucket, index: Index) -> None:
     assert (first - 30, scan.requests - first) == (lasting, lasting)
 
 
-def test_a_job_that_moves_to_a_new_day(bucket: Bucket, index: Index) -> None:
+def test_a_job_that_moves_to_a_new_day(bucket: Bucket, index: JobIndex) -> None:
     """Of which nobody knew: it is found as soon as it is missed, without a look at everything."""
     bucket.lay_down("finished/2026/01/01", JOBS[5])
     bucket.lay_down("intermediate", JOBS[0], over=False)
@@ -508,7 +510,7 @@ def test_a_job_that_moves_to_a_new_day(bucket: Bucket, index: Index) -> None:
     assert states(index) == {"1": "succeeded", "6": "succeeded"}
 
 
-def test_a_new_job_does_not_wait_for_the_end_of_a_look_at_everything(bucket: Bucket, index: Index) -> None:
+def test_a_new_job_does_not_wait_for_the_end_of_a_look_at_everything(bucket: Bucket, index: JobIndex) -> None:
     """Nor is it forgotten at that end."""
     bucket.lay_down("jobs", JOBS[0])
     bucket.lay_down("2026/01/01", JOBS[1])
@@ -526,7 +528,7 @@ def test_a_new_job_does_not_wait_for_the_end_of_a_look_at_everything(bucket: Buc
     assert states(index) == {"1": "succeeded", "2": "succeeded", "3": "running"}
 
 
-def test_one_job_in_two_locations(tmp_path: Path, index: Index) -> None:
+def test_one_job_in_two_locations(tmp_path: Path, index: JobIndex) -> None:
     """It is there once, as the one says who knows how it ended."""
     first, second = Home(tmp_path / "a"), Home(tmp_path / "b")
     recorded(first, JOBS[0])
@@ -540,7 +542,7 @@ def test_one_job_in_two_locations(tmp_path: Path, index: Index) -> None:
     assert index.entry(JOBS[0]).place == str(second.path)  # type: ignore[union-attr]
 
 
-def test_what_it_reads_is_bounded(home: Home, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_reads_is_bounded(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an event log only the end."""
     running, _ = recorded(home, JOBS[0])
     logged(

@@ -14,7 +14,7 @@ from tony.history.job_record import write_summary
 from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.status_from_log import Standing
+from tony.portal.status_from_log import StatusFromLog
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def begun(folder: JobFolder, record: JobRecord) -> None:
 def test_it_follows_the_log(job: tuple[JobFolder, JobRecord]) -> None:
     """From before there is one to the summary, as somebody says who reads all of it at once."""
     folder, record = job
-    standing = Standing(folder)
+    standing = StatusFromLog(folder)
     assert standing.report().state is JobState.SUBMITTED
     begun(folder, record)
     assert standing.report().state is JobState.QUEUED
     more = [SessionOpened(session=1, reason="begun"), Granted(container="c-1", role="worker", host="there")]
     logged(folder, more, attempt=2, first_seq=3)
-    told, afresh = standing.report(), Standing(folder).report()
+    told, afresh = standing.report(), StatusFromLog(folder).report()
     assert (told.state, told.tasks[0].host) == (JobState.STARTING, "there")
     assert (told.tasks, told.session) == (afresh.tasks, afresh.session)
     write_summary(folder, succeeded(folder, record))
@@ -49,7 +49,7 @@ def test_it_reads_nothing_twice(job: tuple[JobFolder, JobRecord]) -> None:
     """What was read may even be gone from the file: however large it is, each look costs what is new."""
     folder, record = job
     begun(folder, record)
-    standing = Standing(folder)
+    standing = StatusFromLog(folder)
     before = standing.report()
     log = folder.events(1)
     log.write_bytes(b"?" * log.stat().st_size)
@@ -60,7 +60,7 @@ def test_a_log_that_is_another_one_is_read_anew(job: tuple[JobFolder, JobRecord]
     """A record may be taken away, and come back."""
     folder, record = job
     begun(folder, record)
-    standing = Standing(folder)
+    standing = StatusFromLog(folder)
     assert standing.report().state is JobState.QUEUED
     folder.events(1).unlink()
     assert standing.report().state is JobState.SUBMITTED
@@ -78,7 +78,7 @@ def test_a_damaged_log_is_damaged_each_time(job: tuple[JobFolder, JobRecord]) ->
     begun(folder, record)
     with folder.events(1).open("ab") as log:
         log.write(b"nonsense\n")
-    standing = Standing(folder)
+    standing = StatusFromLog(folder)
     for _ in range(3):
         with pytest.raises(RecordError):
             standing.report()

@@ -16,15 +16,15 @@ from tony.model.job_record import JobRecord
 from tony.model.job_spec import Role
 from tony.model.layout import Home, JobFolder
 from tony.portal import tensorboard_event_files
-from tony.portal.tensorboard_event_files import Record, find, find_owner, gather
+from tony.portal.tensorboard_event_files import TensorBoardSource, find, find_owner, gather
 from tony.storage.local_store import LocalStore
-from tony.storage.store import Store
+from tony.storage.store import FileStore
 
 #: The user id of another user, who is in no password file.
 THEIRS = 54321
 
 
-def no_store(address: str) -> Store:
+def no_store(address: str) -> FileStore:
     """No address is asked for."""
     raise AssertionError(address)
 
@@ -34,10 +34,10 @@ def any_address(address: str) -> bool:
     return True
 
 
-def held(folder: JobFolder) -> Record:
+def held(folder: JobFolder) -> TensorBoardSource:
     """The record of another user, as a portal has it that was started with the history in which it lies."""
     history = LocalStore(folder.path.parent.parent)
-    return Record(folder=folder, store=history.hold(f"jobs/{folder.job_id}"), path=f"jobs/{folder.job_id}")
+    return TensorBoardSource(folder=folder, store=history.hold(f"jobs/{folder.job_id}"), path=f"jobs/{folder.job_id}")
 
 
 def job_of(folder: JobFolder) -> JobRecord:
@@ -61,7 +61,7 @@ def test_where_settings_say(tmp_path: Path) -> None:
         env={"TB_LOG_DIR": f"{tmp_path}/logs"},
     )
     record = replace(record, spec=replace(record.spec, roles={"worker": role}))
-    found = find(Record(folder=folder, own=True), record, no_store, any_address)
+    found = find(TensorBoardSource(folder=folder, own=True), record, no_store, any_address)
     assert ["eval", "worker:0", "worker:1"] == sorted(file.run for file in found.files)
     assert len(found.searched) == len(set(found.searched)) == 4
     assert () == found.problems
@@ -78,7 +78,7 @@ def test_in_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_events(tmp_path / "me" / "runs")
     record = job_of(folder)
     record = replace(record, spec=replace(record.spec, env={"TB_LOG_DIR": "~/runs"}))
-    assert len(find(Record(folder=folder, own=True), record, no_store, any_address).files) == 1
+    assert len(find(TensorBoardSource(folder=folder, own=True), record, no_store, any_address).files) == 1
     assert find(held(folder), record, no_store, any_address).searched == ("work",)
 
 
@@ -91,11 +91,11 @@ def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     folder = keep(Home(tmp_path / "home"), JOB, env={"TB_LOG_DIR": place})
     asked: list[str] = []
 
-    def store_of(address: str) -> Store:
+    def store_of(address: str) -> FileStore:
         asked.append(address)
         return there
 
-    found = find(Record(folder=folder, own=True), job_of(folder), store_of, any_address)
+    found = find(TensorBoardSource(folder=folder, own=True), job_of(folder), store_of, any_address)
     assert ([place], ["train"], len(content)) == (asked, [file.run for file in found.files], found.size)
     gather({JOB: found, OTHER: found}, tmp_path / "both")
     copies = [path for path in (tmp_path / "both").rglob("*") if path.is_file()]
@@ -153,5 +153,5 @@ def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     folder = keep(Home(tmp_path / "home"), JOB)
     write_events(folder.work / "worker-0" / "logs")
     monkeypatch.setattr(tensorboard_event_files, "_MOST_NAMES", 0)
-    found = find(Record(folder=folder, own=True), job_of(folder), no_store, any_address)
+    found = find(TensorBoardSource(folder=folder, own=True), job_of(folder), no_store, any_address)
     assert "not looked at" in " ".join(found.problems)

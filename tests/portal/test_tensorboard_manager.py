@@ -23,15 +23,17 @@ from tony.linux.process import is_alive
 from tony.model.layout import Home
 from tony.portal import tensorboard_manager as boards_module
 from tony.portal.history_location import open_location
-from tony.portal.indexed_jobs import Portal
+from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.reverse_proxy import policy
-from tony.portal.tensorboard_manager import Boards
-from tony.portal.tensorboard_routes import Boarding
+from tony.portal.tensorboard_manager import TensorBoardManager
+from tony.portal.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 
 #: It comes with the frameworks that tests run with, where there are such for this Python.
-REAL = pytest.mark.skipif(not Boards.installed(), reason="needs TensorBoard, which is not in this environment")
+REAL = pytest.mark.skipif(
+    not TensorBoardManager.installed(), reason="needs TensorBoard, which is not in this environment"
+)
 JOB, OTHER = "local-20260101-000000-0a1b2c", "local-20260102-000000-0a1b2c"
 #: Seconds that anything may take on a busy machine.
 CEILING = 120.0
@@ -73,7 +75,7 @@ def write_events(folder: Path, steps: int = 5, tag: bytes = b"loss") -> Path:
 class Place:
     """A portal, and a browser before it."""
 
-    boards: Boards
+    boards: TensorBoardManager
     browser: httpx.AsyncClient
 
     async def start(self, jobs: str, user: str = "ann") -> httpx.Response:
@@ -93,9 +95,9 @@ class Place:
 @asynccontextmanager
 async def place(home: Home, jobs: int, *, most: int = 4, idle: float = 600.0) -> AsyncIterator[Place]:
     """A portal that knows so many jobs."""
-    portal = Portal(home, [open_location(str(home.path), home, os.environ)], "jobs of a test")
-    door = Door(Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))
-    boarding = Boarding(home, portal, door, Boards(home.portal / "boards", most, idle))
+    portal = IndexedJobs(home, [open_location(str(home.path), home, os.environ)], "jobs of a test")
+    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))
+    boarding = TensorBoardRoutes(home, portal, door, TensorBoardManager(home.portal / "boards", most, idle))
     app = create(portal, door, more=boarding.routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000))
@@ -224,7 +226,7 @@ def test_never_more_than_a_set_number(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(boards_module, "_QUIET", 1e-6)
 
     async def check() -> None:
-        boards = Boards(tmp_path / "boards", most=2)
+        boards = TensorBoardManager(tmp_path / "boards", most=2)
         try:
             first = await boards.open(("a",), nothing)
             second = await boards.open(("b",), nothing)
@@ -245,7 +247,7 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
     """After a while without a request; not while one is answered."""
 
     async def check() -> None:
-        boards = Boards(tmp_path / "boards", idle=0.2)
+        boards = TensorBoardManager(tmp_path / "boards", idle=0.2)
         try:
             looked_at = await boards.open(("a",), nothing)
             with looked_at.in_use():
@@ -270,10 +272,10 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
 _PORTAL = """
 import asyncio, sys
 from pathlib import Path
-from tony.portal.tensorboard_manager import Boards
+from tony.portal.tensorboard_manager import TensorBoardManager
 
 async def main():
-    boards = Boards(Path(sys.argv[1]))
+    boards = TensorBoardManager(Path(sys.argv[1]))
     board = await boards.open(("a",), lambda folder: None)
     print(board.pid, flush=True)
     await asyncio.sleep(3600)
@@ -301,7 +303,7 @@ def test_no_orphan_of_a_portal_that_was_killed(tmp_path: Path) -> None:
 
         await until(gone)
         left = list(top.iterdir())
-        boards = Boards(top)
+        boards = TensorBoardManager(top)
         made = await asyncio.to_thread(boards._new_folder)
         assert [made.parent] == list(top.iterdir()) != left
         await boards.close()
@@ -311,7 +313,7 @@ def test_no_orphan_of_a_portal_that_was_killed(tmp_path: Path) -> None:
 
 def test_what_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Links, and files of others that a record only names; what does not exist is said, and where it was looked."""
-    monkeypatch.setattr(Boards, "installed", staticmethod(lambda: True))
+    monkeypatch.setattr(TensorBoardManager, "installed", staticmethod(lambda: True))
     home = Home(tmp_path / "home")
     elsewhere = write_events(tmp_path / "elsewhere")
     folder = keep(home, JOB, env={"TB_LOG_DIR": str(tmp_path / "nothing")})
@@ -338,7 +340,7 @@ def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """The page says what to do."""
     home = Home(tmp_path / "home")
     write_events(keep(home, JOB).work / "worker-0")
-    monkeypatch.setattr(Boards, "installed", staticmethod(lambda: False))
+    monkeypatch.setattr(TensorBoardManager, "installed", staticmethod(lambda: False))
 
     async def check() -> None:
         async with place(home, 1) as portal:

@@ -11,7 +11,7 @@ import pytest
 
 import tony
 from tony import clock
-from tony.executor.progress_listener import Advance, Checkpoint, parse
+from tony.executor.progress_listener import Advance, CheckpointReport, parse
 from tony.python_hooks.library.tony.reporting import _Teller, checkpoint, progress
 from tony.rpc.sockets import short_path
 
@@ -41,7 +41,7 @@ def run(code: str, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def heard(hearer: socket.socket) -> list[Advance | Checkpoint | None]:
+def heard(hearer: socket.socket) -> list[Advance | CheckpointReport | None]:
     """All that was told so far."""
     found = []
     hearer.setblocking(False)
@@ -63,7 +63,7 @@ def test_a_program_tells(hearer: socket.socket) -> None:
     first, second, saved = heard(hearer)
     assert first == Advance(1.0)
     assert second == Advance(2.0, 10.0, {"user.loss": 0.5, "user.a.b": 3.0})
-    assert isinstance(saved, Checkpoint)
+    assert isinstance(saved, CheckpointReport)
     assert (saved.step, 0.01 <= saved.took < 30, 0 <= clock.monotonic() - saved.at < 30) == (2, True, True)
 
 
@@ -123,12 +123,12 @@ def test_nobody_is_told_more_often_than_is_of_use(hearer: socket.socket) -> None
     ) as program:
         assert program.stdout
         assert program.stdout.readline() == "told\n"  # nobody has read: most of it waits, and its end is soon
-        found: list[Advance | Checkpoint | None] = []
-        while sum(isinstance(each, Checkpoint) for each in found) < 30:
+        found: list[Advance | CheckpointReport | None] = []
+        while sum(isinstance(each, CheckpointReport) for each in found) < 30:
             found.append(parse(hearer.recv(4096), clock.monotonic()))
         assert program.wait(30) == 0
     found += heard(hearer)
-    assert sorted(each.step for each in found if isinstance(each, Checkpoint)) == list(range(30))
+    assert sorted(each.step for each in found if isinstance(each, CheckpointReport)) == list(range(30))
     assert sum(isinstance(each, Advance) for each in found) < 30
 
 
@@ -175,7 +175,7 @@ def test_what_has_our_number_afterwards_is_the_programs(hearer: socket.socket) -
         "print(mine.recv(99), other.recv(99))\n"
     )
     assert run(code, environment(hearer)) == "b'other' b'mine'\n"
-    assert [each.step for each in heard(hearer) if isinstance(each, Checkpoint)] == [1, 2, 3]
+    assert [each.step for each in heard(hearer) if isinstance(each, CheckpointReport)] == [1, 2, 3]
 
 
 def test_any_thread_and_any_process_may_tell(hearer: socket.socket) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from tony.client.credentials import make_credentials
 from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
-from tony.protocol.launch import Credentials, JobCredentials
+from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.protocol.messages import GetReport, Message
-from tony.rpc import Connection, Server, connect
+from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import UnixAddress, parse
 from tony.rpc.sockets import short_path
 from tony.rpc.tls import client_context
@@ -36,24 +36,24 @@ class Place:
 class Diary:
     """A handler that writes everything down; answers each message by what `answer` makes of it."""
 
-    connections: list[Connection] = field(default_factory=list)
+    connections: list[RpcConnection] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
-    answer: Callable[[Connection, Message], None] = lambda connection, message: None
+    answer: Callable[[RpcConnection, Message], None] = lambda connection, message: None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RpcConnection) -> None:
         """Writes it down."""
         self.connections.append(connection)
         self.changed.set()
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """Writes it down, and answers."""
         self.messages.append(message)
         self.changed.set()
         self.answer(connection, message)
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def closed(self, connection: RpcConnection, reason: str) -> None:
         """Writes it down."""
         self.connections.remove(connection)
         self.ends.append(reason)
@@ -67,10 +67,10 @@ class Diary:
 
 
 @asynccontextmanager
-async def serving(place: Place, **options: Any) -> AsyncIterator[tuple[Server, Diary, str]]:
+async def serving(place: Place, **options: Any) -> AsyncIterator[tuple[RpcServer, Diary, str]]:
     """A server that listens at the place, its diary, and its real address."""
     diary = Diary()
-    server = Server(place.job.am, diary, **options)
+    server = RpcServer(place.job.am, diary, **options)
     address = await server.listen(place.address)
     try:
         yield server, diary, address
@@ -80,8 +80,8 @@ async def serving(place: Place, **options: Any) -> AsyncIterator[tuple[Server, D
 
 @asynccontextmanager
 async def connected(
-    place: Place, address: str, kind: PeerKind = PeerKind.EXECUTOR, credentials: Credentials | None = None
-) -> AsyncIterator[Connection]:
+    place: Place, address: str, kind: PeerKind = PeerKind.EXECUTOR, credentials: AmCredentials | None = None
+) -> AsyncIterator[RpcConnection]:
     """A connection of ours, closed to the last at the end."""
     connection = await connect(address, credentials or place.job.executors, kind)
     try:
@@ -111,7 +111,7 @@ class Raw:
 
 @asynccontextmanager
 async def raw(
-    address: str, credentials: Credentials | None = None, *, secure: bool = True, name: str = AM_NAME
+    address: str, credentials: AmCredentials | None = None, *, secure: bool = True, name: str = AM_NAME
 ) -> AsyncIterator[Raw]:
     """A raw connection to one that proves that name. Without `secure` it stays below TLS."""
     where = parse(address)
@@ -138,7 +138,7 @@ def hello(token: str = JOB.am.token, kind: PeerKind = PeerKind.EXECUTOR, version
     return encode_hello(kind, token, version)
 
 
-def with_token_of(job: JobCredentials, credentials: Credentials) -> Credentials:
+def with_token_of(job: JobCredentials, credentials: AmCredentials) -> AmCredentials:
     """Certificates of one job with the token of another."""
     return replace(credentials, token=job.am.token)
 

@@ -12,18 +12,18 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_SUMMON, encode
 from tony.protocol.hello import PEER_NAME, PeerKind
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Done, SetLogLevel, Summon
-from tony.rpc import Server, connect
+from tony.rpc import RpcServer, connect
 
 CALL = Summon(attempt=2, address="tls:there:1")
 
 
 @asynccontextmanager
-async def listening(credentials: Credentials = JOB.executors) -> AsyncIterator[tuple[Server, Diary, str]]:
+async def listening(credentials: AmCredentials = JOB.executors) -> AsyncIterator[tuple[RpcServer, Diary, str]]:
     """What an executor does."""
     diary = Diary(answer=lambda peer, message: peer.send(Done()))
-    server = Server(credentials, diary, guests=frozenset({PeerKind.MASTER}))
+    server = RpcServer(credentials, diary, guests=frozenset({PeerKind.MASTER}))
     address = await server.listen("tls:127.0.0.1:0")
     try:
         yield server, diary, address
@@ -54,7 +54,7 @@ async def test_an_application_master_is_heard() -> None:
         (with_token_of(JOB, OTHER_JOB.am), PeerKind.MASTER),
     ],
 )
-async def test_nobody_else_is(credentials: Credentials, kind: PeerKind) -> None:
+async def test_nobody_else_is(credentials: AmCredentials, kind: PeerKind) -> None:
     """Neither executors nor clients, who hold the token, nor an application master of another job."""
     async with listening() as (server, diary, address):
         with pytest.raises((ConnectionFailed, ProtocolError)):

@@ -34,7 +34,7 @@ from tony.protocol.messages import (
     SetLogLevel,
     StartProgram,
 )
-from tony.rpc import Connection, connect
+from tony.rpc import RpcConnection, connect
 
 
 @pytest.mark.parametrize("kind", [PeerKind.EXECUTOR, PeerKind.CLIENT])
@@ -365,7 +365,7 @@ async def test_closing_the_server_ends_everything(place: Place) -> None:
 async def test_a_bug_in_the_handler_costs_one_connection(place: Place) -> None:
     """It goes to the loop's exception handler; the handler still hears of that connection's end, the others live."""
 
-    def stumble(peer: Connection, message: Message) -> None:
+    def stumble(peer: RpcConnection, message: Message) -> None:
         if isinstance(message, Ack):
             raise RuntimeError("a bug of the handler's")
 
@@ -443,12 +443,12 @@ async def test_credentials_that_are_none_are_found_at_once(place: Place) -> None
 _PEER = """
 import asyncio, json, sys
 from tony.model.codec import from_plain
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import GetReport
 from tony.rpc import connect
 
 async def main():
-    connection = await connect(sys.argv[1], from_plain(Credentials, json.load(sys.stdin)))
+    connection = await connect(sys.argv[1], from_plain(AmCredentials, json.load(sys.stdin)))
     connection.send(GetReport())
     await connection.receive()
 

@@ -14,8 +14,8 @@ import pytest
 from tests.rpc.places import JOB, QUESTION, Diary, Place, connected, serving, until
 from tony.errors import ConnectionFailed, InfraError, ProtocolError
 from tony.protocol.error_codes import Code
-from tony.protocol.launch import Credentials
-from tony.rpc import Server, connect
+from tony.protocol.launch import AmCredentials
+from tony.rpc import RpcServer, connect
 from tony.rpc.am_address import TlsAddress
 from tony.rpc.sockets import listen_unix, peer_process, resolve, said
 
@@ -62,7 +62,7 @@ async def test_a_socket_file_in_use_is_left_alone(folder: Path) -> None:
     place = at(folder / "am.sock")
     async with serving(place) as (_, _, address):
         with pytest.raises(InfraError, match="another process listens there"):
-            await Server(JOB.am, Diary()).listen(address)
+            await RpcServer(JOB.am, Diary()).listen(address)
         async with connected(place, address) as connection:
             assert connection.is_open
 
@@ -82,7 +82,7 @@ async def test_a_file_that_is_no_socket_is_left_alone(folder: Path) -> None:
     path = folder / "am.sock"
     path.write_text("precious")
     with pytest.raises(InfraError, match="there is a file in its place that is no socket; remove it"):
-        await Server(JOB.am, Diary()).listen(f"unix:{path}")
+        await RpcServer(JOB.am, Diary()).listen(f"unix:{path}")
     assert path.read_text() == "precious"
 
 
@@ -90,7 +90,7 @@ async def test_a_file_that_is_no_socket_is_left_alone(folder: Path) -> None:
 async def test_an_impossible_path_is_told(folder: Path, address: str) -> None:
     """The error names it, with what the system said."""
     with pytest.raises(InfraError, match="cannot listen on the socket file"):
-        await Server(JOB.am, Diary()).listen(address.format(folder))
+        await RpcServer(JOB.am, Diary()).listen(address.format(folder))
 
 
 @pytest.mark.parametrize("name", ["none/am.sock", "none.sock", "d" * 150 + "/am.sock", "stale.sock"])
@@ -180,7 +180,7 @@ async def test_a_port_that_is_taken_is_told() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InfraError, match=rf"cannot listen on tls:127\.0\.0\.1:{port}: Address already in use"):
-            await Server(JOB.am, Diary()).listen(f"tls:127.0.0.1:{port}")
+            await RpcServer(JOB.am, Diary()).listen(f"tls:127.0.0.1:{port}")
 
 
 async def test_a_port_where_nobody_listens_is_gone() -> None:
@@ -195,9 +195,9 @@ async def test_a_port_where_nobody_listens_is_gone() -> None:
 
 async def test_credentials_without_certificates_cannot_do_tls() -> None:
     """The text says how that came about."""
-    plain, tls_address = Credentials(token=JOB.am.token), "tls:127.0.0.1:0"
+    plain, tls_address = AmCredentials(token=JOB.am.token), "tls:127.0.0.1:0"
     with pytest.raises(ValueError, match="the job was submitted without TLS"):
-        await Server(plain, Diary()).listen(tls_address)
+        await RpcServer(plain, Diary()).listen(tls_address)
     with pytest.raises(ValueError, match="the job was submitted without TLS"):
         await connect(tls_address, plain)
 

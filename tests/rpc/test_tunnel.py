@@ -12,7 +12,7 @@ import pytest
 from tests.rpc.places import Place, connected, serving, until
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.messages import Ack, EndTunnel, Message, TunnelTaken
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.rpc.tunnel import carry
 
 BIG = bytes(range(256)) * 1200
@@ -24,7 +24,7 @@ class Scene:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    far: Connection
+    far: RpcConnection
     came: list[Message]
     carrying: asyncio.Task[bool]
 

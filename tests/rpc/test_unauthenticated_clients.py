@@ -17,8 +17,8 @@ import pytest
 
 from tests.rpc.flood import first_message
 from tests.rpc.places import JOB, OTHER_JOB, Place, connected, hello, raw, serving, until
-from tony.protocol.launch import Credentials
-from tony.rpc import Server, connect
+from tony.protocol.launch import AmCredentials
+from tony.rpc import RpcServer, connect
 from tony.rpc.tls import client_context, handshake_tag
 
 #: Connections of the flood: as many as an ordinary process may have, and more than wait in the kernel's queue.
@@ -46,7 +46,7 @@ async def open_sockets(
 
 
 @contextlib.asynccontextmanager
-async def few_places(min_age_to_drop: float = 0.0) -> AsyncIterator[tuple[Server, str]]:
+async def few_places(min_age_to_drop: float = 0.0) -> AsyncIterator[tuple[RpcServer, str]]:
     """A server with room for four."""
     async with serving(TLS_PLACE, max_unrecognized=4, min_age_to_drop=min_age_to_drop) as (server, _, address):
         yield server, address
@@ -132,7 +132,7 @@ async def test_a_flood_keeps_no_executor_out(mode: str) -> None:
 # --- openssl itself ---------------------------------------------------------------------------------------------------
 
 
-def pair(folder: Path, name: str, credentials: Credentials) -> list[str]:
+def pair(folder: Path, name: str, credentials: AmCredentials) -> list[str]:
     """Options of `openssl s_client` for a certificate."""
     assert credentials.certificate
     assert credentials.key

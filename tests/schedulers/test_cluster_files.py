@@ -17,7 +17,7 @@ from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedR
 from tony.schedulers import registry
 from tony.schedulers.cluster_files import ClusterFiles, of_environment
 from tony.schedulers.yarn.artifacts import file_systems, in_place
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.storage.remote_files import NotThere, RemoteFile, RemoteFolder
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
@@ -54,7 +54,7 @@ def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[ClusterFile
         "dfs.namenode.rpc-address.other": "elsewhere:8020",
         "dfs.namenode.http-address.other": f"127.0.0.1:{hdfs.port}",
     }
-    cluster = Cluster.of(Configuration.load(None, {}, given={**given, **other}), {"HADOOP_USER_NAME": "ann"})
+    cluster = ClusterClients.of(Configuration.load(None, {}, given={**given, **other}), {"HADOOP_USER_NAME": "ann"})
     with closing(ClusterFiles(cluster, in_place=in_place)) as files:
         yield files
 

@@ -141,7 +141,7 @@ def cache_at(path: Path) -> Cache:
 
 def put_folder(cache: Cache, root: Path, placement: Placement = Placement.ROOT, name: str = "source") -> StagedItem:
     """Stages a folder."""
-    stored = cache_store.folder(cache, scan(root, git=True), lambda: scan(root, git=True), name)
+    stored = cache_store.store_folder(cache, scan(root, git=True), lambda: scan(root, git=True), name)
     return StagedItem(digest=stored.digest, size=stored.size, name=name, placement=placement, suffix=Format.TAR.value)
 
 

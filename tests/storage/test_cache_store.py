@@ -25,7 +25,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(cache: Cache, root: Path) -> Stored:
-    return cache_store.folder(cache, scan(root, git=True), lambda: scan(root, git=True), "source")
+    return cache_store.store_folder(cache, scan(root, git=True), lambda: scan(root, git=True), "source")
 
 
 def hide(path: Path) -> None:
@@ -112,10 +112,10 @@ def test_folder_that_changes_meanwhile_is_scanned_again(tmp_path: Path) -> None:
     cache, root = cache_at(tmp_path / "c"), write_tree(tmp_path / "s", TREE)
     before = scan(root, git=True)
     (root / "a").unlink()
-    stored = cache_store.folder(cache, before, lambda: scan(root, git=True), "source")
+    stored = cache_store.store_folder(cache, before, lambda: scan(root, git=True), "source")
     assert stored.digest == put(cache, root).digest
     with pytest.raises(FileChangedError, match="a"):
-        cache_store.folder(cache, before, lambda: before, "source")
+        cache_store.store_folder(cache, before, lambda: before, "source")
 
 
 @pytest.mark.usefixtures("later")

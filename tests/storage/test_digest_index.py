@@ -6,32 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from tony.storage.digest_index import Index, Stamp, load, save
+from tony.storage.digest_index import DigestIndex, Stamp, load, save
 
 STAMP = Stamp(5, 1_000_000_000, 1_000_000_000, 7)
 
 
 def test_round_trip(tmp_path: Path) -> None:
     """What was saved is read again, names that are not UTF-8 included."""
-    index = Index(files={"caf\udce9": (STAMP, "d1")}, tree="t", object_digest="o", object_size=9, checked=("folder",))
+    index = DigestIndex(
+        files={"caf\udce9": (STAMP, "d1")}, tree="t", object_digest="o", object_size=9, checked=("folder",)
+    )
     save(tmp_path, Path("/somewhere"), index)
     assert load(tmp_path, Path("/somewhere")) == index
-    assert load(tmp_path, Path("/elsewhere")) == Index()
+    assert load(tmp_path, Path("/elsewhere")) == DigestIndex()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 99}', '{"version": 1, "files": [[1]]}'])
 def test_damaged_index_is_no_index(tmp_path: Path, content: str) -> None:
     """Losing it costs reading and nothing else."""
-    save(tmp_path, Path("/x"), Index())
+    save(tmp_path, Path("/x"), DigestIndex())
     (place,) = tmp_path.iterdir()
     place.write_text(content)
-    assert load(tmp_path, Path("/x")) == Index()
+    assert load(tmp_path, Path("/x")) == DigestIndex()
 
 
 @pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns", "inode"])
 def test_any_difference_counts(field: str) -> None:
     """A time that was set back does not hide a change: nobody can set the change time."""
-    index = Index(files={"a": (STAMP, "d")})
+    index = DigestIndex(files={"a": (STAMP, "d")})
     assert index.digest_of("a", STAMP) == "d"
     assert index.digest_of("a", STAMP._replace(**{field: 6})) is None
     assert index.digest_of("b", STAMP) is None

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import as_nobody, snapshot, write_tree
-from tony.storage.file_copy import Copier, SourceChangedError, clear, lay, remove_tree
-from tony.storage.manifest import Entry, Kind
+from tony.storage.file_copy import Copier, SourceChangedError, clear, copy_folder, remove_tree
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 
 CONTENT = os.urandom(3_000_000)
 
@@ -51,7 +51,12 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     write_tree(tmp_path, {"victim": (b"precious", 0o644), "content/a": (b"new", 0o644), "out/a": "../victim"})
     with pytest.raises(FileExistsError):
         Copier().copy(str(tmp_path / "content" / "a"), str(tmp_path / "out" / "a"), mode=0o644, size=3)
-    lay(tmp_path / "content", [Entry(path="a", kind=Kind.FILE, mode=0o644, size=3)], tmp_path / "out", Copier())
+    copy_folder(
+        tmp_path / "content",
+        [ManifestEntry(path="a", kind=ManifestEntryKind.FILE, mode=0o644, size=3)],
+        tmp_path / "out",
+        Copier(),
+    )
     assert (tmp_path / "victim").read_bytes() == b"precious"
     assert not (tmp_path / "out" / "a").is_symlink()
 
@@ -60,16 +65,16 @@ def test_laying_mends_what_is_half_there(tmp_path: Path) -> None:
     """Whatever is in the way of an entry goes, whatever its kind; the rest of the folder stays."""
     write_tree(tmp_path / "content", {"d/x": (b"x", 0o644), "f": (b"f", 0o644)})
     entries = [
-        Entry(path="d", kind=Kind.FOLDER, mode=0o750),
-        Entry(path="d/x", kind=Kind.FILE, mode=0o600, size=1, mtime=1_000_000_000),
-        Entry(path="f", kind=Kind.FILE, mode=0o755, size=1, mtime=1_000_000_000),
-        Entry(path="l", kind=Kind.LINK, target="d"),
+        ManifestEntry(path="d", kind=ManifestEntryKind.FOLDER, mode=0o750),
+        ManifestEntry(path="d/x", kind=ManifestEntryKind.FILE, mode=0o600, size=1, mtime=1_000_000_000),
+        ManifestEntry(path="f", kind=ManifestEntryKind.FILE, mode=0o755, size=1, mtime=1_000_000_000),
+        ManifestEntry(path="l", kind=ManifestEntryKind.LINK, target="d"),
     ]
     write_tree(
         tmp_path / "out", {"d": "elsewhere", "f/deep": (b"", 0o644), "l/deep": (b"", 0o644), "own": (b"", 0o644)}
     )
     for _ in range(2):
-        lay(tmp_path / "content", entries, tmp_path / "out", Copier())
+        copy_folder(tmp_path / "content", entries, tmp_path / "out", Copier())
         assert snapshot(tmp_path / "out") == {
             "d": ("folder", 0o750, b""),
             "d/x": ("file", 0o600, b"x"),

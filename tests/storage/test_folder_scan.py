@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.storage.samples import Node, as_nobody, write_tree
 from tony.storage.folder_scan import scan
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 
 FILE: Node = (b"x", 0o644)
 
@@ -42,7 +42,7 @@ def test_absolute_link_to_inside_becomes_relative(tmp_path: Path) -> None:
     (top / "d" / "two").symlink_to(tmp_path / "alias" / "d" / "x")
     (top / "here").symlink_to(top)
     result = scan(tmp_path / "alias", git=True)
-    links = {f.path: f.target for f in result.found if f.kind is Kind.LINK}
+    links = {f.path: f.target for f in result.found if f.kind is ManifestEntryKind.LINK}
     assert (links, result.refused) == ({"d/one": "../a", "d/two": "x", "here": "."}, ())
 
 
@@ -72,7 +72,10 @@ def test_hard_links_are_files(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": FILE})
     os.link(tmp_path / "a", tmp_path / "b")
     found = scan(tmp_path, git=True).found
-    assert [(f.path, f.kind, f.size) for f in found] == [("a", Kind.FILE, 1), ("b", Kind.FILE, 1)]
+    assert [(f.path, f.kind, f.size) for f in found] == [
+        ("a", ManifestEntryKind.FILE, 1),
+        ("b", ManifestEntryKind.FILE, 1),
+    ]
 
 
 def test_folders_that_only_hold_ignored_things_are_left_out(tmp_path: Path) -> None:

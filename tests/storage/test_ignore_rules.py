@@ -11,13 +11,13 @@ import pytest
 from tests.storage.samples import Node, write_tree
 from tony.storage.folder_scan import scan
 from tony.storage.ignore_rules import IgnoreFileError, rules_for
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 
 FILE: Node = (b"x", 0o644)
 
 
 def kept(root: Path, *, git: bool = True) -> set[str]:
-    return {found.path for found in scan(root, git=git).found if found.kind is Kind.FILE}
+    return {found.path for found in scan(root, git=git).found if found.kind is ManifestEntryKind.FILE}
 
 
 def patterns(*lines: str) -> Node:

@@ -15,7 +15,7 @@ from tests.storage.samples import Node, cache_at, make_venv, pack_tree, put_file
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import Placement, StagedItem
 from tony.storage.archive_format import detect
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.object_cache import Cache
 from tony.storage.python_interpreters import Interpreter, from_archive, from_node, prefix_in
 
@@ -212,9 +212,9 @@ class TestArchivesThatAreNone:
 
 def test_prefix_in() -> None:
     """At the top, or in the one folder that has it."""
-    file, folder = Kind.FILE, Kind.FOLDER
+    file, folder = ManifestEntryKind.FILE, ManifestEntryKind.FOLDER
     assert prefix_in({"bin": folder, "bin/python": file}) == ""
-    assert prefix_in({"e": folder, "e/bin": folder, "e/bin/python3": Kind.LINK, "README": file}) == "e"
+    assert prefix_in({"e": folder, "e/bin": folder, "e/bin/python3": ManifestEntryKind.LINK, "README": file}) == "e"
     assert prefix_in({"a/bin/python": file, "a": folder, "b/bin/python": file, "b": folder}) is None
     assert prefix_in({"bin": folder, "bin/python": folder}) is None
     assert prefix_in({}) is None

@@ -14,10 +14,10 @@ from tony.model.layout import Home
 from tony.schedulers.cluster_store import ClusterStore
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
-from tony.storage.store import PIECE, Store, joined
+from tony.storage.store import PIECE, FileStore, joined
 from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
 
-Make = Callable[[Path], Store]
+Make = Callable[[Path], FileStore]
 STORES: dict[str, Make] = {
     "folder": LocalStore,
     "memory": lambda _: FsspecStore(f"memory://stores-{uuid.uuid4()}/deep"),
@@ -26,7 +26,7 @@ STORES: dict[str, Make] = {
 
 
 @pytest.fixture(params=[*STORES, "hdfs"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileStore]:
     """An empty one."""
     if request.param != "hdfs":
         yield STORES[request.param](tmp_path / "there")
@@ -42,7 +42,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         made.close()
 
 
-def test_nothing_is_there(store: Store) -> None:
+def test_nothing_is_there(store: FileStore) -> None:
     """That is an answer, not an error."""
     assert list(store.list()) == []
     assert list(store.list("a/b")) == []
@@ -52,7 +52,7 @@ def test_nothing_is_there(store: Store) -> None:
     store.remove("a")
 
 
-def test_what_is_written_is_there(store: Store, tmp_path: Path) -> None:
+def test_what_is_written_is_there(store: FileStore, tmp_path: Path) -> None:
     """With the folders above it; from bytes or from a file."""
     store.write("a/b/one", b"1234567")
     big = tmp_path / "big"
@@ -77,14 +77,14 @@ def test_what_is_written_is_there(store: Store, tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_larger_is_refused(store: Store) -> None:
+def test_what_is_larger_is_refused(store: FileStore) -> None:
     """And not read."""
     store.write("a", b"12345")
     with pytest.raises(ValueError, match="larger than"):
         store.read("a", 4)
 
 
-def test_what_goes_after_it_was_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_after_it_was_found(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not there: who finds may know that from before, and nothing is no content of it."""
     store.write("a", b"12345")
     found = store.find("a")
@@ -95,14 +95,14 @@ def test_what_goes_after_it_was_found(store: Store, monkeypatch: pytest.MonkeyPa
         store.read("a", 4)
 
 
-def test_an_empty_file(store: Store) -> None:
+def test_an_empty_file(store: FileStore) -> None:
     """It is there."""
     store.write("a", b"")
     assert store.read("a", 5) == b""
 
 
 @pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/etc/passwd", "a\0b", "./a"])
-def test_no_path_leads_outside(store: Store, path: str) -> None:
+def test_no_path_leads_outside(store: FileStore, path: str) -> None:
     """Whatever asks for it."""
     for ask in (
         lambda: store.list(path),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.storage.samples import Node, snapshot, trees, write_tree
 from tony.storage.archive_format import Format
-from tony.storage.folder_scan import Found, Scan, scan
+from tony.storage.folder_scan import Scan, ScannedEntry, scan
 from tony.storage.tar_writer import FileChangedError, opened, pack, packed_size, tree_digest
 from tony.storage.unpack import unpack
 
@@ -117,5 +117,5 @@ def test_file_that_shrinks_or_goes_is_noticed(tmp_path: Path) -> None:
 def test_size_is_known_before(tmp_path: Path) -> None:
     """What is asked of the disk is about what is written."""
     found: Scan = scan(write_tree(tmp_path, {f"f{i}": (b"x" * 5000, 0o644) for i in range(50)}), git=True)
-    files: tuple[Found, ...] = found.found
+    files: tuple[ScannedEntry, ...] = found.found
     assert len(packed(found)) <= packed_size(files) <= 1.2 * len(packed(found))

@@ -11,7 +11,7 @@ import pytest
 from tests.storage.samples import Node, write_tree
 from tony.model.staged import LeftOut
 from tony.storage.folder_scan import Scan, scan
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 
 FILE: Node = (b"x", 0o644)
 pytestmark = pytest.mark.filterwarnings("error")
@@ -35,7 +35,7 @@ def repository(folder: Path, tree: dict[str, Node], *tracked: str) -> Path:
 
 
 def files(found: Scan) -> set[str]:
-    return {each.path for each in found.found if each.kind is Kind.FILE}
+    return {each.path for each in found.found if each.kind is ManifestEntryKind.FILE}
 
 
 def ignoring(*lines: str) -> Node:

@@ -16,7 +16,7 @@ import pytest
 from tests.storage.samples import Node, odd_member, snapshot, tar_of, zip_of
 from tony.errors import ArchiveError
 from tony.storage.archive_format import Format, detect
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.unpack import check, unpack
 
 GOOD: dict[str, Node] = {"d": None, "d/run.sh": (b"#!/bin/sh\n", 0o755), "d/x": (b"x" * 3000, 0o640), "l": "d/x"}
@@ -235,7 +235,12 @@ def test_encrypted_zip_is_refused(tmp_path: Path) -> None:
 def test_looking_tells_what_is_inside(tmp_path: Path) -> None:
     """Folders that no member names are known as well."""
     contents = check(tar_of(tmp_path / "t", {"d/e/x": (b"", 0o644), "l": "d"}), Format.TAR, "t", outside_links=False)
-    assert contents.kinds == {"d": Kind.FOLDER, "d/e": Kind.FOLDER, "d/e/x": Kind.FILE, "l": Kind.LINK}
+    assert contents.kinds == {
+        "d": ManifestEntryKind.FOLDER,
+        "d/e": ManifestEntryKind.FOLDER,
+        "d/e/x": ManifestEntryKind.FILE,
+        "l": ManifestEntryKind.LINK,
+    }
     assert contents.links == {"l": "d"}
 
 

@@ -13,14 +13,14 @@ from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.storage.file_copy import Copier
 from tony.storage.object_cache import Cache
-from tony.storage.unpack_cache import lay_tree
+from tony.storage.unpack_cache import copy_tree_for_task
 
 TREE: dict[str, Node] = {"d/run": (b"#!/bin/sh\n", 0o755), "x": (b"x" * 5000, 0o444), "l": "d/run", "empty": None}
 
 
 def lay(cache: Cache, item: StagedItem, target: Path) -> Path:
     target.mkdir(exist_ok=True)
-    lay_tree(cache, item, target, Copier())
+    copy_tree_for_task(cache, item, target, Copier())
     return target
 
 

@@ -11,12 +11,12 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.history.told_lives import entries, life
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.dataclass import replace
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.codec import to_plain
 from tony.model.ids import log_file_name
@@ -24,13 +24,13 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.testing.sample_jobs import prepared_job
-from tony.web.auth import Proxy
+from tony.web.auth import TrustedProxy
 from tony.web.uvicorn_server import PEER
 
 #: Seconds since 1970 at which the first of them was submitted.
 LONG_AGO = 1_700_000_000.0
 #: A proxy that says who somebody is, for tests: whoever comes from there is whom they name.
-ANYBODY = Proxy(addresses=(ipaddress.ip_network("10.0.0.0/8"),), header="x-user")
+ANYBODY = TrustedProxy(addresses=(ipaddress.ip_network("10.0.0.0/8"),), header="x-user")
 
 
 def keep(
@@ -54,7 +54,7 @@ def keep(
     for entry in entries(cluster):
         log.append(entry.event, entry.at, LONG_AGO + entry.at)
     log.close()
-    around = Surroundings(folder=str(folder.path), user=user, submitted=LONG_AGO, live={})
+    around = ReportContext(folder=str(folder.path), user=user, submitted=LONG_AGO, live={})
     ended = report(cluster.app, cluster.now, around)
     state = ended.state if ended.state.ended else JobState.SUCCEEDED
     write_summary(
@@ -74,7 +74,7 @@ def keep(
     for stream in ("out", "err"):
         (folder.logs / log_file_name(first, 1, 1, stream)).write_text(f"line of {stream}\n" * 100)
     writer = MetricsWriter(folder.metrics, job, 5.0)
-    writer.write([Part(str(first), first.role, 5.0, True, 0, {"cpu": (1.0, 1.5, 2.0, 2.0, 2.5, 3.0)})])
+    writer.write([TaskMetricsUpdate(str(first), first.role, 5.0, True, 0, {"cpu": (1.0, 1.5, 2.0, 2.0, 2.5, 3.0)})])
     writer.close()
     return folder
 

@@ -23,13 +23,13 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.web import am_server
-from tony.web.am_server import Beside, Papers, _further, _names, terms
+from tony.web.am_server import AmServer, PageServerConfig, _further, _names, terms
 from tony.web.app import create
-from tony.web.auth import Door
+from tony.web.auth import Authenticator
 from tony.web.folder_job_view import FolderView
 
 RM = "10.0.0.1"
-PAPERS = Papers(
+PAPERS = PageServerConfig(
     folder="", socket=0, user="ann", key="00" * 32, peers=(RM,), origins=("http://rm.example.org:8088",), vouches=True
 )
 
@@ -62,7 +62,7 @@ class Running:
 def app(tmp_path: Path) -> ASGIApp:
     """Of a job that runs."""
     folder = keep(Home(tmp_path), modifiers=("mo", "@ml"))
-    return create(Running(folder), Door(terms(PAPERS)), only=folder.job_id, flows=False)
+    return create(Running(folder), Authenticator(terms(PAPERS)), only=folder.job_id, flows=False)
 
 
 def shown(app: ASGIApp, user: str) -> str:
@@ -109,12 +109,12 @@ def test_a_log_is_asked_for_again(app: ASGIApp) -> None:
 def test_what_is_served_for_real(tmp_path: Path) -> None:
     """The job alone, and nothing in it that goes on for minutes; whoever comes past the proxy is sent there."""
     folder = keep(Home(tmp_path))
-    served = Beside(replace(PAPERS, folder=str(folder.path), address="http://rm/proxy/x/"))
+    served = AmServer(replace(PAPERS, folder=str(folder.path), address="http://rm/proxy/x/"))
     assert "Timeline" in fetch(served, "/", client=RM).text
     assert "Nothing is told by itself here" in fetch(served, "/log/worker:0/err/follow", client=RM).text
     past = fetch(served, "/", client="10.0.0.2", headers={"Cookie": "proxy-user=ann"})
     assert (past.status_code, past.headers["location"]) == (302, "http://rm/proxy/x/")
-    nowhere = Beside(replace(PAPERS, folder=str(folder.path)))
+    nowhere = AmServer(replace(PAPERS, folder=str(folder.path)))
     assert fetch(nowhere, "/", client="10.0.0.2").status_code == 403
 
 

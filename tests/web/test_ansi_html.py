@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.web import ansi_html
-from tony.web.ansi_html import PLAIN, Style
+from tony.web.ansi_html import PLAIN, TextStyle
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_colours_go_on_over_lines_and_pieces() -> None:
     shown, style = ansi_html.lines(b"\x1b[1;33mone\ntwo\n")
     assert [(0, '<span class="b f3">one</span>'), (11, '<span class="b f3">two</span>')] == shown
     assert "b.f3" == str(style)
-    (last,), _ = ansi_html.lines(b"three", Style.parse("b.f3"))
+    (last,), _ = ansi_html.lines(b"three", TextStyle.parse("b.f3"))
     assert (0, '<span class="b f3">three</span>') == last
 
 
 @pytest.mark.parametrize("text", ["", "x", "f1 onclick=", "f1.", "f99999", "b" * 100, "<b>"])
 def test_what_is_no_style_is_none(text: str) -> None:
     """What an address says of a style is one, or nothing."""
-    assert PLAIN == Style.parse(text)
+    assert PLAIN == TextStyle.parse(text)
 
 
 def test_letters_that_are_taken_back() -> None:
@@ -89,4 +89,4 @@ def test_nothing_gets_through(data: bytes) -> None:
     assert ">" not in bare
     assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in bare)
     assert all(offset == 0 or data[offset - 1 : offset] == b"\n" for offset, _ in shown)
-    assert style == Style.parse(str(style))
+    assert style == TextStyle.parse(str(style))

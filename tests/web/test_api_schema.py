@@ -16,7 +16,7 @@ from tony.model.layout import Home
 from tony.web.api.operation import Operation
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -31,8 +31,8 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the API of a portal with one job says of itself; its owner asks."""
     home = Home(tmp_path_factory.mktemp("home"))
     keep(home)
-    terms = Terms(key=b"k" * 32, owner="ann", names=frozenset({"testserver"}))
-    app = as_peer(create(HomeSource(home, "ann"), Door(terms)), os.geteuid())
+    terms = AuthConfig(key=b"k" * 32, owner="ann", names=frozenset({"testserver"}))
+    app = as_peer(create(HomeSource(home, "ann"), Authenticator(terms)), os.geteuid())
     return schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
 
 

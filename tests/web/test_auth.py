@@ -15,9 +15,9 @@ from starlette.requests import Request
 
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.web.auth import Door, Known, Proxy, Terms
-from tony.web.authorization import Action, Refusal
-from tony.web.principal import Guest, How
+from tony.web.auth import AuthConfig, Authenticator, TokenOwner, TrustedProxy
+from tony.web.authorization import AccessDenied, PortalAction
+from tony.web.principal import AuthMethod, User
 from tony.web.uvicorn_server import PEER
 
 ME = os.geteuid()
@@ -29,19 +29,19 @@ PORTAL = "127.0.0.1:8600"
 class FewTokens:
     """Knows two tokens, and a cookie."""
 
-    def find(self, text: str) -> Known | None:
+    def find(self, text: str) -> TokenOwner | None:
         """As `Tokens`."""
-        return {"anns": Known("ann", "0a"), "roots": Known("boss", "0b")}.get(text)
+        return {"anns": TokenOwner("ann", "0a"), "roots": TokenOwner("boss", "0b")}.get(text)
 
-    def session(self, cookie: str) -> Known | None:
+    def session(self, cookie: str) -> TokenOwner | None:
         """As `Tokens`."""
-        return Known("ann", "0a", 1e12) if cookie == "anns-cookie" else None
+        return TokenOwner("ann", "0a", 1e12) if cookie == "anns-cookie" else None
 
 
-def terms(**more: Any) -> Terms:
+def terms(**more: Any) -> AuthConfig:
     """Those of a portal of `owner` that knows tokens."""
     usual: dict[str, Any] = {"key": KEY, "owner": "owner", "tokens": FewTokens(), "admins": ("boss",)}
-    return Terms(**{**usual, **more})
+    return AuthConfig(**{**usual, **more})
 
 
 def request(
@@ -69,24 +69,24 @@ def request(
     )
 
 
-def comes(door: Door, asked: Request) -> Guest | Refusal:
+def comes(door: Authenticator, asked: Request) -> User | AccessDenied:
     """Who it is."""
     found = asyncio.run(door.visitor(asked))
-    assert isinstance(found, Guest | Refusal)
+    assert isinstance(found, User | AccessDenied)
     return found
 
 
-def guest(door: Door, asked: Request) -> Guest:
+def guest(door: Authenticator, asked: Request) -> User:
     """Who was let in."""
     found = comes(door, asked)
-    assert isinstance(found, Guest), found
+    assert isinstance(found, User), found
     return found
 
 
-def status(door: Door, asked: Request) -> int:
+def status(door: Authenticator, asked: Request) -> int:
     """Of the refusal."""
     found = comes(door, asked)
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, AccessDenied), found
     return found.status
 
 
@@ -97,20 +97,20 @@ def status(door: Door, asked: Request) -> int:
 @pytest.mark.parametrize("uid", [ME, 0])
 def test_the_owner_and_root_need_no_login(client: str | None, uid: int) -> None:
     """The kernel says whose process it is; whoever may read the files may see them here."""
-    found = guest(Door(terms()), request(client=client, uid=uid))
-    assert (found.name, found.how, found.admin, found.readers) == ("owner", How.PEER, True, ())
+    found = guest(Authenticator(terms()), request(client=client, uid=uid))
+    assert (found.name, found.how, found.admin, found.readers) == ("owner", AuthMethod.PEER, True, ())
 
 
 @pytest.mark.parametrize("uid", [STRANGER, None])
 @pytest.mark.parametrize(("tokens", "expected"), [(FewTokens(), 401), (None, 403)])
 def test_other_users_do(uid: int | None, tokens: FewTokens | None, expected: int) -> None:
     """Another user of this machine, and a connection of whose user nothing is known, have to log in, where one can."""
-    assert status(Door(terms(tokens=tokens)), request(uid=uid)) == expected
+    assert status(Authenticator(terms(tokens=tokens)), request(uid=uid)) == expected
 
 
 def test_who_comes_from_elsewhere_logs_in() -> None:
     """There the kernel knows nothing."""
-    assert status(Door(terms()), request(client="10.0.0.7", uid=None)) == 401
+    assert status(Authenticator(terms()), request(client="10.0.0.7", uid=None)) == 401
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_who_comes_from_elsewhere_logs_in() -> None:
 )
 def test_what_came_through_an_unknown_proxy_is_not_the_owners(name: str) -> None:
     """A proxy of the owner's own, or an ssh tunnel, is not the person behind it."""
-    found = comes(Door(terms()), request({name: "for=1.2.3.4"}))
-    assert isinstance(found, Refusal)
+    found = comes(Authenticator(terms()), request({name: "for=1.2.3.4"}))
+    assert isinstance(found, AccessDenied)
     assert found.status == 401
     assert "--trust-proxy" in found.reason
 
@@ -141,7 +141,7 @@ def test_what_came_through_an_unknown_proxy_is_not_the_owners(name: str) -> None
 )
 def test_a_name_that_was_led_here(host: str | None) -> None:
     """DNS rebinding: a page of evil.example, whose name now means 127.0.0.1, is refused."""
-    assert status(Door(terms()), request(host=host)) == 403
+    assert status(Authenticator(terms()), request(host=host)) == 403
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def test_a_name_that_was_led_here(host: str | None) -> None:
 )
 def test_names_of_this_server(host: str) -> None:
     """Numbers, localhost at any port (a tunnel's end has its own), and the names that were told."""
-    assert guest(Door(terms(names=frozenset({"gate.x"}))), request(host=host)).name == "owner"
+    assert guest(Authenticator(terms(names=frozenset({"gate.x"}))), request(host=host)).name == "owner"
 
 
 def test_two_hosts_are_none() -> None:
     """Who says two things at once is believed neither."""
-    assert status(Door(terms()), request([("Host", "localhost")])) == 403
+    assert status(Authenticator(terms()), request([("Host", "localhost")])) == 403
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_two_hosts_are_none() -> None:
 def test_other_sites_pages_fetch_nothing(site: str, mode: str, target: str, allowed: bool) -> None:
     """A link may be followed from anywhere; pages of others, also of another port here, embed and fetch nothing."""
     sent = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": target}
-    assert isinstance(comes(Door(terms()), request(sent)), Guest) is allowed
+    assert isinstance(comes(Authenticator(terms()), request(sent)), User) is allowed
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------
@@ -180,22 +180,22 @@ def test_other_sites_pages_fetch_nothing(site: str, mode: str, target: str, allo
 
 def test_a_token_and_a_cookie() -> None:
     """Both are their user's, from anywhere; an administrator is one by name."""
-    door = Door(terms())
+    door = Authenticator(terms())
     far: dict[str, Any] = {"client": "10.0.0.7", "uid": None}
     by_token = guest(door, request({"Authorization": "Bearer anns"}, **far))
     by_cookie = guest(door, request({"Cookie": "tony=anns-cookie"}, **far))
     boss = guest(door, request({"Authorization": "bearer roots"}, **far))
     assert [(each.name, each.how, each.admin) for each in (by_token, by_cookie, boss)] == [
-        ("ann", How.TOKEN, False),
-        ("ann", How.SESSION, False),
-        ("boss", How.TOKEN, True),
+        ("ann", AuthMethod.TOKEN, False),
+        ("ann", AuthMethod.SESSION, False),
+        ("boss", AuthMethod.TOKEN, True),
     ]
     assert "ann" in by_token.readers
 
 
 def test_a_token_outranks_the_connection() -> None:
     """Whoever says who they are is that one, also on the owner's machine; a wrong token is not made good by it."""
-    door = Door(terms())
+    door = Authenticator(terms())
     assert guest(door, request({"Authorization": "Bearer anns"})).name == "ann"
     assert status(door, request({"Authorization": "Bearer wrong"})) == 401
     assert status(door, request({"Authorization": "Basic YTpi"})) == 401
@@ -204,15 +204,15 @@ def test_a_token_outranks_the_connection() -> None:
 
 def test_a_wrong_cookie_is_none() -> None:
     """It is as if it was not there."""
-    assert status(Door(terms()), request({"Cookie": "tony=forged"}, client="10.0.0.7", uid=None)) == 401
-    assert guest(Door(terms()), request({"Cookie": "tony=forged"})).name == "owner"
+    assert status(Authenticator(terms()), request({"Cookie": "tony=forged"}, client="10.0.0.7", uid=None)) == 401
+    assert guest(Authenticator(terms()), request({"Cookie": "tony=forged"})).name == "owner"
 
 
 def test_many_wrong_tokens() -> None:
     """An address that goes on trying is told to wait, longer each time; a right token is taken all the same."""
-    door = Door(terms())
+    door = Authenticator(terms())
     tries = [comes(door, request({"Authorization": "Bearer no"}, client="10.0.0.7", uid=None)) for _ in range(9)]
-    refusals = [each for each in tries if isinstance(each, Refusal)]
+    refusals = [each for each in tries if isinstance(each, AccessDenied)]
     assert [each.status for each in refusals] == [401] * 5 + [429] * 4
     assert [each.wait for each in refusals[5:]] == [2.0, 4.0, 8.0, 16.0]
     assert guest(door, request({"Authorization": "Bearer anns"}, client="10.0.0.7", uid=None)).name == "ann"
@@ -221,32 +221,32 @@ def test_many_wrong_tokens() -> None:
 
 # --- a proxy --------------------------------------------------------------------------------------------------------
 
-SSO = Proxy(
+SSO = TrustedProxy(
     addresses=(ipaddress.ip_network("10.0.0.0/30"), ipaddress.ip_network("127.0.0.1/32")),
     header="x-remote-user",
     origins=frozenset({"https://portal.example"}),
 )
-YARN = Proxy(addresses=(ipaddress.ip_network("10.9.0.1/32"),), cookie="proxy-user", vouches=True)
+YARN = TrustedProxy(addresses=(ipaddress.ip_network("10.9.0.1/32"),), cookie="proxy-user", vouches=True)
 
 
 def test_a_trusted_proxy_says_who_it_is() -> None:
     """From its addresses only; from all others the header is noise."""
-    door = Door(terms(proxies=(SSO,)))
+    door = Authenticator(terms(proxies=(SSO,)))
     sent = {"X-Remote-User": "ann", "X-Forwarded-For": "1.2.3.4"}
     found = guest(door, request(sent, client="10.0.0.2", uid=None, host="portal.example"))
-    assert (found.name, found.how, found.admin) == ("ann", How.PROXY, False)
+    assert (found.name, found.how, found.admin) == ("ann", AuthMethod.PROXY, False)
     assert status(door, request(sent, client="10.0.0.9", uid=None)) == 401
     assert status(door, request({}, client="10.0.0.2", uid=None)) == 401
 
 
 def test_on_this_machine_everybody_has_the_proxys_address() -> None:
     """There the user counts as which it runs: another one cannot say that it is ann."""
-    door = Door(terms(proxies=(SSO,)))
+    door = Authenticator(terms(proxies=(SSO,)))
     assert guest(door, request({"X-Remote-User": "ann"}, uid=ME)).name == "ann"
     assert status(door, request({"X-Remote-User": "ann"}, uid=STRANGER)) == 401
     assert status(door, request({"X-Remote-User": "ann"}, client="10.0.0.2", uid=STRANGER)) == 401
-    by_name = Door(
-        terms(proxies=(Proxy(addresses=SSO.addresses, header="x-remote-user", runs_as=frozenset({"12345"})),))
+    by_name = Authenticator(
+        terms(proxies=(TrustedProxy(addresses=SSO.addresses, header="x-remote-user", runs_as=frozenset({"12345"})),))
     )
     assert guest(by_name, request({"X-Remote-User": "ann"}, uid=12345)).name == "ann"
 
@@ -254,23 +254,23 @@ def test_on_this_machine_everybody_has_the_proxys_address() -> None:
 @pytest.mark.parametrize("name", ["@admins", "*", "a b", "a,b", "boss\xe9 x", "/x"])
 def test_a_proxys_user_is_a_user(name: str) -> None:
     """Not a group, not everybody, not two."""
-    assert status(Door(terms(proxies=(SSO,))), request({"X-Remote-User": name}, client="10.0.0.2")) == 403
+    assert status(Authenticator(terms(proxies=(SSO,))), request({"X-Remote-User": name}, client="10.0.0.2")) == 403
 
 
 def test_two_users_are_none() -> None:
     """A client that sends the header as well, before its proxy adds its own, is nobody."""
     sent = [("X-Remote-User", "boss"), ("X-Remote-User", "ann")]
-    assert status(Door(terms(proxies=(SSO,))), request(sent, client="10.0.0.2")) == 403
+    assert status(Authenticator(terms(proxies=(SSO,))), request(sent, client="10.0.0.2")) == 403
 
 
 def test_a_clusters_proxy_vouches_for_whom_it_lets_through() -> None:
     """Somebody without a name may look, and change nothing; somebody with one is that one."""
-    door = Door(terms(proxies=(YARN,), tokens=None))
+    door = Authenticator(terms(proxies=(YARN,), tokens=None))
     nobody = guest(door, request(client="10.9.0.1", uid=None))
     named = guest(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.1", uid=None))
     job = head(user="ann")
-    assert [each.may(Action.SEE, job) for each in (nobody, named)] == [True, True]
-    assert [each.may(Action.CHANGE, job) for each in (nobody, named)] == [False, True]
+    assert [each.may(PortalAction.SEE, job) for each in (nobody, named)] == [True, True]
+    assert [each.may(PortalAction.CHANGE, job) for each in (nobody, named)] == [False, True]
     assert status(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.2", uid=None)) == 403
 
 
@@ -292,9 +292,9 @@ def head(**more: Any) -> JobHead:
     return JobHead(**{**usual, **more})
 
 
-def person(name: str, *groups: str, **more: Any) -> Guest:
+def person(name: str, *groups: str, **more: Any) -> User:
     """Somebody who was let in."""
-    return Guest(name=name, how=How.TOKEN, groups=frozenset(groups), token="t", earlier="", **more)
+    return User(name=name, how=AuthMethod.TOKEN, groups=frozenset(groups), token="t", earlier="", **more)
 
 
 @pytest.mark.parametrize(
@@ -314,22 +314,22 @@ def person(name: str, *groups: str, **more: Any) -> Guest:
         (person("ann", admin=True), head(), True, True),
     ],
 )
-def test_what_a_job_lets_somebody_do(who: Guest, job: JobHead, sees: bool, changes: bool) -> None:
+def test_what_a_job_lets_somebody_do(who: User, job: JobHead, sees: bool, changes: bool) -> None:
     """Its owner, those it names, administrators; nobody else."""
-    assert (who.may(Action.SEE, job), who.may(Action.CHANGE, job)) == (sees, changes)
+    assert (who.may(PortalAction.SEE, job), who.may(PortalAction.CHANGE, job)) == (sees, changes)
 
 
 # --- changes --------------------------------------------------------------------------------------------------------
 
 
-def refused(door: Door, asked: Request, token: str) -> bool:
+def refused(door: Authenticator, asked: Request, token: str) -> bool:
     """Whether a change is refused."""
     return door.change(asked, guest(door, asked), token) is not None
 
 
 def test_a_change_needs_the_pages_token_and_its_origin() -> None:
     """What a browser sends by itself, whoever has it do so, is not enough."""
-    door = Door(terms())
+    door = Authenticator(terms())
     token = guest(door, request()).token
     own = {"Origin": f"http://{PORTAL}"}
     assert not refused(door, request(own, method="PUT"), token)
@@ -342,7 +342,7 @@ def test_a_change_needs_the_pages_token_and_its_origin() -> None:
 
 def test_a_pages_token_is_its_visitors() -> None:
     """Somebody else's page, or another portal's, does not help."""
-    door, other = Door(terms()), Door(terms(key=b"o" * 32))
+    door, other = Authenticator(terms()), Authenticator(terms(key=b"o" * 32))
     anns = guest(door, request({"Cookie": "tony=anns-cookie"}))
     assert refused(door, request(method="PUT"), anns.token)
     assert refused(door, request(method="PUT"), guest(other, request()).token)
@@ -350,12 +350,12 @@ def test_a_pages_token_is_its_visitors() -> None:
 
 def test_a_token_of_ones_own_is_meant() -> None:
     """Programs that send `Authorization` need no page."""
-    assert not refused(Door(terms()), request({"Authorization": "Bearer anns"}, method="PUT"), "")
+    assert not refused(Authenticator(terms()), request({"Authorization": "Bearer anns"}, method="PUT"), "")
 
 
 def test_a_proxys_origin() -> None:
     """Behind a proxy pages have its address, which was told; all others are foreign."""
-    door = Door(terms(proxies=(SSO,)))
+    door = Authenticator(terms(proxies=(SSO,)))
     sent = {"X-Remote-User": "ann", "Origin": "https://portal.example"}
     asked = request(sent, client="10.0.0.2", method="PUT", host="inside:1")
     assert not refused(door, asked, guest(door, asked).token)
@@ -377,6 +377,6 @@ VALUES = st.text(st.characters(max_codepoint=255), max_size=40) | st.sampled_fro
 @given(st.lists(st.tuples(HEADERS, VALUES), max_size=6), st.sampled_from(["10.0.0.7", "127.0.0.1", "::1", "x"]))
 def test_no_headers_make_somebody_else_of_a_stranger(headers: list[tuple[str, str]], client: str) -> None:
     """Whatever a process of another user sends, or another machine: it is refused, and nothing breaks."""
-    door = Door(terms(proxies=(SSO,)))
+    door = Authenticator(terms(proxies=(SSO,)))
     found = comes(door, request(headers, client=client, uid=STRANGER if client != "10.0.0.7" else None))
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, AccessDenied), found

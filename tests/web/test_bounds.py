@@ -18,7 +18,7 @@ from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.web import uvicorn_server
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -34,7 +34,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
     home = Home(tmp_path_factory.mktemp("home"))
     folder = keep(home)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"x" * 99 + b"\n" + bytes(100) * 400_000)
-    return create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann")))
+    return create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tony.model.job_report import Failure, FailureClass
 from tony.model.layout import Home, JobFolder
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -44,8 +44,8 @@ def home(tmp_path: Path) -> Home:
 
 def portal(home: Home) -> ASGIApp:
     """As its owner comes to it."""
-    terms = Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",))
-    return as_peer(create(HomeSource(home, "ann"), Door(terms)), os.geteuid())
+    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",))
+    return as_peer(create(HomeSource(home, "ann"), Authenticator(terms)), os.geteuid())
 
 
 def ask(app: ASGIApp, path: str, user: str = "", **more: Any) -> tuple[int, str]:

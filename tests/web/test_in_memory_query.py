@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from tony.dataclass import replace
-from tony.model.job_query import DAMAGED, Query, Sort
+from tony.model.job_query import DAMAGED, JobSort, Query
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.web.in_memory_query import choose
+from tony.web.in_memory_query import select_jobs
 
 NOW = 10_000.0
 
@@ -44,7 +44,7 @@ def found(query: Query) -> list[int]:
     """Numbers of the jobs of all pages, in order."""
     numbers: list[int] = []
     for _ in range(100):
-        page = choose(HEADS, query, NOW)
+        page = select_jobs(HEADS, query, NOW)
         numbers += [int(each.job[-3:]) for each in page.heads]
         if not page.next:
             assert len(numbers) == page.total
@@ -73,34 +73,36 @@ def test_filters(query: Query, expected: list[int]) -> None:
     assert expected == sorted(found(query))
 
 
-@pytest.mark.parametrize(("sort", "descending", "most"), list(itertools.product(Sort, (True, False), (1, 7, 40, 50))))
-def test_pages_follow_one_another(sort: Sort, descending: bool, most: int) -> None:
+@pytest.mark.parametrize(
+    ("sort", "descending", "most"), list(itertools.product(JobSort, (True, False), (1, 7, 40, 50)))
+)
+def test_pages_follow_one_another(sort: JobSort, descending: bool, most: int) -> None:
     """Whatever the order and the size of a page: each job once, and those of which it is not known come last."""
     numbers = found(Query(sort=sort, descending=descending, most=most))
     assert sorted(numbers) == list(range(40))
-    if sort is Sort.GPU_HOURS:
+    if sort is JobSort.GPU_HOURS:
         assert set(numbers[:6]) == {0, 7, 14, 21, 28, 35}
-    if sort is Sort.TASKS:
+    if sort is JobSort.TASKS:
         assert numbers == sorted(range(40), reverse=descending)
 
 
 def test_a_page_goes_on_although_its_last_job_has_gone() -> None:
     """What comes next is what would have come next."""
-    first = choose(HEADS, Query(most=10), NOW)
+    first = select_jobs(HEADS, Query(most=10), NOW)
     left = [each for each in HEADS if each.job != first.heads[-1].job]
-    second = choose(left, Query(most=10, after=first.next), NOW)
-    assert choose(HEADS, Query(most=20), NOW).heads[10:] == second.heads
+    second = select_jobs(left, Query(most=10, after=first.next), NOW)
+    assert select_jobs(HEADS, Query(most=20), NOW).heads[10:] == second.heads
 
 
 @pytest.mark.parametrize("after", ["x", "%%%", "bnVsbA", "W10", "WzEsIDJd", "é"])
 def test_a_place_that_is_none(after: str) -> None:
     """What is no answer of ours is said to be none."""
     with pytest.raises(ValueError, match="after"):
-        choose(HEADS, Query(after=after), NOW)
+        select_jobs(HEADS, Query(after=after), NOW)
 
 
 def test_what_can_be_chosen() -> None:
     """The most frequent values first, of all jobs."""
-    facets = choose([*HEADS, head(99, damaged="unreadable")], Query(user="ann"), NOW).facets
+    facets = select_jobs([*HEADS, head(99, damaged="unreadable")], Query(user="ann"), NOW).facets
     assert [("bob", 21), ("ann", 20)] == [(each.value, each.jobs) for each in facets.users]
     assert (DAMAGED, 1) in [(each.value, each.jobs) for each in facets.states]

@@ -16,7 +16,7 @@ from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.folder_job_view import FolderView
 from tony.web.home_source import HomeSource
 
@@ -53,10 +53,10 @@ def portal(
     home: Home, uid: int | None = None, only: str = "", *, without: bool = False, damaged: bool = False
 ) -> ASGIApp:
     """As its owner comes to it, or somebody else."""
-    terms = Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
+    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
     source = Running(home, "ann")
     source.without, source.damaged = without, damaged
-    return as_peer(create(source, Door(terms), only=only), os.geteuid() if uid is None else uid)
+    return as_peer(create(source, Authenticator(terms), only=only), os.geteuid() if uid is None else uid)
 
 
 def test_what_runs(home: Home) -> None:

@@ -13,7 +13,7 @@ from tests.web.serving import served
 from tests.web.test_am_server import Running
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
 
@@ -54,7 +54,7 @@ def test_what_is_old_is_said_and_what_has_moved_is_followed(tmp_path: Path) -> N
     if chromium() is None:
         pytest.skip("needs Chromium: scripts/system-packages")
     folder = keep(Home(tmp_path))
-    app = create(Running(folder), Door(Terms(key=b"k" * 32, owner="ann")), only=folder.job_id)
+    app = create(Running(folder), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")), only=folder.job_id)
     proxied = Proxied(as_peer(app, os.geteuid()))
     with served(proxied) as port, browsing() as browser, browser.page(f"http://127.0.0.1:{port}/") as page:
         page.clock.install()

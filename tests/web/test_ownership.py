@@ -25,7 +25,7 @@ from tony.model.layout import Home
 from tony.web.api.operation import Operation
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 from tony.web.uvicorn_server import PEER
 
@@ -56,8 +56,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
         folder = keep(home, job, name=CANARY, tags=(CANARY,), viewers=("vic",))
         (folder.logs / "worker-0.s1.t1.out").write_text(f"{CANARY}\n")
     _damage(home)
-    terms = Terms(key=b"k" * 32, owner="root", proxies=(ANYBODY,), names=frozenset({"testserver"}))
-    return create(HomeSource(home, "ann"), Door(terms))
+    terms = AuthConfig(key=b"k" * 32, owner="root", proxies=(ANYBODY,), names=frozenset({"testserver"}))
+    return create(HomeSource(home, "ann"), Authenticator(terms))
 
 
 def _damage(home: Home) -> None:

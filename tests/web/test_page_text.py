@@ -18,4 +18,4 @@ from tony.web import page_text
 )
 def test_what_is_to_be_typed_looks_so(said: str, html: str) -> None:
     """What stands between backticks; the rest stays text, and nothing in it steers."""
-    assert html == str(page_text.said(said))
+    assert html == str(page_text.render_sentence(said))

@@ -23,7 +23,7 @@ from tony.model.progress import Progress, measure_job
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import assets
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 from tony.web.pages import job as job_page
 
@@ -75,7 +75,7 @@ def app(home: Home) -> ASGIApp:
 
 
 def _app(home: Home, only: str = "") -> ASGIApp:
-    door = Door(Terms(key=b"k" * 32, owner="ann"))
+    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))
     return as_peer(create(HomeSource(home, "ann"), door, only=only), os.geteuid())
 
 

@@ -18,9 +18,9 @@ from tony.jobs import remote_record
 from tony.model.ids import TaskId, log_file_name
 from tony.model.layout import Home
 from tony.schedulers import registry
-from tony.schedulers.interface import Link
+from tony.schedulers.interface import WebLink
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -29,13 +29,13 @@ JOB = "local-20260101-000000-0a1b2c"
 class Cluster(Scheduler):
     """With pages of its own."""
 
-    async def links(self, job_id: str, *, ended: bool) -> tuple[Link, ...]:
-        return (Link(label="ResourceManager", href=f"http://rm:8088/cluster/app/{job_id}?a=<b>"),)
+    async def links(self, job_id: str, *, ended: bool) -> tuple[WebLink, ...]:
+        return (WebLink(label="ResourceManager", href=f"http://rm:8088/cluster/app/{job_id}?a=<b>"),)
 
     async def container_links(
         self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
-    ) -> dict[str, tuple[Link, ...]]:
-        return {each: (Link(label="log server", href=f"http://{host}/{each}"),) for each, host in containers.items()}
+    ) -> dict[str, tuple[WebLink, ...]]:
+        return {each: (WebLink(label="log server", href=f"http://{host}/{each}"),) for each, host in containers.items()}
 
 
 def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     report = read_summary(folder)
     assert report is not None
     task = report.tasks[0].task
-    app = as_peer(create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann"))), os.geteuid())
+    app = as_peer(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))), os.geteuid())
     cluster.error = SchedulerError("it was <removed>: see Y")
     for at in (f"/job/{JOB}/log/{task}/out", f"/job/{JOB}/task/{task}"):
         assert "it was &lt;removed&gt;: see Y" in fetch(app, at).text
@@ -79,7 +79,7 @@ def test_links_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     folder = keep(home, JOB, scheduler="far")
     report = read_summary(folder)
     assert report is not None
-    app = as_peer(create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann"))), os.geteuid())
+    app = as_peer(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))), os.geteuid())
     href = f'href="http://rm:8088/cluster/app/{JOB}?a=&lt;b&gt;" rel="noreferrer"'
     for part in ("", "/tasks", "/events"):
         assert href in fetch(app, f"/job/{JOB}{part}").text

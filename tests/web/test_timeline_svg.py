@@ -10,7 +10,7 @@ import pytest
 
 from tests.history.told_lives import entries, life, record
 from tony.dataclass import replace
-from tony.history.timeline import Happened, Mark, SessionSpan, Shape, Span, Timeline, What, timeline
+from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline
 from tony.model.states import RoleKind
 from tony.web.timeline_svg import LANES, Drawing, draw
 
@@ -24,9 +24,9 @@ def gang(tasks: int, roles: tuple[str, ...] = ("worker",), **more: object) -> Ti
         for index in range(tasks):
             name, ready, runs = f"{role}:{index}", chance.uniform(1, 5), chance.uniform(6, 9)
             spans += [
-                Span(name, 1, 0, What.WAITING, 0.0, ready),
-                Span(name, 1, 0, What.SET_UP, ready, runs, held=True),
-                Span(name, 1, 1, What.RUNNING, runs, 100.0, held=True),
+                Span(name, 1, 0, TaskPhase.WAITING, 0.0, ready),
+                Span(name, 1, 0, TaskPhase.SET_UP, ready, runs, held=True),
+                Span(name, 1, 1, TaskPhase.RUNNING, runs, 100.0, held=True),
             ]
     line = Timeline(
         job="j",
@@ -35,7 +35,7 @@ def gang(tasks: int, roles: tuple[str, ...] = ("worker",), **more: object) -> Ti
         spans=tuple(spans),
         sessions=(SessionSpan(1, 0.0, 100.0, "the job begins"),),
         marks=tuple(marks),
-        roles={role: Shape(RoleKind.TRACKED, 1, 0, 1) for role in roles},
+        roles={role: TaskResources(RoleKind.TRACKED, 1, 0, 1) for role in roles},
         began=6.0,
         ended=100.0,
     )
@@ -61,7 +61,7 @@ def test_few_tasks_have_a_lane_each_and_bars_with_titles() -> None:
 
 def test_many_tasks_share_lanes_and_a_death_is_seen() -> None:
     """Ten thousand tasks: some lanes, few bytes; the one that died shows, and each role has a label."""
-    death = Mark(Happened.DEATH, 50.0, "worker:4711", "lost")
+    death = Mark(MarkerKind.DEATH, 50.0, "worker:4711", "lost")
     drawing = draw(gang(5000, ("worker", "ps"), marks=(death,)))
     assert 10_000 <= drawing.per_lane * LANES
     assert ["worker", "ps"] == [lane.label for lane in drawing.labels]
@@ -98,7 +98,7 @@ def test_the_axis_on_a_narrow_page() -> None:
 def test_hostile_words_stay_words() -> None:
     """What programs and hosts say becomes text, and nothing else."""
     evil = "</title><script>alert(1)</script>\x1b[2J\u202e"
-    line = gang(2, marks=(Mark(Happened.FAILURE, 5.0, "worker:0", evil),))
+    line = gang(2, marks=(Mark(MarkerKind.FAILURE, 5.0, "worker:0", evil),))
     spans = (replace(line.spans[0], note=evil), *line.spans[1:])
     drawing = draw(replace(line, spans=spans))
     assert [] == [each for each in parsed(drawing).iter() if each.tag == "script"]
@@ -135,7 +135,7 @@ def signs(line: Timeline, name: str) -> list[float]:
 
 def test_signs_reach_to_the_end_however_many_there_are() -> None:
     """450 checkpoints are seen all along, and each stretch of time says how many it stands for."""
-    saved = tuple(Mark(Happened.CHECKPOINT, n * 100 / 450, "worker:0", f"step {n}") for n in range(450))
+    saved = tuple(Mark(MarkerKind.CHECKPOINT, n * 100 / 450, "worker:0", f"step {n}") for n in range(450))
     line = gang(2, marks=saved)
     places = signs(line, "checkpoint")
     assert len(places) <= 100
@@ -147,7 +147,7 @@ def test_signs_reach_to_the_end_however_many_there_are() -> None:
 
 def test_the_newest_failure_is_seen() -> None:
     """Of a job that fails and restarts again and again, too, and in its lane."""
-    failed = tuple(Mark(Happened.FAILURE, n / 10, "worker:0", f"failure {n}") for n in range(1000))
+    failed = tuple(Mark(MarkerKind.FAILURE, n / 10, "worker:0", f"failure {n}") for n in range(1000))
     line = gang(2, marks=failed)
     assert max(signs(line, "failure")) == pytest.approx(99.9)
     assert "failure 999" in draw(line).picture
@@ -158,8 +158,8 @@ def test_a_picture_of_very_much_stays_small() -> None:
     spans, marks = [], []
     for index in range(40):
         for n in range(500):
-            spans.append(Span(f"worker:{index}", n + 1, 1, What.RUNNING, n / 5, (n + 1) / 5, held=True))
-            marks += [Mark(Happened.FAILURE, n / 5, f"worker:{index}"), Mark(Happened.RESTART, n / 5)]
+            spans.append(Span(f"worker:{index}", n + 1, 1, TaskPhase.RUNNING, n / 5, (n + 1) / 5, held=True))
+            marks += [Mark(MarkerKind.FAILURE, n / 5, f"worker:{index}"), Mark(MarkerKind.RESTART, n / 5)]
     sessions = tuple(SessionSpan(n + 1, n / 5, (n + 1) / 5, "again") for n in range(500))
     line = gang(1, spans=tuple(spans), marks=tuple(sorted(marks, key=lambda mark: mark.at)), sessions=sessions)
     drawing = draw(line)

@@ -11,7 +11,7 @@ from tests.web.kept import ANYBODY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.folder_job_view import FolderView
 from tony.web.home_source import HomeSource
 
@@ -39,7 +39,9 @@ def source(tmp_path: Path) -> Damaged:
 @pytest.mark.parametrize("address", [f"/job/{DAMAGED}", f"/api/v1/jobs/{DAMAGED}", f"/compare?a={DAMAGED}"])
 def test_only_those_who_may_see_it_learn_that_it_is_damaged(source: Damaged, address: str) -> None:
     """To others it is not there."""
-    app = as_peer(create(source, Door(Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))), os.geteuid())
+    app = as_peer(
+        create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))), os.geteuid()
+    )
     answer = fetch(app, address, headers={"X-User": "bob"}, client="10.0.0.1")
     assert answer.status_code == 404
     assert "cannot be copied" not in answer.text
@@ -48,7 +50,7 @@ def test_only_those_who_may_see_it_learn_that_it_is_damaged(source: Damaged, add
 
 def test_advice_goes_without_it(source: Damaged) -> None:
     """It is an earlier run of the same job."""
-    app = as_peer(create(source, Door(Terms(key=b"k" * 32, owner="ann"))), os.geteuid())
+    app = as_peer(create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))), os.geteuid())
     answer = fetch(app, f"/api/v1/jobs/{JOB}/advice")
     assert answer.status_code == 200
     assert "cannot be copied" not in answer.text

@@ -16,9 +16,9 @@ from tony.history.event_log import segments
 from tony.model.layout import Home
 from tony.web import unused_resources
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 from tony.web.home_source import HomeSource
-from tony.web.principal import Guest, How
+from tony.web.principal import AuthMethod, User
 from tony.web.unused_resources import waste_for
 
 
@@ -35,9 +35,9 @@ def source(tmp_path: Path) -> HomeSource:
     return HomeSource(Home(tmp_path), "ann")
 
 
-def visitor(name: str) -> Guest:
+def visitor(name: str) -> User:
     """One who may see their own jobs."""
-    return Guest(name=name, how=How.TOKEN, token="t", earlier="")
+    return User(name=name, how=AuthMethod.TOKEN, token="t", earlier="")
 
 
 def test_only_what_may_be_seen_is_summed_up(source: HomeSource) -> None:
@@ -79,8 +79,8 @@ def _counts(found: unused_resources.Wasted) -> tuple[int, int, int]:
 
 def test_the_page(source: HomeSource) -> None:
     """Says whose hours they were, on what they went, and which job to look at; only to who may see it."""
-    terms = Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
-    app = create(source, Door(terms))
+    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
+    app = create(source, Authenticator(terms))
 
     def ask(user: str, query: str = "?weeks=520") -> str:
         answer = fetch(app, f"/waste{query}", client="10.0.0.1", headers={"x-user": user})

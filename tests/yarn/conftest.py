@@ -12,13 +12,13 @@ from typing import TypeVar
 import pytest
 
 from tests.yarn.lab import ENDED, YarnLab, user
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 
 Made = TypeVar("Made", bound=YarnLab)
 
 
 @pytest.fixture
-def lab(cluster: Cluster) -> Iterator[YarnLab]:
+def lab(cluster: MiniCluster) -> Iterator[YarnLab]:
     """One user with an empty home. After the test no process of an ended job may live, on any node."""
     with one_user(lambda folder: YarnLab(folder, cluster)) as made:
         yield made

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.lab import CEILING, Lab, until
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send
 
 #: Memory of a small task.
@@ -30,7 +30,7 @@ class YarnLab(Lab):
         out: what programs write, for they know it as `$OUT`.
     """
 
-    def __init__(self, root: Path, cluster: Cluster) -> None:
+    def __init__(self, root: Path, cluster: MiniCluster) -> None:
         super().__init__(root)
         self.cluster = cluster
         self.out = root / "out"

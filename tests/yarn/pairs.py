@@ -18,15 +18,15 @@ from tony.dataclass import replace
 from tony.hadoop.address import parse
 from tony.hadoop.ipc.blocking import BlockingConnection
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import ENUM, Message, optional, required
+from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
 from tony.mini import ports
-from tony.mini.cluster import Cluster
-from tony.mini.cluster_state import State
-from tony.mini.daemons import Daemon
+from tony.mini.cluster import MiniCluster
+from tony.mini.cluster_state import ClusterState
+from tony.mini.daemons import MiniDaemon
 from tony.mini.layout import Places
-from tony.mini.options import Options, Setting
+from tony.mini.options import HadoopProperty, MiniOptions
 from tony.model.layout import Home
 
 #: The members of each pair, as the cluster's daemons are called.
@@ -58,19 +58,19 @@ class _Asker(IntEnum):
     USER = 0
 
 
-class _RequestInfo(Message):
+class _RequestInfo(ProtoMessage):
     asker: _Asker = required(1, ENUM(_Asker))
 
 
-class _ChangeRequest(Message):
+class _ChangeRequest(ProtoMessage):
     info: _RequestInfo = required(1, _RequestInfo)
 
 
-class _StatusResponse(Message):
+class _StatusResponse(ProtoMessage):
     standing: Standing | None = optional(1, ENUM(Standing))
 
 
-class Nothing(Message):
+class Nothing(ProtoMessage):
     """Where nothing is asked, or said."""
 
 
@@ -81,7 +81,7 @@ _CHANGES = {
 }
 
 
-def paired_options() -> Options:
+def paired_options() -> MiniOptions:
     """What a `PairedCluster` is to be; the addresses are its own business."""
     settings = {
         "fs.defaultFS": f"hdfs://{FILES}",
@@ -103,7 +103,7 @@ def paired_options() -> Options:
     return options(settings, nodes=2)
 
 
-class PairedCluster(Cluster):
+class PairedCluster(MiniCluster):
     """A small cluster of `paired_options`. The first of each pair is active when it has started."""
 
     def __init__(self, home: Home) -> None:
@@ -120,7 +120,7 @@ class PairedCluster(Cluster):
 
     def activate(self, name: str) -> None:
         """Makes a member of a pair the active one; the other one standby, if it lives."""
-        for other in PAIRS[Daemon(name).kind.value]:
+        for other in PAIRS[MiniDaemon(name).kind.value]:
             if other != name and self.standing(other) is Standing.ACTIVE:
                 self.tell(other, Standing.STANDBY)
         if self.standing(name) is not Standing.ACTIVE:
@@ -131,19 +131,19 @@ class PairedCluster(Cluster):
         """Has a member of a pair be active, or standby, whatever the other one is."""
         _tell(self.state, name, standing)
 
-    def _planned(self, options: Options, java: str, jars: str) -> State:
+    def _planned(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         others = tuple(name for pair in PAIRS.values() for name in pair[1:])
         state = replace(super()._planned(options, java, jars), others=others)
         state = replace(state, ports=ports.choose(port for daemon in state.daemons for port in daemon.ports))
         return replace(state, options=replace(options, settings=(*options.settings, *_addresses(state, self.places))))
 
-    def _spawn(self, state: State, daemon: Daemon) -> State:
+    def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:
         folder = self.places.of(daemon.name)
         if daemon.name == "nn2" and not (folder / "name").exists():  # the first was just formatted
             shutil.copytree(self.places.of("nn") / "name", folder / "name")
         return super()._spawn(state, daemon)
 
-    def _missing(self, state: State, since: Mapping[str, float]) -> str | None:
+    def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
         """Whoever lives has come up, and one of each pair is active, the first if nobody is; then as ever."""
         living = state.living()
         for pair, members in PAIRS.items():
@@ -158,14 +158,14 @@ class PairedCluster(Cluster):
                     return f"{there[0]} does not become active: {error}"
         return super()._missing(_as_seen(state), since)
 
-    def _furnish(self, state: State) -> None:
+    def _furnish(self, state: ClusterState) -> None:
         super()._furnish(_as_seen(state))
 
 
 class PairedLab(YarnLab):
     """One user. What others ask of Hadoop's pages is asked of those who are active."""
 
-    def __init__(self, root: Path, cluster: Cluster) -> None:
+    def __init__(self, root: Path, cluster: MiniCluster) -> None:
         """The cluster runs."""
         super().__init__(root, cluster)
         assert isinstance(cluster, PairedCluster)
@@ -180,42 +180,42 @@ def _id(name: str) -> str:
     return name if name[-1].isdigit() else f"{name}1"
 
 
-def _addresses(state: State, places: Places) -> list[Setting]:
+def _addresses(state: ClusterState, places: Places) -> list[HadoopProperty]:
     """Where each member listens, and for each who it is itself."""
-    found = [Setting(key="dfs.namenode.shared.edits.dir", value=(places.path / "edits").as_uri())]
+    found = [HadoopProperty(key="dfs.namenode.shared.edits.dir", value=(places.path / "edits").as_uri())]
     for name in PAIRS["rm"]:
         found += [
-            Setting(key=f"yarn.resourcemanager.{door}.{_id(name)}", value=state.address(f"{name}.{port}"))
+            HadoopProperty(key=f"yarn.resourcemanager.{door}.{_id(name)}", value=state.address(f"{name}.{port}"))
             for port, door in _DOORS.items()
         ]
-        found.append(Setting(key="yarn.resourcemanager.ha.id", value=_id(name), daemon=name))
+        found.append(HadoopProperty(key="yarn.resourcemanager.ha.id", value=_id(name), daemon=name))
     for name in PAIRS["nn"]:
         for port, door in (("rpc", "rpc-address"), ("web", "http-address")):
             key = f"dfs.namenode.{door}.{FILES}.{_id(name)}"
-            found.append(Setting(key=key, value=state.address(f"{name}.{port}")))
-        found.append(Setting(key="dfs.ha.namenode.id", value=_id(name), daemon=name))
+            found.append(HadoopProperty(key=key, value=state.address(f"{name}.{port}")))
+        found.append(HadoopProperty(key="dfs.ha.namenode.id", value=_id(name), daemon=name))
         found.append(
-            Setting(key="dfs.namenode.name.dir", value=(places.of(name) / "name").as_uri(), daemon=name),
+            HadoopProperty(key="dfs.namenode.name.dir", value=(places.of(name) / "name").as_uri(), daemon=name),
         )
     return found
 
 
-def _as_seen(state: State) -> State:
+def _as_seen(state: ClusterState) -> ClusterState:
     """A cluster without pairs: those who are active stand for them."""
     known = dict(state.ports)
     for pair, members in PAIRS.items():
         active = _active(state, pair) or members[0]
-        known |= {f"{pair}.{port.partition('.')[2]}": state.ports[port] for port in Daemon(active).ports}
+        known |= {f"{pair}.{port.partition('.')[2]}": state.ports[port] for port in MiniDaemon(active).ports}
     return replace(state, ports=known)
 
 
-def _active(state: State, pair: str) -> str | None:
+def _active(state: ClusterState, pair: str) -> str | None:
     living = state.living()
     found = (name for name in PAIRS[pair] if name in living and _standing(state, name) is Standing.ACTIVE)
     return next(found, None)
 
 
-def _standing(state: State, name: str) -> Standing | None:
+def _standing(state: ClusterState, name: str) -> Standing | None:
     try:
         with _connection(state, name) as connection:
             return connection.call(_STATUS, Nothing(), timeout=10.0).standing
@@ -223,11 +223,13 @@ def _standing(state: State, name: str) -> Standing | None:
         return None
 
 
-def _tell(state: State, name: str, standing: Standing) -> None:
+def _tell(state: ClusterState, name: str, standing: Standing) -> None:
     with _connection(state, name) as connection:
         connection.call(_CHANGES[standing], _ChangeRequest(info=_RequestInfo(asker=_Asker.USER)))
 
 
-def _connection(state: State, name: str) -> BlockingConnection:
-    port = "rpc" if Daemon(name).kind.value == "nn" else "admin"
-    return BlockingConnection(parse(state.address(f"{name}.{port}"), 0), Login.simple(user()), protocol=_HA_PROTOCOL)
+def _connection(state: ClusterState, name: str) -> BlockingConnection:
+    port = "rpc" if MiniDaemon(name).kind.value == "nn" else "admin"
+    return BlockingConnection(
+        parse(state.address(f"{name}.{port}"), 0), LoginIdentity.simple(user()), protocol=_HA_PROTOCOL
+    )

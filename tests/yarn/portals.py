@@ -17,11 +17,11 @@ from tests.yarn.lab import user
 from tony.dataclass import dataclass
 from tony.model.layout import Home
 from tony.portal.history_location import open_location
-from tony.portal.indexed_jobs import Portal
-from tony.portal.tensorboard_manager import MOST, Boards
-from tony.portal.tensorboard_routes import Boarding
+from tony.portal.indexed_jobs import IndexedJobs
+from tony.portal.tensorboard_manager import MOST, TensorBoardManager
+from tony.portal.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
-from tony.web.auth import Door, Terms
+from tony.web.auth import AuthConfig, Authenticator
 
 
 def history() -> str:
@@ -37,7 +37,7 @@ class Seen:
         boards: the TensorBoards that it has started.
     """
 
-    boards: Boards
+    boards: TensorBoardManager
     browser: httpx.AsyncClient
 
     async def start(self, jobs: str) -> httpx.Response:
@@ -76,9 +76,11 @@ async def seen(
 ) -> AsyncIterator[Seen]:
     """A portal in a home, over that one's own jobs or over these histories."""
     ours = Home(home)
-    portal = Portal(ours, [open_location(each, ours, os.environ) for each in histories or [str(home)]], "a test's jobs")
-    door = Door(Terms(key=b"k" * 32, owner=user()))
-    boarding = Boarding(ours, portal, door, Boards(ours.portal / "boards", most, idle))
+    portal = IndexedJobs(
+        ours, [open_location(each, ours, os.environ) for each in histories or [str(home)]], "a test's jobs"
+    )
+    door = Authenticator(AuthConfig(key=b"k" * 32, owner=user()))
+    boarding = TensorBoardRoutes(ours, portal, door, TensorBoardManager(ours.portal / "boards", most, idle))
     app = create(portal, door, more=boarding.routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, os.geteuid()), client=("127.0.0.1", 50000))

@@ -20,11 +20,11 @@ from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.wire.reports import ApplicationReport
 from tony.hadoop.wire.yarn_records import NodeState
-from tony.mini.cluster import Cluster
-from tony.mini.cluster_state import State
-from tony.mini.daemons import Daemon
+from tony.mini.cluster import MiniCluster
+from tony.mini.cluster_state import ClusterState
+from tony.mini.daemons import MiniDaemon
 from tony.mini.java import find_java
-from tony.mini.options import DEFAULT_HADOOP, Options
+from tony.mini.options import DEFAULT_HADOOP, MiniOptions
 from tony.mini.site_xml import to_xml
 from tony.model.layout import Home
 
@@ -50,7 +50,7 @@ _PASSWORD = "changeit"
 _WEB = "hadoop.http.authentication"
 
 
-def secure_options(kdc: Kdc, certificate: Path) -> Options:
+def secure_options(kdc: Kdc, certificate: Path) -> MiniOptions:
     """Two nodes, Kerberos everywhere, and https for HDFS with this certificate."""
     settings = {
         "hadoop.security.authentication": "kerberos",
@@ -107,7 +107,7 @@ class Keys:
             (conf / f"ssl-{side}.xml").write_text(to_xml(settings))
 
 
-class SecureCluster(Cluster):
+class SecureCluster(MiniCluster):
     """A small cluster that wants proofs of everybody: `secure_options`. Its KDC has to run."""
 
     def __init__(self, home: Home, kdc: Kdc, keys: Keys) -> None:
@@ -128,15 +128,15 @@ class SecureCluster(Cluster):
         with as_if(self.client_environment(principal)):
             return asyncio.run(work(Configuration.load(self.conf, {})))
 
-    def _variables(self, state: State) -> dict[str, str]:
+    def _variables(self, state: ClusterState) -> dict[str, str]:
         conf = self._kdc.environment["KRB5_CONFIG"]
         return {**super()._variables(state), "JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={conf}"}
 
-    def _spawn(self, state: State, daemon: Daemon) -> State:
+    def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:
         self._keys.write_settings(self.conf)
         return super()._spawn(state, daemon)
 
-    def _missing(self, state: State, since: Mapping[str, float]) -> str | None:
+    def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
         """Over RPC: Hadoop's pages want a ticket as well."""
         try:
             return self.ask(self._look)
@@ -153,7 +153,7 @@ class SecureCluster(Cluster):
             nodes = await manager.nodes((NodeState.RUNNING,))
             return None if len(nodes) == self.state.options.nodes else f"{len(nodes)} NodeManagers are there"
 
-    def _furnish(self, state: State) -> None:
+    def _furnish(self, state: ClusterState) -> None:
         self.ask(self._make_folders)
 
     async def _make_folders(self, settings: Configuration) -> None:
@@ -170,7 +170,7 @@ class SecureCluster(Cluster):
 class SecureLab(YarnLab):
     """One user with a ticket. What others ask of Hadoop's pages is asked over RPC here."""
 
-    def __init__(self, root: Path, cluster: Cluster) -> None:
+    def __init__(self, root: Path, cluster: MiniCluster) -> None:
         """The cluster runs."""
         super().__init__(root, cluster)
         assert isinstance(cluster, SecureCluster)

@@ -12,7 +12,7 @@ from tests.yarn.lab import YarnLab, until, user
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.mini.readiness import send
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -58,7 +58,7 @@ def kinds(data: bytes) -> list[str]:
 
 def wait_event(lab: YarnLab, job: str, kind: str, count: int = 1) -> None:
     """Until so many events of a kind are in HDFS."""
-    files = Cluster.of(Configuration.load(lab.cluster.conf, {}), {}).web_files()
+    files = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).web_files()
 
     def there() -> bool:
         try:

@@ -29,19 +29,19 @@ from tests.yarn.lab import CEILING, processes_of
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.tokens.credentials import Credentials as Tokens
+from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, Resource
 from tony.hadoop.yarn.application_client import ApplicationClient
 from tony.history.job_record import pending_report
 from tony.linux.process import is_alive
-from tony.mini.cluster import Cluster as MiniCluster
-from tony.protocol.launch import Credentials, JobCredentials, TaskPart
+from tony.mini.cluster import MiniCluster
+from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
 from tony.schedulers.yarn.allocator import YarnSource
-from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.container_env import Inside
-from tony.schedulers.yarn.launch_payload import JobPapers, TaskPapers, Uploaded, unpacked
+from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, Uploaded, unpacked
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
@@ -77,8 +77,8 @@ class RealBench(conformance.Bench):
         found: dict[str, Any] = json.loads(path.read_text())
         return found
 
-    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
-        papers = unpacked(TaskPapers, (await self._report(container))["papers"].encode())
+    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
+        papers = unpacked(TaskPayload, (await self._report(container))["papers"].encode())
         return papers.task, papers.credentials
 
     async def lives(self, container: str) -> bool:
@@ -124,12 +124,12 @@ async def bench(
     cluster: MiniCluster, runtime: Uploaded, folder: Path, wanted: Sequence[faults.Fault]
 ) -> AsyncIterator[RealBench]:
     """A source whose job is an application of its own."""
-    hadoop = Cluster.of(Configuration.load(cluster.conf), os.environ)
+    hadoop = ClusterClients.of(Configuration.load(cluster.conf), os.environ)
     async with hadoop.applications() as client:
         application, token = await _unmanaged(client)
         nodes = {node.id.host or "": node.rack or "" for node in await client.nodes() if node.id}
         job = prepared_job(folder / "home", two_roles(), ids.application_text(application))
-        papers = JobPapers(
+        papers = JobPayload(
             record=job.record,
             credentials=JobCredentials(am=credentials(), executors=credentials()),
             runtime=runtime,
@@ -139,7 +139,7 @@ async def bench(
             user=hadoop.user,
             nodes=nodes,
         )
-        inside = Inside(
+        inside = ContainerEnv(
             container="container_0_0000_01_000001",
             host="127.0.0.1",
             folder=folder,
@@ -201,7 +201,7 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
     """All clauses that were chosen, some at a time."""
     folder = Path(tempfile.mkdtemp(prefix="tony-contract-"))
     cluster = clusters.shared()
-    hadoop = Cluster.of(Configuration.load(cluster.conf), os.environ)
+    hadoop = ClusterClients.of(Configuration.load(cluster.conf), os.environ)
     names = [item.name.partition("[")[2].rstrip("]") for item in request.session.items if item.path == Path(__file__)]
     files, pool = hadoop.web_files(), ThreadPoolExecutor(AT_ONCE)
     normal = conformance.PATIENCE, conformance.QUIET

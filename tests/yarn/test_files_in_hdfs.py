@@ -16,7 +16,7 @@ from tests.e2e.lab import Lab
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -51,7 +51,7 @@ def zipped() -> bytes:
 def folder(lab: YarnLab) -> Iterator[tuple[WebHdfs, str]]:
     """A folder of HDFS of the test's own."""
     place = f"/tmp/{lab.root.name}"
-    with Cluster.of(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
+    with ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
         yield files, place
         files.delete(place, recursive=True)
 
@@ -109,7 +109,7 @@ def test_files_in_place(lab: YarnLab) -> None:
 
 def hdfs_name(lab: YarnLab) -> str:
     """The default file system by its whole name."""
-    return Cluster.of(Configuration.load(lab.cluster.conf, {}), {}).files.uri
+    return ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).files.uri
 
 
 def test_mistakes(lab: YarnLab) -> None:

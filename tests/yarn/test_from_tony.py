@@ -15,7 +15,7 @@ from tests.framework_envs import BUILD
 from tests.mini_clusters import Clusters
 from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab
-from tony.mini.options import Options
+from tony.mini.options import MiniOptions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ def roomy(clusters: Clusters) -> Iterator[YarnLab]:
         yield lab
 
 
-ROOMY = Options(datanodes=1)
+ROOMY = MiniOptions(datanodes=1)
 
 
 def run(lab: YarnLab, flags: list[str], timeout: float = 280) -> tuple[str, dict[str, str]]:

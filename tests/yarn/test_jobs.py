@@ -20,7 +20,7 @@ from tests.yarn.lab import CEILING, YarnLab, user
 from tony.dataclass import dataclass
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -189,7 +189,7 @@ def _prove_page(lab: YarnLab, job: str) -> None:
 
 async def _own_page(lab: YarnLab, job: str) -> str:
     """Where the application master itself shows it."""
-    cluster = Cluster.of(Configuration.load(lab.cluster.conf, {}), {})
+    cluster = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:
         report = await client.report(ids.application_id(job))
     return urllib.parse.urlsplit(report.original_tracking_url or "").netloc

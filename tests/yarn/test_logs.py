@@ -13,7 +13,7 @@ from tests.e2e.lab import kill
 from tests.mini_clusters import Clusters, options
 from tests.yarn.lab import YarnLab, until, user
 from tests.yarn.portals import history, seen
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -134,7 +134,7 @@ def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
 
 
 @pytest.fixture
-def other_format(clusters: Clusters) -> Cluster:
+def other_format(clusters: Clusters) -> MiniCluster:
     """A cluster that collects logs in the indexed format, and brings some every second."""
     roll = "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds"
     settings = {
@@ -149,12 +149,12 @@ def other_format(clusters: Clusters) -> Cluster:
 
 
 @pytest.fixture
-def no_aggregation(clusters: Clusters) -> Cluster:
+def no_aggregation(clusters: Clusters) -> MiniCluster:
     """A cluster that collects no logs."""
     return clusters.with_options(options({"yarn.log-aggregation-enable": "false"}, nodes=1))
 
 
-def _run(folder: Path, cluster: Cluster) -> tuple[YarnLab, str]:
+def _run(folder: Path, cluster: MiniCluster) -> tuple[YarnLab, str]:
     lab = YarnLab(folder, cluster)
     done = lab.submit(lab.job('command = "echo hello; echo oh >&2"\n'))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -163,7 +163,7 @@ def _run(folder: Path, cluster: Cluster) -> tuple[YarnLab, str]:
     return lab, job
 
 
-def test_the_indexed_format(tmp_path: Path, other_format: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_indexed_format(tmp_path: Path, other_format: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs that the cluster collected in its other format are read as well, on pages as by commands."""
     lab, job = _run(tmp_path, other_format)
     done = lab.elsewhere("away").tony("logs", job)
@@ -180,7 +180,7 @@ def test_the_indexed_format(tmp_path: Path, other_format: Cluster, monkeypatch: 
     lab.close()
 
 
-def test_files_that_are_brought_while_a_job_runs(tmp_path: Path, other_format: Cluster) -> None:
+def test_files_that_are_brought_while_a_job_runs(tmp_path: Path, other_format: MiniCluster) -> None:
     """Those that are included are, and of a job that includes none, none; what comes later is brought in the end."""
     lab = YarnLab(tmp_path, other_format)
     file = lab.roles(TALKS, "[roles.worker]\n")
@@ -204,7 +204,7 @@ def _collected(job: str) -> str:
 
 @pytest.mark.long  # a cluster of its own; tests/schedulers/yarn/test_container_logs.py tries the same against fakes
 def test_a_cluster_without_aggregation(
-    tmp_path: Path, no_aggregation: Cluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, no_aggregation: MiniCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the follower saw is here; on another machine it is said why there is nothing."""
     lab, job = _run(tmp_path, no_aggregation)

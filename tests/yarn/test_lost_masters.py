@@ -11,7 +11,7 @@ from tests.yarn.lab import CEILING, YarnLab
 from tests.yarn.test_jobs import FAMILY
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ def test_its_lifetime_is_over(lab: YarnLab) -> None:
 
 
 async def _kill(lab: YarnLab, job: str) -> None:
-    cluster = Cluster.of(Configuration.load(lab.cluster.conf, {}), {})
+    cluster = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:
         await client.kill(ids.application_id(job), "killed by hand")
 

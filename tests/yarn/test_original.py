@@ -42,7 +42,7 @@ from tests.original_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, ty
 from tests.yarn.conftest import prove_clean
 from tests.yarn.lab import YarnLab, until
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -67,7 +67,7 @@ class Old:
             "tony.application.hdfs-conf-path": str(conf / "hdfs-site.xml"),
             "tony.application.yarn-conf-path": str(conf / "yarn-site.xml"),
         }
-        with Cluster.of(Configuration.load(conf, {}), {}).web_files() as files:
+        with ClusterClients.of(Configuration.load(conf, {}), {}).web_files() as files:
             files.create(f"{self.place}/libs/one.jar", b"no jar")
 
     def xml(self, name: str, settings: Mapping[str, str]) -> Path:
@@ -110,7 +110,7 @@ class Old:
 
     def close(self) -> None:
         """Takes its folder of HDFS away."""
-        with Cluster.of(Configuration.load(self.lab.cluster.conf, {}), {}).web_files() as files:
+        with ClusterClients.of(Configuration.load(self.lab.cluster.conf, {}), {}).web_files() as files:
             files.delete(self.place, recursive=True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.config.legacy.jobs import xml
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -33,7 +33,7 @@ def test_settings_of_the_application(lab: YarnLab) -> None:
     }
     (lab.root / "notes.txt").write_text("noted", encoding="utf-8")
     place = f"/tmp/{lab.root.name}/tony.xml"
-    with Cluster.of(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
+    with ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
         files.create(place, xml(settings).encode())
         done = lab.tony("cluster-submit", "--conf_file", f"hdfs://{place}", "-shell_env", "B=own", timeout=300)
         files.delete(place.rpartition("/")[0], recursive=True)

@@ -14,7 +14,7 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ContainerLaunchContext, Resource
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -107,5 +107,5 @@ async def _kill(lab: YarnLab, job: str) -> None:
         await client.kill(ids.application_id(job), "not needed any more")
 
 
-def _cluster(lab: YarnLab) -> Cluster:
-    return Cluster.of(Configuration.load(lab.cluster.conf, {}), {})
+def _cluster(lab: YarnLab) -> ClusterClients:
+    return ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})

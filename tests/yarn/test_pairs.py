@@ -23,15 +23,15 @@ from tests.yarn.pairs import Nothing, PairedCluster, PairedLab, Standing, paired
 from tests.yarn.test_daemons import RESUMES, events
 from tony.hadoop import client_factory, ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import Daemon, name_service, resource_managers
-from tony.hadoop.failover import Policy, Proxy
+from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service, resource_managers
+from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import GET_FILE_INFO, GetFileInfoRequest
-from tony.hadoop.wire.proto import Message
+from tony.hadoop.wire.proto import ProtoMessage
 from tony.schedulers.yarn.web_links import of_application
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -102,16 +102,20 @@ def attempts(lab: YarnLab, job: str) -> int:
     return asyncio.run(ask())
 
 
-async def found_behind_a_standby(daemons: Sequence[Daemon], method: Method[Any, Any], request: Message) -> str:
+async def found_behind_a_standby(
+    daemons: Sequence[ServiceAddress], method: Method[Any, Any], request: ProtoMessage
+) -> str:
     """Who carries a call out that the first one asked refuses, for it is standby."""
-    login = Login.simple(user())
+    login = LoginIdentity.simple(user())
     connection = await connect(daemons[0].address, login, protocol=method.protocol)
     try:
         with pytest.raises(StandbyError):
             await connection.call(method, request)
     finally:
         await connection.close()
-    async with Proxy(name="pair", daemons=daemons, login=login, protocol=method.protocol, policy=_PATIENT) as proxy:
+    async with FailoverProxy(
+        name="pair", daemons=daemons, login=login, protocol=method.protocol, policy=_PATIENT
+    ) as proxy:
         assert proxy.active == daemons[0]
         await proxy.call(method, request)
         return proxy.active.id

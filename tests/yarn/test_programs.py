@@ -17,7 +17,7 @@ from tests.mini_clusters import options
 from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send
 from tony.schedulers.yarn.python_archive import store_interpreter
 from tony.storage.object_cache import Cache
@@ -36,7 +36,7 @@ CACHE = f"/user/{user()}/.tony/cache"
 
 
 @pytest.fixture(scope="module")
-def bare(clusters: Clusters) -> Iterator[Cluster]:
+def bare(clusters: Clusters) -> Iterator[MiniCluster]:
     """A cluster on whose usual node containers find no Python: their PATH is a folder with a few tools.
 
     Only what asks for the label `safe` goes to the other node, where there is one.
@@ -54,7 +54,7 @@ def bare(clusters: Clusters) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def bare_lab(bare: Cluster) -> Iterator[YarnLab]:
+def bare_lab(bare: MiniCluster) -> Iterator[YarnLab]:
     """One user of it."""
     with one_user(lambda folder: YarnLab(folder, bare)) as made:
         yield made

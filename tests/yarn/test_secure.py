@@ -24,11 +24,11 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.tokens.credentials import Credentials, write_file
+from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.url_string import from_url_string, to_url_string
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.delegation_tokens import credentials_of_job
 
 pytestmark = pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing())
@@ -109,15 +109,15 @@ def lab(secure: SecureCluster) -> Iterator[SecureLab]:
 
 
 @pytest.fixture
-def with_ticket(secure: SecureCluster) -> Iterator[Cluster]:
+def with_ticket(secure: SecureCluster) -> Iterator[ClusterClients]:
     """The cluster as a client in this process sees it, which has a ticket."""
     with as_if(secure.client_environment(user())):
         yield as_cluster(secure)
 
 
-def as_cluster(secure: SecureCluster) -> Cluster:
+def as_cluster(secure: SecureCluster) -> ClusterClients:
     """As a client sees it that has no token file."""
-    return Cluster.of(Configuration.load(secure.conf, {}), {})
+    return ClusterClients.of(Configuration.load(secure.conf, {}), {})
 
 
 def test_a_job(lab: SecureLab) -> None:
@@ -183,7 +183,7 @@ def test_another_name(lab: SecureLab) -> None:
     assert there.status(job)["state"] == "succeeded"
 
 
-def _prove_hidden(lab: SecureLab, job: str, token: Token) -> None:
+def _prove_hidden(lab: SecureLab, job: str, token: HadoopToken) -> None:
     """Neither logs nor variables nor arguments have a token, and files only where nobody else reads them."""
     password = token.password
     forms = (password, base64.b64encode(password), base64.urlsafe_b64encode(password), to_url_string(token).encode())
@@ -202,7 +202,7 @@ def _prove_hidden(lab: SecureLab, job: str, token: Token) -> None:
     assert looked > 4
 
 
-def _wait_cancelled(web: str, token: Token) -> None:
+def _wait_cancelled(web: str, token: HadoopToken) -> None:
     with WebHdfs([f"https://{web}"], WebLogin(token=to_url_string(token))) as files:
 
         def refused() -> bool:
@@ -215,7 +215,7 @@ def _wait_cancelled(web: str, token: Token) -> None:
         until(refused, "YARN cancels the token of a job that has ended")
 
 
-def test_a_token_that_has_ended_is_replaced(with_ticket: Cluster) -> None:
+def test_a_token_that_has_ended_is_replaced(with_ticket: ClusterClients) -> None:
     """Who follows a job for longer than a token lives notices nothing."""
     with with_ticket.web_files() as files:
         assert files.find("/user") is not None
@@ -225,14 +225,14 @@ def test_a_token_that_has_ended_is_replaced(with_ticket: Cluster) -> None:
         assert with_ticket.file_login(None) != first
 
 
-def test_without_a_ticket(with_ticket: Cluster, lab: SecureLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token file is enough for HDFS; its token goes to the job as it is; who has neither is told what to do."""
     settings = with_ticket.configuration
     credentials = asyncio.run(credentials_of_job(settings, with_ticket.logins, ()))
     (token,) = credentials.tokens.values()
     write_file(lab.root / "tokens", credentials)
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
-    brought = Cluster.of(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
+    brought = ClusterClients.of(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
     assert brought.user == user()
     assert asyncio.run(brought.credentials_of_job(())).tokens == {token.service: token}
     path = f"/user/{user()}/{lab.root.name}"
@@ -242,13 +242,16 @@ def test_without_a_ticket(with_ticket: Cluster, lab: SecureLab, monkeypatch: pyt
         files.append(path, b"two")
         assert files.read(path) == b"onetwo"
         files.delete(path)
-    with pytest.raises(LoginError, match="Get a ticket with kinit"), Cluster.of(settings, {}).web_files() as files:
+    with (
+        pytest.raises(LoginError, match="Get a ticket with kinit"),
+        ClusterClients.of(settings, {}).web_files() as files,
+    ):
         files.find("/")
     web = brought.configuration.get("dfs.namenode.http-address")
     with pytest.raises(LoginError, match="401"), WebHdfs([f"https://{web}"], WebLogin(user=user())) as files:
         files.find("/")
 
 
-async def _on_name_node(cluster: Cluster, work: Callable[[NameNode], object]) -> None:
-    async with name_node(cluster.configuration, os.environ, credentials=Credentials()) as client:
+async def _on_name_node(cluster: ClusterClients, work: Callable[[NameNode], object]) -> None:
+    async with name_node(cluster.configuration, os.environ, credentials=TokenCredentials()) as client:
         await work(client)  # type: ignore[misc]

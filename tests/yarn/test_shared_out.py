@@ -13,7 +13,7 @@ import pytest
 from tests.mini_clusters import options
 from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, until
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ while not os.path.exists(os.environ["OUT"] + "/gate"):
 
 
 @pytest.fixture
-def sharing(clusters: Clusters) -> Cluster:
+def sharing(clusters: Clusters) -> MiniCluster:
     """Two nodes of 4 GB for all and one for who asks for it; the queue `other` may not.
 
     The queue `small` may have a tenth of the 8 GB, and `dyn` gets queues below it when jobs come.
@@ -77,7 +77,7 @@ def sharing(clusters: Clusters) -> Cluster:
 
 
 @pytest.fixture
-def lab(sharing: Cluster) -> Iterator[YarnLab]:
+def lab(sharing: MiniCluster) -> Iterator[YarnLab]:
     """One user of it."""
     with one_user(lambda folder: YarnLab(folder, sharing)) as made:
         yield made

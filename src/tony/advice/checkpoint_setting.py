@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tony.advice.facts import Run, Saves
-from tony.advice.recommendation import Change
+from tony.advice.recommendation import SettingChange
 from tony.config.layers import dotted
 
 _NAME = re.compile(r"save|checkpoint|ckpt|snapshot", re.IGNORECASE)
@@ -13,7 +13,7 @@ _NAME = re.compile(r"save|checkpoint|ckpt|snapshot", re.IGNORECASE)
 _NEAR = 0.1
 
 
-def change_of_interval(run: Run, saves: Saves, seconds: float) -> tuple[Change, ...]:
+def change_of_interval(run: Run, saves: Saves, seconds: float) -> tuple[SettingChange, ...]:
     """The change that has it save every so many seconds; none where it is not certain which value does that.
 
     A value counts if its name speaks of saving and it is what was measured: the very number of steps, or the seconds.
@@ -26,7 +26,7 @@ def change_of_interval(run: Run, saves: Saves, seconds: float) -> tuple[Change, 
     if len(found) != 1:
         return ()
     key, text, new = found[0]
-    return (Change(key=key, old=text, new=new),) if new != text else ()
+    return (SettingChange(key=key, old=text, new=new),) if new != text else ()
 
 
 def _words(run: Run) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.advice.patch import parts_of
-from tony.advice.recommendation import Change
+from tony.advice.recommendation import SettingChange
 from tony.config.call_settings import from_spec
 from tony.config.load import Resolved, is_original, load
 from tony.config.secret_names import redact
@@ -83,7 +83,7 @@ def _differences(file: JobSpec, job: JobSpec) -> list[str]:
     return found
 
 
-def why_elsewhere(change: Change, file: JobSpec, record: JobRecord) -> str:
+def why_elsewhere(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
     """Why a change would be wrong in the file: its value is not what the job had, or was not set there. Else empty."""
     source = record.sources.get(change.key, "")
     if source.startswith(("--", "env ", "argument")):
@@ -94,7 +94,7 @@ def why_elsewhere(change: Change, file: JobSpec, record: JobRecord) -> str:
     return ""
 
 
-def _value(spec: JobSpec, change: Change) -> Any:
+def _value(spec: JobSpec, change: SettingChange) -> Any:
     values: Any = from_spec(_spelled(spec), with_defaults=True)
     for part in parts_of(change.key):
         values = values.get(part) if isinstance(values, Mapping) else None

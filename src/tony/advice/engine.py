@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tony.advice.facts import Facts
 from tony.advice.heuristic import RUNS_THAT_PROVE, Heuristic
-from tony.advice.recommendation import Advice, Change, Finding, Severity
+from tony.advice.recommendation import Advice, Finding, SettingChange, Severity
 from tony.advice.registry import all_heuristics
 from tony.units import parse_size
 
@@ -42,13 +42,13 @@ def advise(facts: Facts, heuristics: Sequence[Heuristic] | None = None) -> Advic
     )
 
 
-def together(findings: Iterable[Finding]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+def together(findings: Iterable[Finding]) -> tuple[tuple[SettingChange, ...], tuple[SettingChange, ...]]:
     """The changes of several findings that may be made at once, and those that must wait for a run with them.
 
     Of two for one value the graver finding's counts. Fewer servers have more to do each, and more cores may be used by
     more workers, who take memory: what goes by the present load of such a role waits.
     """
-    found: dict[str, Change] = {}
+    found: dict[str, SettingChange] = {}
     for finding in findings:
         for change in finding.patch:
             found.setdefault(change.key, change)
@@ -56,7 +56,7 @@ def together(findings: Iterable[Finding]) -> tuple[tuple[Change, ...], tuple[Cha
     return tuple(change for change in found.values() if change not in later), tuple(later)
 
 
-def _must_wait(change: Change, others: Mapping[str, Change]) -> bool:
+def _must_wait(change: SettingChange, others: Mapping[str, SettingChange]) -> bool:
     role, _, name = change.key.rpartition(".")
     if not role.startswith("roles.") or name not in ("memory", "vcores"):
         return False

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from tony.core import events as ev
 from tony.dataclass import dataclass, field
-from tony.history.event_log import Entry
+from tony.history.event_log import LogEntry
 from tony.model.exit_status import ExitReason, ExitStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ProgramExit:
     """One try of a task is over; `at` in seconds since the job was accepted."""
 
     task: str
@@ -47,14 +47,14 @@ class Failed:
 class Exits:
     """Looks at each event on its way to somebody else."""
 
-    ended: list[Ended] = field(default_factory=list)
+    ended: list[ProgramExit] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     over_memory: list[str] = field(default_factory=list)  #: roles, one for each try that died of it
-    _last: dict[str, Ended] = field(default_factory=dict)
+    _last: dict[str, ProgramExit] = field(default_factory=dict)
     _tasks: dict[str, str] = field(default_factory=dict)  #: container -> task
     _session: int = 0
 
-    def watch(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def watch(self, entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
         """The same entries, looked at."""
         for entry in entries:
             self._look(entry.event, entry.at)
@@ -68,7 +68,7 @@ class Exits:
                 self._tasks[container] = str(task)
             case ev.Exited(task=task, session=session, status=status):
                 name = str(task)
-                found = Ended(task=name, role=task.role, session=session, at=at, status=status)
+                found = ProgramExit(task=name, role=task.role, session=session, at=at, status=status)
                 self.ended.append(found)
                 self._last[name] = found
                 if status.reason is ExitReason.MEMORY:

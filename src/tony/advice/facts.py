@@ -11,13 +11,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tony.advice.exit_facts import Ended, Exits, Failed
+from tony.advice.exit_facts import Exits, Failed, ProgramExit
 from tony.dataclass import dataclass, field
-from tony.history.event_log import Entry
-from tony.history.goodput import HOUR, Bucket, Ledger, TaskLedger, ledger
+from tony.history.event_log import LogEntry
+from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metrics_reader import Peak, RolePoints
-from tony.history.progress_records import Checkpoint, Marks
-from tony.history.timeline import Chronicle, Timeline, What
+from tony.history.progress_records import CheckpointRecord, ProgressRecords
+from tony.history.timeline import TaskPhase, Timeline, TimelineReader
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec
@@ -30,7 +30,7 @@ _BUCKETS, _FEWEST = 64, 6
 _GROWTH = 1.05
 
 
-class Measured(Marks, Protocol):
+class MeasuredRun(ProgressRecords, Protocol):
     """What was measured of a job: `history/metrics_reader.py` has it."""
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
@@ -141,7 +141,7 @@ class Run:
     spec: JobSpec
     sources: Mapping[str, str]
     roles: Mapping[str, RoleFacts]
-    ledger: Ledger
+    ledger: GoodputLedger
     sessions: int
     running: float
     failures: tuple[Failed, ...] = ()
@@ -201,8 +201,8 @@ def _shape(spec: JobSpec) -> list[object]:
 
 def run_of(
     record: JobRecord,
-    entries: Iterable[Entry],
-    measured: Measured | None = None,
+    entries: Iterable[LogEntry],
+    measured: MeasuredRun | None = None,
     report: JobReport | None = None,
     until: float | None = None,
 ) -> Run:
@@ -218,7 +218,7 @@ def run_of(
         RecordError, StorageError: whatever `entries` raises.
     """
     exits = Exits()
-    chronicle = Chronicle(record)
+    chronicle = TimelineReader(record)
     for entry in exits.watch(entries):
         chronicle.take(entry)
     line = chronicle.timeline()
@@ -305,12 +305,12 @@ def _held(task: TaskLedger) -> float:
 def _running(line: Timeline) -> dict[str, float]:
     found: dict[str, float] = {}
     for span in line.spans:
-        if span.what is What.RUNNING:
+        if span.what is TaskPhase.RUNNING:
             found[span.task] = found.get(span.task, 0.0) + span.seconds
     return found
 
 
-def _peak(role: str, ended: Sequence[Ended], peaks: Mapping[str, Mapping[str, Peak]]) -> tuple[int | None, int]:
+def _peak(role: str, ended: Sequence[ProgramExit], peaks: Mapping[str, Mapping[str, Peak]]) -> tuple[int | None, int]:
     """The most memory of any task of a role, whoever has counted it, and of how many tasks it is known."""
     found: dict[str, float] = {}
     for each in ended:
@@ -323,7 +323,7 @@ def _peak(role: str, ended: Sequence[Ended], peaks: Mapping[str, Mapping[str, Pe
     return (int(max(found.values())) if found else None), len(found)
 
 
-def _growing(role: str, measured: Measured | None) -> bool | None:
+def _growing(role: str, measured: MeasuredRun | None) -> bool | None:
     """Whether the last quarter of a role's life has its highest memory, by more than a little."""
     for name in ("pss", "rss"):
         points = measured.of_role(role, name, most=_BUCKETS) if measured else None
@@ -333,7 +333,7 @@ def _growing(role: str, measured: Measured | None) -> bool | None:
     return None
 
 
-def _seconds_per_step(measured: Measured | None) -> dict[str, float]:
+def _seconds_per_step(measured: MeasuredRun | None) -> dict[str, float]:
     sums: dict[str, list[float]] = {}
     for each in measured.progress() if measured else ():
         if 0 <= each.first_at < each.at and each.step > each.first_step:
@@ -343,15 +343,15 @@ def _seconds_per_step(measured: Measured | None) -> dict[str, float]:
     return {task: seconds / steps for task, (seconds, steps) in sums.items()}
 
 
-def _furthest(measured: Measured | None) -> dict[int, float]:
+def _furthest(measured: MeasuredRun | None) -> dict[int, float]:
     found: dict[int, float] = {}
     for each in measured.progress() if measured else ():
         found[each.session] = max(found.get(each.session, each.step), each.step)
     return found
 
 
-def _saves(saved: Sequence[Checkpoint]) -> Saves | None:
-    by_task: dict[str, list[Checkpoint]] = {}
+def _saves(saved: Sequence[CheckpointRecord]) -> Saves | None:
+    by_task: dict[str, list[CheckpointRecord]] = {}
     for each in saved:
         if not 0 <= each.since <= each.until < MAX_DURATION:
             continue

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity
 from tony.dataclass import dataclass
 from tony.model.job_spec import GIB, MIB
 from tony.units import exact_size
@@ -91,7 +91,7 @@ class Heuristic(ABC):
         *,
         role: str = "",
         saving: Saving | None = None,
-        patch: tuple[Change, ...] = (),
+        patch: tuple[SettingChange, ...] = (),
         hint: str = "",
         runs: int = 1,
     ) -> Finding:
@@ -109,9 +109,9 @@ class Heuristic(ABC):
         )
 
 
-def of_role(role: str, name: str, old: str, new: str) -> tuple[Change, ...]:
+def of_role(role: str, name: str, old: str, new: str) -> tuple[SettingChange, ...]:
     """The change of one value of a role."""
-    return (Change(key=f"roles.{role}.{name}", old=old, new=new),)
+    return (SettingChange(key=f"roles.{role}.{name}", old=old, new=new),)
 
 
 def size(value: int) -> str:

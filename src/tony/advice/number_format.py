@@ -34,7 +34,7 @@ def amount(value: float, measure: Measure) -> str:
     return number(value)
 
 
-def told(evidence: Evidence) -> str:
+def format_evidence(evidence: Evidence) -> str:
     """`memory asked: 8g`."""
     return f"{evidence.what}: {amount(evidence.value, evidence.measure)}"
 

@@ -8,14 +8,14 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tony.advice.recommendation import Change
+from tony.advice.recommendation import SettingChange
 from tony.config.toml_line_numbers import scan
 from tony.errors import UserError
 
 _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 
 
-def as_diff(changes: Sequence[Change]) -> list[str]:
+def as_diff(changes: Sequence[SettingChange]) -> list[str]:
     """Changes as people read them: lines of TOML with `-` and `+`, each table once."""
     lines: list[str] = []
     for table, mine in _by_table(changes).items():
@@ -28,8 +28,8 @@ def as_diff(changes: Sequence[Change]) -> list[str]:
     return lines
 
 
-def _by_table(changes: Iterable[Change]) -> dict[str, list[tuple[Change, str]]]:
-    found: dict[str, list[tuple[Change, str]]] = {}
+def _by_table(changes: Iterable[SettingChange]) -> dict[str, list[tuple[SettingChange, str]]]:
+    found: dict[str, list[tuple[SettingChange, str]]] = {}
     for change in sorted(changes, key=lambda change: "." in change.key):  # what belongs to no table stands first
         table, _, name = change.key.rpartition(".")
         if change.key.endswith('"'):
@@ -46,7 +46,7 @@ def parts_of(key: str) -> tuple[str, ...]:
     )
 
 
-def rewritten(text: str, changes: Iterable[Change]) -> str:
+def rewritten(text: str, changes: Iterable[SettingChange]) -> str:
     """The text of a job file with other values.
 
     Raises:
@@ -57,7 +57,7 @@ def rewritten(text: str, changes: Iterable[Change]) -> str:
     return text
 
 
-def _with(text: str, change: Change) -> str:
+def _with(text: str, change: SettingChange) -> str:
     key = parts_of(change.key)
     values = tomllib.loads(text)
     present = _get(values, key)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tony.advice import editable_file
 from tony.advice.patch import rewritten
-from tony.advice.recommendation import Change
+from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, StorageError, UserError
@@ -28,12 +28,12 @@ class Applied:
     path: Path
     before: str
     after: str
-    made: tuple[Change, ...]
-    left: tuple[tuple[Change, str], ...]
+    made: tuple[SettingChange, ...]
+    left: tuple[tuple[SettingChange, str], ...]
 
 
 def apply(
-    path: Path, record: JobRecord, changes: Sequence[Change], check: Callable[[Resolved], object] | None = None
+    path: Path, record: JobRecord, changes: Sequence[SettingChange], check: Callable[[Resolved], object] | None = None
 ) -> Applied:
     """Writes changes into the file of a job, in one step. Changes that belong elsewhere are left, and told.
 

@@ -45,7 +45,7 @@ class Interval:
     most: float
 
 
-def over(values: Iterable[float]) -> Interval | None:
+def savings_range(values: Iterable[float]) -> Interval | None:
     """From the least to the most of what several runs would have saved; None without any."""
     found = sorted(max(0.0, value) for value in values)
     return Interval(found[0], found[-1]) if found and found[-1] > 0 else None
@@ -67,7 +67,7 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SettingChange:
     """One value of the job file.
 
     Attributes:
@@ -100,7 +100,7 @@ class Finding:
     says: str
     evidence: tuple[Evidence, ...]
     saving: Saving
-    patch: tuple[Change, ...] = ()
+    patch: tuple[SettingChange, ...] = ()
     hint: str = ""
     runs: int = 1
 
@@ -120,7 +120,7 @@ class Advice:
     job: str
     runs: tuple[str, ...]
     findings: tuple[Finding, ...]
-    patch: tuple[Change, ...]
-    later: tuple[Change, ...] = ()
+    patch: tuple[SettingChange, ...]
+    later: tuple[SettingChange, ...] = ()
     unknown: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

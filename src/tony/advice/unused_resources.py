@@ -71,7 +71,7 @@ class WeekOfWaste:
     worst: tuple[str, ...]
 
 
-def waste_of(run: Run) -> Waste:
+def compute_unused(run: Run) -> Waste:
     """What of a run was for nothing, as far as that is known."""
     sums = run.ledger
     parts: dict[str, Hours] = {}

@@ -65,7 +65,7 @@ class Track:
         return self.first + len(self.counts)
 
 
-class Series:
+class SeriesStore:
     """All series of a job.
 
     Args:

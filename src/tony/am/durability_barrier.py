@@ -19,7 +19,7 @@ class _Held:
     told: Callable[[], None]
 
 
-class Barrier:
+class DurabilityBarrier:
     """Between the machine's actions and the world.
 
     What does not show passes, unless an action waits before it: actions keep their order. Acknowledgements wait for

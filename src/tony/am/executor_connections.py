@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tony import clock
 from tony.am.log_relay import LogRelay
 from tony.am.stack_relay import StackRelay
-from tony.am.tunnel_broker import Tunnels
+from tony.am.tunnel_broker import TunnelBroker
 from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.report_builder import Live
@@ -24,7 +24,7 @@ from tony.model.ids import TaskId
 from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
 from tony.rpc.am_address import is_callable
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Peer:
     container: str
     incarnation: str
     pid: int
-    connection: Connection | None
+    connection: RpcConnection | None
     heard: float
     acked: int = 0
     seen: int = 0
@@ -97,7 +97,7 @@ class Executors:
         self._now = now
         self._peers: dict[TaskId, Peer] = {}
         self._by_container: dict[str, Peer] = {}
-        self._by_connection: dict[Connection, Peer] = {}
+        self._by_connection: dict[RpcConnection, Peer] = {}
         self._unacked: set[Peer] = set()
         self._level: str | None = None
         self._checked = clock.monotonic()
@@ -107,7 +107,7 @@ class Executors:
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
-        self.tunnels = Tunnels(self.send, app.state.tasks)
+        self.tunnels = TunnelBroker(self.send, app.state.tasks)
         self.stacks = StackRelay(self.send, app.state.tasks)
         self.measured: Callable[[TaskId, msg.Sample], None] = lambda task, sample: None
         self.find_step_age: Callable[[TaskId], float | None] = lambda task: None
@@ -130,7 +130,7 @@ class Executors:
 
     # --- from the wire --------------------------------------------------------------------------------------------
 
-    def attach(self, connection: Connection, message: msg.Attach) -> Peer | None:
+    def attach(self, connection: RpcConnection, message: msg.Attach) -> Peer | None:
         """An executor says who it is. Refuses it, or answers Welcome; then the caller tells it what is wanted."""
         try:
             task = TaskId.parse(message.task)
@@ -200,7 +200,7 @@ class Executors:
             return f"{task} was told of try {message.try_}, and the log of try {begun}: its end was lost"
         return ""
 
-    def received(self, connection: Connection, message: msg.Message) -> bool:
+    def received(self, connection: RpcConnection, message: msg.Message) -> bool:
         """Takes a message of an attached executor; False if nobody has attached on this connection."""
         peer = self._by_connection.get(connection)
         if peer is None:
@@ -226,7 +226,7 @@ class Executors:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
         return True
 
-    def _reported(self, peer: Peer, connection: Connection, message: msg.Reported) -> None:
+    def _reported(self, peer: Peer, connection: RpcConnection, message: msg.Reported) -> None:
         if message.n <= peer.seen:
             connection.send(msg.Ack(n=peer.acked))
             return
@@ -287,7 +287,7 @@ class Executors:
                 )
         return None
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: RpcConnection) -> None:
         """A connection is gone. That proves nothing: the executor comes back, falls silent, or its container ends."""
         peer = self._by_connection.pop(connection, None)
         if peer and peer.connection is connection:

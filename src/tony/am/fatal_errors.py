@@ -27,7 +27,7 @@ _CAUSES: Mapping[type[InfraError], str] = {
 }
 
 
-def broken_off(report: JobReport, error: Exception, wall: float) -> JobReport:
+def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobReport:
     """The job's last report: failed, for that reason, and nothing of it runs any more.
 
     Args:
@@ -76,9 +76,9 @@ def _judge(error: Exception) -> tuple[FailureClass, str, ExitCode]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TonyError):
-        return resource_limits.said(error)
+        return resource_limits.describe_os_error(error)
     if resource_limits.explain(error):
-        return f"the application master cannot go on: {resource_limits.said(error)}"
+        return f"the application master cannot go on: {resource_limits.describe_os_error(error)}"
     return f"a bug in the application master: {type(error).__name__}: {error}"
 
 

@@ -28,7 +28,7 @@ LONGEST_LINE, _HEAD = 4096, 64 << 10
 _AGAIN = frozenset({408, 425, 429})
 
 
-class NotTakenError(Exception):
+class WebhookRejectedError(Exception):
     """It was not taken.
 
     Attributes:
@@ -41,7 +41,7 @@ class NotTakenError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WebhookTarget:
     """Where things are sent.
 
     Attributes:
@@ -54,7 +54,7 @@ class Target:
     path: str
 
     @classmethod
-    def of(cls, address: str) -> Target:
+    def of(cls, address: str) -> WebhookTarget:
         """Of an address that was checked when the job was submitted."""
         parts = urlsplit(address)
         secure = parts.scheme == "https"
@@ -67,7 +67,7 @@ class Target:
         return f"{'https' if self.secure else 'http'}://{name}{'' if self.port == usual else f':{self.port}'}"
 
 
-async def post(target: Target, body: bytes, headers: Mapping[str, str], patience: float) -> None:
+async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], patience: float) -> None:
     """Sends it once.
 
     Args:
@@ -80,18 +80,18 @@ async def post(target: Target, body: bytes, headers: Mapping[str, str], patience
         async with asyncio.timeout(patience):
             status = await _exchange(target, body, headers)
     except TimeoutError:
-        raise NotTakenError(f"no answer within {patience:.3g} s", again=True) from None
+        raise WebhookRejectedError(f"no answer within {patience:.3g} s", again=True) from None
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, EOFError):
-        raise NotTakenError("the connection was closed without an answer", again=True) from None
+        raise WebhookRejectedError("the connection was closed without an answer", again=True) from None
     except OSError as error:
         raise _refused(error) from None
     if not 200 <= status < 300:
         if 300 <= status < 400:
-            raise NotTakenError(f"it sends us elsewhere ({status}), which is not followed", again=False)
-        raise NotTakenError(f"it answers {status}", again=status in _AGAIN or status >= 500)
+            raise WebhookRejectedError(f"it sends us elsewhere ({status}), which is not followed", again=False)
+        raise WebhookRejectedError(f"it answers {status}", again=status in _AGAIN or status >= 500)
 
 
-async def _exchange(target: Target, body: bytes, headers: Mapping[str, str]) -> int:
+async def _exchange(target: WebhookTarget, body: bytes, headers: Mapping[str, str]) -> int:
     context = await _aside(_context) if target.secure else None
     reader, writer = await _connected(target, context)
     try:
@@ -105,7 +105,7 @@ async def _exchange(target: Target, body: bytes, headers: Mapping[str, str]) -> 
 
 
 async def _connected(
-    target: Target, context: ssl.SSLContext | None
+    target: WebhookTarget, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """To the first of the host's addresses that can be reached."""
     places = await _aside(lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM))
@@ -126,7 +126,7 @@ async def _connected(
     raise last
 
 
-def _head(target: Target, length: int, headers: Mapping[str, str]) -> bytes:
+def _head(target: WebhookTarget, length: int, headers: Mapping[str, str]) -> bytes:
     name = str(target).partition("://")[2]
     lines = [
         f"POST {target.path} HTTP/1.1",
@@ -151,21 +151,21 @@ async def status_of(reader: asyncio.StreamReader) -> int:
         taken += len(line)
         words = line.split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or len(words[1]) != 3 or not words[1].isdigit():
-            raise NotTakenError("its answer is no HTTP", again=False)
+            raise WebhookRejectedError("its answer is no HTTP", again=False)
         status = int(words[1])
         if status >= 200:
             return status
         while (line := await reader.readuntil(b"\n")).strip() and taken < _HEAD:
             taken += len(line)
-    raise NotTakenError("its answer has no end", again=False)
+    raise WebhookRejectedError("its answer has no end", again=False)
 
 
-def _refused(error: OSError) -> NotTakenError:
+def _refused(error: OSError) -> WebhookRejectedError:
     if _is_of_tls(error):
         said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
         trust = "its certificate is not trusted" if getattr(error, "verify_message", "") else "no TLS with it"
-        return NotTakenError(f"{trust}: {str(said).replace('_', ' ').lower()}", again=False)
-    return NotTakenError(error.strerror or str(error) or type(error).__name__, again=True)
+        return WebhookRejectedError(f"{trust}: {str(said).replace('_', ' ').lower()}", again=False)
+    return WebhookRejectedError(error.strerror or str(error) or type(error).__name__, again=True)
 
 
 def _is_of_tls(error: OSError) -> bool:

@@ -58,7 +58,7 @@ def task_part(
         board=str(board) if changes else None,
         port_range=spec.port_range_of(task.role),
         stop_grace=spec.stop_grace_of(task.role),
-        lease=own_lease(spec, lease),
+        lease=lease_of_am(spec, lease),
         connect_timeout=CONNECT_TIMEOUT,
         log_limit=spec.log_limit,
         meeting=_meeting(record, framework, task),
@@ -74,14 +74,14 @@ def task_part(
     )
 
 
-def own_lease(spec: JobSpec, lease: float) -> float:
+def lease_of_am(spec: JobSpec, lease: float) -> float:
     """Seconds that programs outlive their application master."""
     return lease if spec.orphan_grace is None else spec.orphan_grace
 
 
 def executor_lease(spec: JobSpec, lease: float) -> float:
     """Seconds after which an executor that hears of no application master has given up, whatever it sees."""
-    return max(own_lease(spec, lease), CONNECT_TIMEOUT)
+    return max(lease_of_am(spec, lease), CONNECT_TIMEOUT)
 
 
 def _meeting(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:
@@ -94,7 +94,7 @@ def _meeting(record: JobRecord, framework: Framework, task: TaskId) -> Meeting |
         raise PlatformError(text) from error
 
 
-def preparation(record: JobRecord, role: str) -> str:
+def build_container_setup(record: JobRecord, role: str) -> str:
     """What a task's container is waited for before its executor starts, for people."""
     staged = record.staged.roles.get(role)
     unpacks = staged is not None and any(item.placement is Placement.PYTHON for item in staged.items)

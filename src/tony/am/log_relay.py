@@ -14,7 +14,7 @@ from tony.dataclass import dataclass, replace
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, Message, ReadLog
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 #: Bytes that the open requests of one client may bring, in all: so much may wait for it here.
 CREDIT = 16 << 20
@@ -41,7 +41,7 @@ class _Reader:
     """
 
     number: int
-    client: Connection
+    client: RpcConnection
     task: TaskId
     ask: ReadLog
     open: bool = False
@@ -66,9 +66,9 @@ class LogRelay:
         self._late = late
         self._numbers = count(1)
         self._readers: dict[int, _Reader] = {}
-        self._of_client: dict[Connection, dict[int, _Reader]] = {}
+        self._of_client: dict[RpcConnection, dict[int, _Reader]] = {}
         self._of_task: dict[TaskId, dict[int, _Reader]] = {}
-        self._credit: dict[Connection, int] = {}
+        self._credit: dict[RpcConnection, int] = {}
         self._gone: set[TaskId] = set()
         self._over = False
 
@@ -77,7 +77,7 @@ class LogRelay:
 
     # --- clients --------------------------------------------------------------------------------------------------
 
-    def ask(self, client: Connection, message: ReadLog) -> None:
+    def ask(self, client: RpcConnection, message: ReadLog) -> None:
         """A client wants a piece. Refuses the client if it asks for what nobody may have."""
         task, error = self._checked(message)
         if task is None:
@@ -108,13 +108,13 @@ class LogRelay:
         else:
             self._forward(reader)
 
-    def drop(self, client: Connection, message: DropLog) -> None:
+    def drop(self, client: RpcConnection, message: DropLog) -> None:
         """A client reads a stream no more."""
         reader = self._of_client.get(client, {}).get(message.reader)
         if reader:
             self._forget(reader)
 
-    def closed(self, client: Connection) -> None:
+    def closed(self, client: RpcConnection) -> None:
         """A client is gone."""
         for reader in list(self._of_client.get(client, {}).values()):
             self._forget(reader)

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from tony import clock
 from tony.am import connection_limits
-from tony.am.fatal_errors import broken_off
+from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import Master
 from tony.am.page_server import PageProcess
-from tony.am.pending_commands import obey_kept
-from tony.am.recovery import take_over
+from tony.am.pending_commands import apply_pending_commands
+from tony.am.recovery import recover_state
 from tony.am.status_page import Page
 from tony.bootstrap import settle
 from tony.config.site_files import default_site_files, is_absent
@@ -39,7 +39,7 @@ from tony.history.json_files import write_json
 from tony.linux import liveness_lock
 from tony.linux.open_file_limit import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import from_plain
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
@@ -47,9 +47,9 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
-from tony.rpc.server import Server
+from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
-from tony.schedulers.interface import ContainerSource, PreparedJob
+from tony.schedulers.interface import ContainerAllocator, PreparedJob
 
 log = logging.getLogger("tony.am")
 
@@ -70,7 +70,7 @@ def main() -> int:
     return run(_source)
 
 
-def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
+def run(source: Callable[[PreparedJob], ContainerAllocator]) -> int:
     """Like `main`, with containers from elsewhere than the job's scheduler."""
     settle()
     folder = JobFolder(Path(sys.argv[1]))
@@ -97,15 +97,15 @@ def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
 class _Parts:
     """What there is of an attempt so far, and has to be ended."""
 
-    source: ContainerSource | None = None
+    source: ContainerAllocator | None = None
     writer: LogWriter | None = None
     master: Master | None = None
-    server: Server | None = None
+    server: RpcServer | None = None
     page: Page | None = None
     requests: asyncio.Task[None] | None = None
 
 
-def _source(job: PreparedJob) -> ContainerSource:
+def _source(job: PreparedJob) -> ContainerAllocator:
     return schedulers.load(job.record.spec.scheduler).source(job)
 
 
@@ -116,7 +116,7 @@ def _close_pipe() -> None:
 
 async def attempt(
     folder: JobFolder,
-    source: Callable[[PreparedJob], ContainerSource] = _source,
+    source: Callable[[PreparedJob], ContainerAllocator] = _source,
     up: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs the job to its end, and writes down what it was.
@@ -142,13 +142,15 @@ async def attempt(
         await _leave(parts)
         raise
     except Exception as error:  # the outermost loop of this program: a bug of ours is a verdict, too
-        report = broken_off(_standing(job, parts), error, clock.wall())
+        report = report_fatal_error(_standing(job, parts), error, clock.wall())
         expected = isinstance(error, InfraError | ConfigError | Overdue)
         log.error("broken off: %s", report.failure and report.failure.reason, exc_info=not expected and error)
     await _end(folder, parts, report)
 
 
-async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob], ContainerSource]) -> AttemptStarted:
+async def _begin(
+    job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob], ContainerAllocator]
+) -> AttemptStarted:
     """Everything up to the moment in which the job can run."""
     record, folder = job.record, job.folder
     parts.source = source(job)  # first: whatever fails below, the scheduler can be told
@@ -159,7 +161,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text("utf-8")), ignore_unknown=True)
     await parts.source.bring_log()
     number = parts.source.attempt or len(segments(folder.path)) + 1
-    legacy = await beside(take_over, folder, record) if number > 1 else take_over(folder, record)
+    legacy = await to_thread(recover_state, folder, record) if number > 1 else recover_state(folder, record)
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
     parts.writer = LogWriter(folder.events(number), header, legacy.next_seq)
@@ -179,12 +181,12 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
         parts.master.measurements.keep_safe = parts.source.keep_measured
     parts.master.barrier.keep_to(parts.source.journal(folder.events(number), parts.master.in_safety))
     _hear_signals(parts.master, parts.source)
-    parts.server = Server(credentials.am, parts.master)
+    parts.server = RpcServer(credentials.am, parts.master)
     parts.master.address = parts.source.master_address = await parts.server.listen(address)
     await _show_page(parts, parts.source, parts.master)
     _announce(folder, number, parts.master.address)
     # After we listen: whoever finds nobody keeps it for us.
-    parts.requests = asyncio.get_running_loop().create_task(obey_kept(folder, parts.master.feed))
+    parts.requests = asyncio.get_running_loop().create_task(apply_pending_commands(folder, parts.master.feed))
     return AttemptStarted(
         attempt=number,
         wall=clock.wall(),
@@ -322,7 +324,7 @@ def _load(folder: JobFolder) -> PreparedJob:
     return PreparedJob(home=Home(folder.path.parent.parent), folder=folder, record=record)
 
 
-def _address(job: PreparedJob, source: ContainerSource) -> str:
+def _address(job: PreparedJob, source: ContainerAllocator) -> str:
     """Where to listen: a Unix socket inside one machine, TLS wherever a message can leave it or the job wants it."""
     if source.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
         return f"unix:{job.folder.am_socket}"
@@ -330,7 +332,7 @@ def _address(job: PreparedJob, source: ContainerSource) -> str:
     return f"tls:{host}:0"
 
 
-async def _show_page(parts: _Parts, source: ContainerSource, master: Master) -> None:
+async def _show_page(parts: _Parts, source: ContainerAllocator, master: Master) -> None:
     """Where the scheduler has pages of its own, ours is a part of them."""
     door = source.page_door()
     if door is None:
@@ -348,13 +350,13 @@ async def _show_page(parts: _Parts, source: ContainerSource, master: Master) -> 
 
 def _announce(folder: JobFolder, attempt: int, address: str) -> None:
     facts = {"pid": os.getpid(), "host": socket.gethostname(), "attempt": attempt, "address": address}
-    supervisor = liveness_lock.taken_by(folder.am_lock)
+    supervisor = liveness_lock.lock_owner(folder.am_lock)
     if supervisor is not None and supervisor != os.getpid():
         facts["supervisor"] = supervisor
     write_json(folder.am, facts)
 
 
-def _hear_signals(master: Master, source: ContainerSource) -> None:
+def _hear_signals(master: Master, source: ContainerAllocator) -> None:
     """They end the job. But not where the scheduler counts attempts: it ends every attempt by them, whatever for, and
     another one may follow. Whether one does it tells by itself."""
     loop = asyncio.get_running_loop()

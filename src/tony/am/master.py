@@ -14,20 +14,20 @@ from functools import partial
 from typing import Any
 
 from tony import clock
-from tony.am.durability_barrier import Barrier
+from tony.am.durability_barrier import DurabilityBarrier
 from tony.am.executor_connections import Executors
 from tony.am.job_clock import JobClock
-from tony.am.launch_context import executor_lease, preparation, task_part
-from tony.am.metrics_store import Measurements
-from tony.am.notifications import Notices
+from tony.am.launch_context import build_container_setup, executor_lease, task_part
+from tony.am.metrics_store import MetricsStore
+from tony.am.notifications import Notifications
 from tony.am.recovery import known_containers
-from tony.am.start_messages import Starts
-from tony.am.subscribers import Watchers
+from tony.am.start_messages import StartMessages
+from tony.am.subscribers import Subscribers
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.gang_size import gathered, sizes_text
-from tony.core.report_builder import Live, Surroundings, report
+from tony.core.report_builder import Live, ReportContext, report
 from tony.dataclass import replace
 from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework
@@ -39,8 +39,8 @@ from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
-from tony.rpc.connection import Connection
-from tony.schedulers.interface import ContainerSource, PreparedJob
+from tony.rpc.connection import RpcConnection
+from tony.schedulers.interface import ContainerAllocator, PreparedJob
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Master:
         app: Application,
         credentials: JobCredentials,
         framework: Framework,
-        source: ContainerSource,
+        source: ContainerAllocator,
         writer: LogWriter,
         job_clock: JobClock,
         attempt: int,
@@ -89,7 +89,7 @@ class Master:
         self._since_snapshot = 0
         self._snapshot_every = max(SNAPSHOT_EVERY, len(self.app.state.tasks))
         self._framework = framework
-        self._starts = Starts(job.record, framework, attempt)
+        self._starts = StartMessages(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
@@ -101,14 +101,14 @@ class Master:
         self._prepared: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
         self.executors.in_charge, self.executors.overlap = source.in_charge, source.overlap
-        self.measurements = Measurements(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
+        self.measurements = MetricsStore(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
         self.executors.measured = self.measurements.came
         self.executors.find_step_age = self.measurements.find_step_age
         self.executors.sample_interval = self.measurements.interval
         self.executors.step_interval = self.measurements.step_interval
-        self.watchers = Watchers(self.report)
-        self.notices = Notices(job.record.spec.notify, job.record.job_id, attempt, self.report)
-        self.barrier = Barrier(self._perform_all)
+        self.watchers = Subscribers(self.report)
+        self.notices = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.report)
+        self.barrier = DurabilityBarrier(self._perform_all)
         self.executors.expect()
         if len(self.executors):
             self._company.set()
@@ -138,7 +138,7 @@ class Master:
     def report(self) -> JobReport:
         """The job as it stands."""
         record = self.job.record
-        around = Surroundings(
+        around = ReportContext(
             folder=str(self.job.folder.path),
             user=record.user,
             submitted=record.submitted,
@@ -203,7 +203,7 @@ class Master:
         actions = self.app.handle(event, now)
         for action in actions:
             if isinstance(action, act.Verdict):
-                actions = [*actions, *self._handle(_judged(action))]
+                actions = [*actions, *self._handle(_on_failure_classified(action))]
         return actions
 
     def _log_event(self, event: ev.Event) -> None:
@@ -295,10 +295,10 @@ class Master:
     async def _call_together(self) -> None:
         """Executors of earlier attempts on other machines do not know where we are."""
         while addresses := {task: place for task, place in self.executors.expected if place}:
-            from tony.am.reattach_caller import Summoning  # late: most masters are the first and only ones
+            from tony.am.reattach_caller import ReattachCaller  # late: most masters are the first and only ones
 
             patience = self.job.record.spec.heartbeat_timeout
-            calls: Summoning[TaskId] = Summoning(self._credentials.am, self._attempt, self.address, patience)
+            calls: ReattachCaller[TaskId] = ReattachCaller(self._credentials.am, self._attempt, self.address, patience)
             self._came = calls.attached
             await calls.call_all(addresses)
             if calls.superseded:
@@ -332,13 +332,13 @@ class Master:
 
         The pause is for the watchdog of an executor that has just died.
         """
-        from tony.am.reattach_caller import are_refused  # late: as above
+        from tony.am.reattach_caller import find_refused  # late: as above
 
         asked = {container: place for container, place in places.items() if place}
         for pause in (0.0, _WATCHDOG_PAUSE):
             if asked:
                 await asyncio.sleep(pause)
-                refused = await are_refused(list(asked.values()))
+                refused = await find_refused(list(asked.values()))
                 asked = {name: asked[name] for name, is_refused in zip(asked, refused, strict=True) if is_refused}
         return asked.keys()
 
@@ -358,7 +358,7 @@ class Master:
 
     async def _launch(self, action: act.Launch) -> None:
         part = task_part(self.job.record, self._framework, self._attempt, action, self.address, self._source.lease)
-        self._prepared[action.task] = Live(preparing=preparation(self.job.record, action.task.role))
+        self._prepared[action.task] = Live(preparing=build_container_setup(self.job.record, action.task.role))
         try:
             await self._source.launch(action.container, part, self._credentials.executors)
         except InfraError as error:
@@ -395,10 +395,10 @@ class Master:
 
     # --- the wire -------------------------------------------------------------------------------------------------
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RpcConnection) -> None:
         """A peer has proved itself. It speaks first."""
 
-    def received(self, connection: Connection, message: msg.Message) -> None:
+    def received(self, connection: RpcConnection, message: msg.Message) -> None:
         """A message of a peer that has proved itself."""
         if self.executors.tunnels.carry(connection, message):
             return
@@ -407,7 +407,7 @@ class Master:
         else:
             self._from_client(connection, message)
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def closed(self, connection: RpcConnection, reason: str) -> None:
         """A peer is gone."""
         self.watchers.remove(connection)
         self.executors.closed(connection)
@@ -415,7 +415,7 @@ class Master:
         self.executors.tunnels.closed(connection)
         self.executors.stacks.closed(connection)
 
-    def _from_executor(self, connection: Connection, message: msg.Message) -> None:
+    def _from_executor(self, connection: RpcConnection, message: msg.Message) -> None:
         if isinstance(message, msg.Attach):
             peer = self.executors.attach(connection, message)
             if peer:
@@ -428,7 +428,7 @@ class Master:
         elif not self.executors.received(connection, message):
             connection.refuse(Code.BAD_MESSAGE, f"{message.kind} before attach")
 
-    def _from_client(self, connection: Connection, message: msg.Message) -> None:
+    def _from_client(self, connection: RpcConnection, message: msg.Message) -> None:
         match message:
             case msg.GetReport():
                 connection.send(msg.Report(report=self.report()))
@@ -482,7 +482,7 @@ class Master:
                 self._company.clear()
 
 
-def _judged(verdict: act.Verdict) -> ev.Judged:
+def _on_failure_classified(verdict: act.Verdict) -> ev.Judged:
     failure = verdict.failure
     task = TaskId.parse(failure.task) if failure.task else None
     return ev.Judged(task=task, failure=failure.reason, decision=verdict.decision, reason=verdict.reason)

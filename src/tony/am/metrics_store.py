@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
-from tony.am.downsampling import Series, Track
+from tony.am.downsampling import SeriesStore, Track
 from tony.core.state import State, Task
 from tony.dataclass import dataclass, field, replace
 from tony.errors import InfraError, StorageError
-from tony.history.progress_records import Checkpoint
-from tony.linux.threads import beside
+from tony.history.progress_records import CheckpointRecord
+from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
 from tony.model.metrics import series_of
 from tony.model.progress import (
@@ -36,7 +36,7 @@ from tony.model.progress import (
 from tony.protocol.messages import GetMetrics, Measured, Sample
 
 if TYPE_CHECKING:
-    from tony.history.metrics_schema import Kept, Part
+    from tony.history.metrics_schema import StoredTaskMetrics, TaskMetricsUpdate
     from tony.history.metrics_writer import MetricsWriter
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class _Try:
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS_COUNT))
 
 
-class Measurements:
+class MetricsStore:
     """Everything that is measured of a job.
 
     Args:
@@ -115,11 +115,11 @@ class Measurements:
         self.interval = least if wanted > 0 else 0.0
         steps = max(STEPS_EVERY_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
         self.step_interval = min(steps, self.interval)
-        self.series = Series([task.name for task in state.tasks.values()], least)
+        self.series = SeriesStore([task.name for task in state.tasks.values()], least)
         self.refused = 0
         self._names: dict[str, bool] = {}
         self._tries: dict[str, dict[tuple[int, int], _Try]] = {}
-        self._saved: list[Checkpoint] = []
+        self._saved: list[CheckpointRecord] = []
         self._checkpoints = 0
         self._writer: MetricsWriter | None = None
         self._work: asyncio.Task[object] | None = None
@@ -170,7 +170,7 @@ class Measurements:
         told = mine.told
         regained = told.regained
         if regained is None and told.behind and mine.best is not None and step > mine.best:
-            regained = _passed(told, mine.best, step, seen)
+            regained = _record_step(told, mine.best, step, seen)
         total = message.values.get("total")
         total = told.total if total is None or not math.isfinite(total) else total
         if seen - told.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (told.step, told.total, told.regained):
@@ -223,7 +223,7 @@ class Measurements:
                 continue
             self._checkpoints += 1
             since = max(0.0, until - took)
-            self._saved.append(Checkpoint(task.name, message.session, message.try_, each.step, since, until))
+            self._saved.append(CheckpointRecord(task.name, message.session, message.try_, each.step, since, until))
 
     def _note_unlisted(self, task: Task, message: Sample, took: float) -> None:
         tries = self._tries.setdefault(task.name, {})
@@ -335,7 +335,7 @@ class Measurements:
         except Exception:  # as above
             log.exception("what was measured so far is not in safety")
         finally:
-            await beside(copy.unlink, missing_ok=True)
+            await to_thread(copy.unlink, missing_ok=True)
 
     def _changed(self) -> Iterator[_Try]:
         return (each for tries in self._tries.values() for each in tries.values() if each.changed)
@@ -360,14 +360,17 @@ class Measurements:
                 track.anew, track.dirty = True, track.first
             raise
 
-    def _part(self, track: Track) -> Part:
+    def _part(self, track: Track) -> TaskMetricsUpdate:
         """What has changed of a task, whole chunks of it."""
-        from tony.history.metrics_schema import CHUNK, Part  # late: many jobs are over before anything is written
+        from tony.history.metrics_schema import (  # late: many jobs are over before anything is written
+            CHUNK,
+            TaskMetricsUpdate,
+        )
 
         dirty = track.first if track.anew or track.dirty is None else track.dirty
         first = max(track.first, dirty - dirty % CHUNK)
         begin, end = 3 * (first - track.first), 3 * len(track.counts)
-        part = Part(
+        part = TaskMetricsUpdate(
             task=track.task,
             role=track.task.rpartition(":")[0],
             width=self.series.width(track),
@@ -422,7 +425,7 @@ class Measurements:
         for told_before in told:
             self._adopt_steps(told_before)
 
-    def _adopt(self, kept: Kept) -> None:
+    def _adopt(self, kept: StoredTaskMetrics) -> None:
         level = round(math.log2(kept.width / self.series.interval))
         if level >= 0 and kept.width == self.series.interval * (1 << level):
             self.series.adopt(kept.task, level, kept.first, kept.series)
@@ -456,7 +459,7 @@ class Measurements:
         """One piece of work at a time, which goes on when nobody waits for it any more."""
         if self._work and not self._work.done():
             await asyncio.wait([self._work])
-        task = asyncio.ensure_future(beside(work))
+        task = asyncio.ensure_future(to_thread(work))
         self._work = task
         return await asyncio.shield(task)
 
@@ -497,7 +500,7 @@ def _condense(told: Progress) -> Progress:
     return replace(told, stalls=((told.first_at, told.first_at + sum(until - since for since, until in told.stalls)),))
 
 
-def _passed(told: Progress, best: float, step: float, at: float) -> float:
+def _record_step(told: Progress, best: float, step: float, at: float) -> float:
     """When a program passed a step, between two of which it told."""
     if step <= told.step or at <= told.at:
         return at

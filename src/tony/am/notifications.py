@@ -22,7 +22,7 @@ from tony.model.states import JobState
 from tony.units import format_duration
 
 if TYPE_CHECKING:
-    from tony.am.http_post import Target
+    from tony.am.http_post import WebhookTarget
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _Notice:
         return "was killed" if self.name == "killed" else self.name
 
 
-class Notices:
+class Notifications:
     """Those of one attempt at running a job.
 
     Args:
@@ -132,7 +132,7 @@ class Notices:
             self._now = None
 
     async def _send(self, each: _Notice) -> None:
-        from tony.am.http_post import NotTakenError, post
+        from tony.am.http_post import WebhookRejectedError, post
 
         assert self._target is not None
         pause, tries = PAUSE, 0
@@ -140,7 +140,7 @@ class Notices:
             tries += 1
             try:
                 await post(self._target, each.body, self._headers(each), PATIENCE)
-            except NotTakenError as error:
+            except WebhookRejectedError as error:
                 over = clock.monotonic() - each.since > PERSISTENCE
                 if not error.again or over:
                     often = f" after {tries} tries" if tries > 1 else ""
@@ -178,12 +178,12 @@ class Notices:
         return headers
 
 
-def _target(webhook: str | None) -> Target | None:
+def _target(webhook: str | None) -> WebhookTarget | None:
     if webhook is None:
         return None
-    from tony.am.http_post import Target  # late: most jobs tell nobody
+    from tony.am.http_post import WebhookTarget  # late: most jobs tell nobody
 
-    return Target.of(webhook)
+    return WebhookTarget.of(webhook)
 
 
 def signature(key: bytes, moment: str, body: bytes) -> str:

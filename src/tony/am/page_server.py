@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import tony
-from tony.schedulers.interface import PageDoor
+from tony.schedulers.interface import PageProxy
 
 #: Seconds that it may take to begin, and to end.
 _BEGINS, _ENDS = 60.0, 5.0
@@ -36,7 +36,7 @@ class PageProcess:
         door: through whom people come.
     """
 
-    def __init__(self, folder: Path, user: str, door: PageDoor) -> None:
+    def __init__(self, folder: Path, user: str, door: PageProxy) -> None:
         self._folder = folder
         self._user = user
         self._door = door

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Done, Summon
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.client_connection import connect
@@ -35,7 +35,7 @@ _ON_ITS_WAY = 2.0
 Who = TypeVar("Who", bound=Hashable)
 
 
-async def summon(address: str, credentials: Credentials, attempt: int, own_address: str) -> bool:
+async def call_executors(address: str, credentials: AmCredentials, attempt: int, own_address: str) -> bool:
     """Calls one executor once; answers whether it has said that it comes.
 
     Args:
@@ -66,7 +66,7 @@ async def summon(address: str, credentials: Credentials, attempt: int, own_addre
         connection.close()
 
 
-async def are_refused(addresses: Sequence[str]) -> list[bool]:
+async def find_refused(addresses: Sequence[str]) -> list[bool]:
     """Of each whether its host says that nobody listens there: an executor listens as long as it lives.
 
     No answer at all proves nothing.
@@ -90,7 +90,7 @@ async def are_refused(addresses: Sequence[str]) -> list[bool]:
     return await asyncio.gather(*map(is_refused, addresses))
 
 
-class Summoning(Generic[Who]):
+class ReattachCaller(Generic[Who]):
     """Calls many executors until each has come, or patience is over. Those that are there already are not called.
 
     Args:
@@ -102,7 +102,7 @@ class Summoning(Generic[Who]):
         superseded: somebody has obeyed a later attempt than ours; nobody is called any more.
     """
 
-    def __init__(self, credentials: Credentials, attempt: int, address: str, patience: float) -> None:
+    def __init__(self, credentials: AmCredentials, attempt: int, address: str, patience: float) -> None:
         self.superseded = False
         self._credentials = credentials
         self._attempt = attempt
@@ -156,7 +156,7 @@ class Summoning(Generic[Who]):
             if address is None:
                 continue
             try:
-                is_coming = await summon(address, self._credentials, self._attempt, self._address)
+                is_coming = await call_executors(address, self._credentials, self._attempt, self._address)
             except ProtocolError as error:
                 log.error("%s has obeyed a later application master: %s", who, error)
                 self.superseded = True

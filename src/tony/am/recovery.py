@@ -15,7 +15,7 @@ from tony.schedulers.interface import KnownContainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Legacy:
+class RecoveredState:
     """Where the job stands.
 
     Attributes:
@@ -29,7 +29,7 @@ class Legacy:
     clock: JobClock
 
 
-def take_over(folder: JobFolder, record: JobRecord) -> Legacy:
+def recover_state(folder: JobFolder, record: JobRecord) -> RecoveredState:
     """Reads what earlier attempts have logged; of a job that begins there is nothing.
 
     Raises:
@@ -39,7 +39,7 @@ def take_over(folder: JobFolder, record: JobRecord) -> Legacy:
     logs = segments(folder.path)
     if not logs:
         app = Application(record.job_id, record.spec)
-        return Legacy(app=app, next_seq=1, clock=JobClock(clock.wall() - record.submitted))
+        return RecoveredState(app=app, next_seq=1, clock=JobClock(clock.wall() - record.submitted))
     try:
         result = replay(record.job_id, record.spec, read(logs))
     except (RecordError, InvalidTransition) as error:
@@ -50,7 +50,7 @@ def take_over(folder: JobFolder, record: JobRecord) -> Legacy:
         since = clock.wall() - record.submitted
     else:
         since = result.last_at + max(0.0, clock.wall() - result.last_wall)
-    return Legacy(app=result.app, next_seq=result.events + 1, clock=JobClock(since))
+    return RecoveredState(app=result.app, next_seq=result.events + 1, clock=JobClock(since))
 
 
 def known_containers(app: Application) -> list[KnownContainer]:

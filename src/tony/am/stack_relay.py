@@ -10,7 +10,7 @@ from tony import clock
 from tony.dataclass import dataclass, replace
 from tony.model.ids import TaskId
 from tony.protocol.messages import LONGEST_STACKS, DumpStacks, GetStacks, Message, Stacks
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class _Question:
     """Somebody waits."""
 
     task: TaskId
-    client: Connection
+    client: RpcConnection
     asked: float
 
 
@@ -50,7 +50,7 @@ class StackRelay:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def ask(self, client: Connection, message: GetStacks) -> TaskId | None:
+    def ask(self, client: RpcConnection, message: GetStacks) -> TaskId | None:
         """A client wants to know; answers of which task, if that is asked."""
         try:
             task = TaskId.parse(message.task)
@@ -92,7 +92,7 @@ class StackRelay:
         """A task's executor will answer nothing any more."""
         self._give_up(lambda question: question.task == task, f"the executor of {task} is gone")
 
-    def closed(self, client: Connection) -> None:
+    def closed(self, client: RpcConnection) -> None:
         """A client waits no more."""
         for word in [word for word, question in self._waiting.items() if question.client is client]:
             del self._waiting[word]
@@ -108,5 +108,5 @@ class StackRelay:
             self._tell(question.client, str(question.task), why)
 
     @staticmethod
-    def _tell(client: Connection, task: str, problem: str) -> None:
+    def _tell(client: RpcConnection, task: str, problem: str) -> None:
         client.send(Stacks(task=task, problem=problem))

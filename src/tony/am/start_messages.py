@@ -17,7 +17,7 @@ from tony.protocol.messages import StartProgram
 _FRAMES = 16
 
 
-class Starts:
+class StartMessages:
     """What executors are told to start with, in the newest session."""
 
     def __init__(self, record: JobRecord, framework: Framework, attempt: int) -> None:

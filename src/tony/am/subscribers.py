@@ -10,7 +10,7 @@ from tony.dataclass import dataclass
 from tony.model.job_report import JobReport
 from tony.protocol import messages as msg
 from tony.protocol.framing import encode_for_many
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 #: A report may cost so many times less processor time than the pause after it: watching a huge job stays cheap.
 _PAUSE_PER_COST = 20.0
@@ -26,12 +26,12 @@ _BACKLOG = 4 << 20
 
 @dataclass(slots=True)
 class _Watcher:
-    connection: Connection
+    connection: RpcConnection
     gather: float
     ages: bool
 
 
-class Watchers:
+class Subscribers:
     """Clients that want to hear of every change.
 
     Args:
@@ -40,7 +40,7 @@ class Watchers:
 
     def __init__(self, report: Callable[[], JobReport]) -> None:
         self._report = report
-        self._watchers: dict[Connection, _Watcher] = {}
+        self._watchers: dict[RpcConnection, _Watcher] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._pause = 0.0
         self._for_all = False
@@ -50,14 +50,14 @@ class Watchers:
     def __len__(self) -> int:
         return len(self._watchers)
 
-    def add(self, connection: Connection, gather: float, *, ages: bool = False) -> None:
+    def add(self, connection: RpcConnection, gather: float, *, ages: bool = False) -> None:
         """Sends a report now, and from now on after changes; with `ages` also when only time has passed."""
         self._watchers[connection] = _Watcher(connection, min(max(gather, 0.01), 10.0), ages)
         report = self._report()
         self._waiting = bool(report.waiting)
         connection.send(msg.Report(report=report))
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: RpcConnection) -> None:
         """The client went away."""
         self._watchers.pop(connection, None)
 

@@ -28,7 +28,7 @@ from tony.protocol.messages import (
     TunnelOpened,
     TunnelTaken,
 )
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)
 
@@ -51,16 +51,16 @@ class _Tunnel:
     word: str
     task: TaskId
     port: int
-    client: Connection
+    client: RpcConnection
     asked: float
-    far: Connection | None = None
+    far: RpcConnection | None = None
 
-    def other(self, end: Connection) -> Connection | None:
+    def other(self, end: RpcConnection) -> RpcConnection | None:
         """The other end."""
         return self.far if end is self.client else self.client
 
 
-class Tunnels:
+class TunnelBroker:
     """All tunnels of a job.
 
     Args:
@@ -81,17 +81,17 @@ class Tunnels:
         self._tasks = tasks
         self._most = most
         self._patience = patience
-        self._of_end: dict[Connection, _Tunnel] = {}
+        self._of_end: dict[RpcConnection, _Tunnel] = {}
         self._waiting: dict[str, _Tunnel] = {}
         self._all: set[_Tunnel] = set()
-        self._held_up: dict[Connection, bool] = {}
+        self._held_up: dict[RpcConnection, bool] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
     # --- from the wire --------------------------------------------------------------------------------------------
 
-    def open(self, client: Connection, message: OpenTunnel) -> None:
+    def open(self, client: RpcConnection, message: OpenTunnel) -> None:
         """A client wants one."""
         reason = self._refusal(message)
         if reason:
@@ -104,7 +104,7 @@ class Tunnels:
         if not self._send(tunnel.task, DialTunnel(tunnel=word, port=message.port)):
             self._fail(tunnel, f"{tunnel.task} has no executor that could be asked now")
 
-    def join(self, connection: Connection, message: JoinTunnel) -> None:
+    def join(self, connection: RpcConnection, message: JoinTunnel) -> None:
         """An executor has reached the port, and comes back for it."""
         tunnel = self._waiting.pop(message.tunnel, None)
         if tunnel is None:
@@ -121,7 +121,7 @@ class Tunnels:
         if tunnel and tunnel.task == task:
             self._fail(tunnel, message.reason[:_SENTENCE])
 
-    def carry(self, end: Connection, message: Message) -> bool:
+    def carry(self, end: RpcConnection, message: Message) -> bool:
         """Hands on what came on a tunnel's connection; False if that is none."""
         tunnel = self._of_end.get(end)
         if tunnel is None:
@@ -139,7 +139,7 @@ class Tunnels:
             other.send(message)
         return True
 
-    def closed(self, end: Connection) -> None:
+    def closed(self, end: RpcConnection) -> None:
         """A connection is gone: so is the other end, if it was a tunnel's."""
         tunnel = self._of_end.get(end)
         if tunnel:
@@ -183,7 +183,7 @@ class Tunnels:
             return f"{len(self._all)} connections go through tunnels of this job already; there may be {most}"
         return ""
 
-    def _go_on(self, end: Connection) -> None:
+    def _go_on(self, end: RpcConnection) -> None:
         if self._held_up.pop(end, None) is not None:
             end.resume_reading()
 

@@ -13,15 +13,15 @@ from tony.linux.process import set_not_dumpable
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.yarn.allocator import YarnSource
-from tony.schedulers.yarn.container_env import Inside
-from tony.schedulers.yarn.launch_payload import JOB, JobPapers
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import JOB, JobPayload
 
 
 def main() -> int:
     """Runs one attempt; answers the exit code of the process. What fails is said where YARN shows it."""
     set_not_dumpable()
     try:
-        papers, inside = Inside.look(os.environ).take(JOB, JobPapers)
+        papers, inside = ContainerEnv.look(os.environ).take(JOB, JobPayload)
         papers = in_cluster_time(papers, inside)
         folder = Home(inside.folder / "tony-home").job(papers.record.job_id)
         _furnish(folder, papers, inside)
@@ -32,14 +32,14 @@ def main() -> int:
     return run(lambda job: YarnSource(job, papers, inside))
 
 
-def in_cluster_time(papers: JobPapers, inside: Inside) -> JobPapers:
+def in_cluster_time(papers: JobPayload, inside: ContainerEnv) -> JobPayload:
     """The job's time counts from its acceptance: as the cluster saw that, for the submitter's clock may be wrong."""
     if inside.submitted is None:
         return papers
     return replace(papers, record=replace(papers.record, submitted=inside.submitted))
 
 
-def _furnish(folder: JobFolder, papers: JobPapers, inside: Inside) -> None:
+def _furnish(folder: JobFolder, papers: JobPayload, inside: ContainerEnv) -> None:
     for path in (folder.path, folder.logs, folder.secret):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_json(folder.credentials, to_plain(papers.credentials))

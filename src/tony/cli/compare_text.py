@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tony.cli.sparkline import NOTHING, number, unit_of
 from tony.cli.terminal_text import cut, safe, width
-from tony.jobs.comparison import Comparison, Setting, Side, Value, change
+from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, change
 from tony.model.metrics import Unit
 from tony.units import format_duration
 
@@ -48,7 +48,9 @@ def _padded(text: str, columns: int) -> str:
 
 
 def _facts(found: Comparison) -> list[Line]:
-    def line(label: str, of: Callable[[Side], str], value: Callable[[Side], float | None] = lambda side: None) -> Line:
+    def line(
+        label: str, of: Callable[[ComparedJob], str], value: Callable[[ComparedJob], float | None] = lambda side: None
+    ) -> Line:
         return label, safe(of(found.a)), safe(of(found.b)), change(value(found.a), value(found.b))
 
     return [
@@ -115,7 +117,7 @@ def _roles_of_one(found: Comparison) -> dict[str, str]:
     return {role: which for which, roles in only.items() for role in sorted(roles)}
 
 
-def _setting(each: Setting, columns: int | None) -> list[str]:
+def _setting(each: SettingDifference, columns: int | None) -> list[str]:
     one = f"  {safe(each.key)}: {_value(each.a)} -> {_value(each.b)}"
     if columns is None or width(one) <= columns:
         return [one]

@@ -9,7 +9,7 @@ from types import FrameType
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Ended(KeyboardInterrupt):
+class InterruptedBySignal(KeyboardInterrupt):
     """As Ctrl-C, for the other signals that ask for our end."""
 
     def __init__(self, number: int) -> None:
@@ -18,12 +18,12 @@ class Ended(KeyboardInterrupt):
         super().__init__()
 
 
-def end(number: int, frame: FrameType | None) -> None:
+def raise_interrupt(number: int, frame: FrameType | None) -> None:
     """The handler that raises it."""
-    raise Ended(number)
+    raise InterruptedBySignal(number)
 
 
-class EarlyInterrupts:
+class SignalGuard:
     """Counts how often Ctrl-C was pressed, until whoever follows the job heeds it.
 
     Attributes:
@@ -50,7 +50,7 @@ class EarlyInterrupts:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._press)
         for number in ENDING if self.tied else ():
-            if signal.getsignal(number) in (signal.SIG_DFL, end):
+            if signal.getsignal(number) in (signal.SIG_DFL, raise_interrupt):
                 signal.signal(number, self._press)
 
     def note(self, number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.cli.terminal_text import clock_time, safe
-from tony.history.event_log import Entry
+from tony.history.event_log import LogEntry
 from tony.jobs.event_text import EventWords
 
 
@@ -13,7 +13,7 @@ class EventTeller:
     def __init__(self) -> None:
         self._words = EventWords()
 
-    def line(self, entry: Entry) -> str:
+    def line(self, entry: LogEntry) -> str:
         """When, since the start, what: `12:03:04     +0.412  granted            worker gets c-3 on node1`."""
         said = self._words.of(entry.event)
         return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {entry.event.kind:17}  {said}".rstrip())

@@ -10,10 +10,10 @@ from typing import Any, TextIO
 from tony import clock
 from tony.cli.log_printer import LogPrinter
 from tony.cli.output import knows_sequences, say
-from tony.cli.story import Story
+from tony.cli.story import StatusChanges
 from tony.cli.terminal_text import is_terminal
 from tony.jobs.job_follower import Viewer
-from tony.jobs.log_reader import Line
+from tony.jobs.log_reader import LogLine
 from tony.model.job_report import JobReport
 
 
@@ -26,7 +26,7 @@ class PlainView:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._story = Story()
+        self._story = StatusChanges()
         self._logs = LogPrinter(stream)
 
     def saw(self, report: JobReport) -> None:
@@ -38,7 +38,7 @@ class PlainView:
         """Tells it."""
         self._say(f"session {session} begins: {reason or 'no reason is known'}")
 
-    def printed(self, lines: Sequence[Line]) -> None:
+    def printed(self, lines: Sequence[LogLine]) -> None:
         """Prints programs' output."""
         self._logs.print(lines, stamp())
 

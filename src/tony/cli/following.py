@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import click
 
-from tony.cli.early import ENDING, EarlyInterrupts
+from tony.cli.early import ENDING, SignalGuard
 from tony.cli.follow_view import view_for
 from tony.cli.output import say_all, warn
 from tony.errors import ExitCode, TonyError
@@ -28,7 +28,7 @@ Beside = Callable[[Home, str, Viewer], Coroutine[Any, Any, None]]
 
 
 def follow_to_end(
-    home: Home, job_id: str, story: TextIO, early: EarlyInterrupts | None = None, beside: Beside | None = None
+    home: Home, job_id: str, story: TextIO, early: SignalGuard | None = None, beside: Beside | None = None
 ) -> JobReport:
     """Follows a job and answers its last report. Ctrl-C ends the job, a second one at once, a third leaves it alone.
 
@@ -43,7 +43,7 @@ def follow_to_end(
         KeyboardInterrupt: the person leaves before the job's end.
         Exit: a signal has ended a job that is tied to us.
     """
-    early = early or EarlyInterrupts()
+    early = early or SignalGuard()
     try:
         with view_for(story) as view:
             report = asyncio.run(_follow(home, job_id, view, early, beside))
@@ -65,7 +65,7 @@ def exit_code(report: JobReport) -> int:
     return ExitCode.SUCCEEDED if report.state is JobState.SUCCEEDED else ExitCode.BUG
 
 
-async def _follow(home: Home, job_id: str, view: Viewer, early: EarlyInterrupts, beside: Beside | None) -> JobReport:
+async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, beside: Beside | None) -> JobReport:
     with first_error():
         async with asyncio.TaskGroup() as group:
             with _Interrupts(home, job_id, view, group, early).heeded():
@@ -79,7 +79,7 @@ async def _follow(home: Home, job_id: str, view: Viewer, early: EarlyInterrupts,
 class _Interrupts:
     """What a person's Ctrl-C does, and how often it was pressed; and what other signals do."""
 
-    def __init__(self, home: Home, job_id: str, view: Viewer, group: asyncio.TaskGroup, early: EarlyInterrupts) -> None:
+    def __init__(self, home: Home, job_id: str, view: Viewer, group: asyncio.TaskGroup, early: SignalGuard) -> None:
         self._home = home
         self._job_id = job_id
         self._view = view

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def pressed(heed: Callable[[str], None]) -> Iterator[None]:
+def read_key(heed: Callable[[str], None]) -> Iterator[None]:
     """Inside, each key goes to `heed`, and is not shown; where nobody can press any, nothing happens.
 
     The terminal is as before afterwards. Ctrl-C and Ctrl-Z mean what they always do. To be used within an event loop.

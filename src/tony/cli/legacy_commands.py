@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.early import Ended
+from tony.cli.early import InterruptedBySignal
 from tony.cli.output import explain, say_all
 from tony.cli.terminal_text import columns_of
 from tony.errors import TonyError
@@ -47,7 +47,7 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
             return 0
         with settings_here(parse(words)) as flags:
             return 0 if go(flags) == 0 else FAILED
-    except Ended as ended:
+    except InterruptedBySignal as ended:
         raise click.exceptions.Exit(128 + ended.number) from None
     except TonyError as error:
         explain(error)

@@ -11,7 +11,7 @@ from typing import TextIO
 from tony.cli.terminal_text import size_of, width
 
 
-class Redrawn:
+class LiveRegion:
     """What stands there now.
 
     Args:

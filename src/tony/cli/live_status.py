@@ -13,13 +13,13 @@ from typing import Self, TextIO
 import click
 
 from tony import clock
-from tony.cli.live_region import Redrawn
+from tony.cli.live_region import LiveRegion
 from tony.cli.live_table import live_table
 from tony.cli.log_printer import LogPrinter
 from tony.cli.output import colours
-from tony.cli.story import Story
+from tony.cli.story import StatusChanges
 from tony.cli.terminal_text import safe, size_of
-from tony.jobs.log_reader import Line
+from tony.jobs.log_reader import LogLine
 from tony.model.job_report import JobReport
 from tony.model.states import TaskState
 
@@ -43,9 +43,9 @@ class LiveView:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._coloured = colours(stream)
-        self._story = Story(failures=False)
+        self._story = StatusChanges(failures=False)
         self._logs = LogPrinter(stream)
-        self._table = Redrawn(stream)
+        self._table = LiveRegion(stream)
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class LiveView:
         """Tells it above the table."""
         self.noticed(f"session {session} begins: {reason or 'no reason is known'}")
 
-    def printed(self, lines: Sequence[Line]) -> None:
+    def printed(self, lines: Sequence[LogLine]) -> None:
         """Prints programs' output above the table."""
         self._draw(map(self._logs.text, lines), self._table.rows)
 

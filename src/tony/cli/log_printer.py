@@ -11,7 +11,7 @@ import click
 
 from tony.cli.output import colours
 from tony.cli.terminal_text import is_terminal, safe_line
-from tony.jobs.log_reader import Line
+from tony.jobs.log_reader import LogLine
 
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
@@ -34,7 +34,7 @@ class LogPrinter:
         self._coloured = colours(stream)
         self._terminal = is_terminal(stream)
 
-    def print(self, lines: Sequence[Line], stamp: str = "") -> None:
+    def print(self, lines: Sequence[LogLine], stamp: str = "") -> None:
         """Prints lines and sees to it that they are out.
 
         Args:
@@ -45,25 +45,25 @@ class LogPrinter:
         binary.write(b"".join(self._bytes(line, stamp) for line in lines))
         binary.flush()
 
-    def text(self, line: Line, stamp: str = "") -> str:
+    def text(self, line: LogLine, stamp: str = "") -> str:
         """A line as a terminal may see it."""
         return f"{stamp}{self._head(line)}{safe_line(line.text)}"
 
-    def _bytes(self, line: Line, stamp: str) -> bytes:
+    def _bytes(self, line: LogLine, stamp: str) -> bytes:
         if self._as_json:
             return _json(line)
         if self._terminal:
             return f"{self.text(line, stamp)}\n".encode("utf-8", errors="replace")
         return f"{stamp}{self._head(line)}".encode() + line.data + b"\n"
 
-    def _head(self, line: Line) -> str:
+    def _head(self, line: LogLine) -> str:
         if not self._prefix:
             return ""
         head = f"{line.name.task} |"
         return f"{click.style(head, fg=_colour(line.name.task)) if self._coloured else head} "
 
 
-def _json(line: Line) -> bytes:
+def _json(line: LogLine) -> bytes:
     name = line.name
     plain = {
         "task": name.task,

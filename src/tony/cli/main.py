@@ -232,9 +232,9 @@ def _bug(error: BaseException) -> int:
     text = "".join(traceback.format_exception(error))
     warn(f"a bug of ours: {type(error).__name__}: {error}")
     try:
-        from tony.jobs.state_dir import find
+        from tony.jobs.state_dir import find_state_dir
 
-        home = find(os.environ).path
+        home = find_state_dir(os.environ).path
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = home / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
         path.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from tony.errors import TonyError
 from tony.jobs.job_ids import LAST, known, resolve
-from tony.jobs.state_dir import find
+from tony.jobs.state_dir import find_state_dir
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def home() -> Home:
     """The user's folder, as the environment says."""
-    return find(os.environ)
+    return find_state_dir(os.environ)
 
 
 class JobParameter(TextType):

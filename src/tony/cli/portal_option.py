@@ -15,7 +15,7 @@ from tony.model.job_summary import JobHead
 
 if TYPE_CHECKING:
     from tony.jobs.job_list import Filter
-    from tony.jobs.portal_client import Portal
+    from tony.jobs.portal_client import PortalClient
 
 #: Jobs of a list, unless a number is said: a portal may have a million.
 USUAL = 50
@@ -29,22 +29,22 @@ def portal_option(function: F) -> F:
 
 
 @contextmanager
-def asked(text: str) -> Iterator[Portal]:
+def asked(text: str) -> Iterator[PortalClient]:
     """The portal that was named.
 
     Raises:
         UserError: that is no address.
     """
-    from tony.jobs.portal_client import Portal  # late: few ask one, and it speaks https
+    from tony.jobs.portal_client import PortalClient  # late: few ask one, and it speaks https
 
-    portal = Portal.of(home(), text)
+    portal = PortalClient.of(home(), text)
     try:
         yield portal
     finally:
         portal.close()
 
 
-def heads(portal: Portal, wanted: Filter, limit: int | None) -> Sequence[JobHead]:
+def heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Sequence[JobHead]:
     """The jobs that are wanted, newest first; without a limit only so many, which is told."""
     words: dict[str, str] = {}
     for name, value in (("user", wanted.user), ("scheduler", wanted.scheduler)):

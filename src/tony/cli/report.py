@@ -7,8 +7,8 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 
 
-def report_of(home: Home, job_id: str) -> JobReport:
-    """The job as it stands; as `tony.jobs.facts.report`.
+def load_report(home: Home, job_id: str) -> JobReport:
+    """The job as it stands; as `tony.jobs.facts.load_report`.
 
     Most jobs that somebody looks at have ended, and their summary says it all: nothing is loaded that would talk to a
     living one.
@@ -20,10 +20,10 @@ def report_of(home: Home, job_id: str) -> JobReport:
 
     from tony.jobs import facts
 
-    return asyncio.run(facts.report(home, job_id))
+    return asyncio.run(facts.load_report(home, job_id))
 
 
-def record_here(home: Home, job_id: str) -> JobFolder:
+def fetch_job_dir(home: Home, job_id: str) -> JobFolder:
     """A job's folder, with all of its record that there is by now, wherever it was written."""
     import asyncio
 

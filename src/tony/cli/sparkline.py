@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tony.cli.terminal_text import safe
-from tony.model.format_metrics import Style, amount
+from tony.model.format_metrics import NumberStyle, amount
 from tony.model.metrics import Unit, series_of
 from tony.model.progress import JobProgress
 from tony.units import format_bytes, format_duration
@@ -80,4 +80,4 @@ def unit_of(name: str) -> Unit:
 
 
 #: Columns are narrow, and a terminal may know ASCII alone.
-_STYLE = Style(nothing=NOTHING, size=format_bytes, whole=str, cores="", degrees=" C")
+_STYLE = NumberStyle(nothing=NOTHING, size=format_bytes, whole=str, cores="", degrees=" C")

@@ -13,7 +13,7 @@ import sys
 from typing import Any, cast
 
 
-class _Careless(io.FileIO):
+class __ErrorIgnoringStream(io.FileIO):
     """Swallows what nobody takes."""
 
     def write(self, data: Any, /) -> int:
@@ -62,5 +62,5 @@ def _own(stream: io.TextIOWrapper, *, careless: bool) -> io.TextIOWrapper:
     encoding, by_line = stream.encoding, stream.line_buffering or isinstance(buffer, io.RawIOBase)
     number = stream.fileno()
     inner = stream.detach()
-    raw = _Careless(number, "w", closefd=False) if careless else cast(io.RawIOBase, inner)
+    raw = __ErrorIgnoringStream(number, "w", closefd=False) if careless else cast(io.RawIOBase, inner)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, line_buffering=by_line)

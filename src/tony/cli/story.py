@@ -34,7 +34,7 @@ _TO_START = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
-class Story:
+class StatusChanges:
     """Remembers what was told.
 
     Args:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tony.bootstrap import settle
-from tony.cli.early import ENDING, EarlyInterrupts, Ended, end
+from tony.cli.early import ENDING, InterruptedBySignal, SignalGuard, raise_interrupt
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved
@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class SubmitOptions:
     """How a job is to be submitted.
 
     Attributes:
@@ -68,7 +68,9 @@ def setting_options(function: F) -> F:
     return function
 
 
-def submit_and_follow(resolved: Resolved, manner: Manner, *, tied: bool = False, beside: Beside | None = None) -> int:
+def submit_and_follow(
+    resolved: Resolved, manner: SubmitOptions, *, tied: bool = False, beside: Beside | None = None
+) -> int:
     """Submits, follows unless told otherwise; answers the exit code.
 
     Args:
@@ -84,7 +86,7 @@ def submit_and_follow(resolved: Resolved, manner: Manner, *, tied: bool = False,
 
         print_json(rendered(resolved, place), pretty=True)
         return 0
-    early = EarlyInterrupts(tied=tied)
+    early = SignalGuard(tied=tied)
     job_id = _submit(resolved, place, early)
     if manner.detach:
         if manner.as_json:
@@ -124,7 +126,7 @@ def _has_run(task: TaskReport) -> bool:
     return ended or task.state in (TaskState.SUCCEEDED, TaskState.LOST)
 
 
-def _submit(resolved: Resolved, place: Home, early: EarlyInterrupts) -> str:
+def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
     from tony.client.submission import prepared
 
     ready = None
@@ -135,7 +137,7 @@ def _submit(resolved: Resolved, place: Home, early: EarlyInterrupts) -> str:
             early.begin()
             return job_id
     except KeyboardInterrupt as interrupt:
-        ended = interrupt.number if isinstance(interrupt, Ended) else 0
+        ended = interrupt.number if isinstance(interrupt, InterruptedBySignal) else 0
         if ready is None or not ready.accepted.is_set():
             how = f"told to end ({signal.Signals(ended).name})" if ended else "interrupted"
             warn(f"{how}; nothing was submitted.")
@@ -156,10 +158,10 @@ def ending_in_order() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in ENDING}
     heeded = [number for number, handler in before.items() if handler is signal.SIG_DFL]
     for number in heeded:
-        signal.signal(number, end)
+        signal.signal(number, raise_interrupt)
     try:
         yield
     finally:
         for number in heeded:
-            if signal.getsignal(number) is end:  # or somebody heeds them in another way by now
+            if signal.getsignal(number) is raise_interrupt:  # or somebody heeds them in another way by now
                 signal.signal(number, before[number])

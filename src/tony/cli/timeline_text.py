@@ -12,7 +12,7 @@ from itertools import groupby
 
 from tony.cli.terminal_text import cut, safe, width
 from tony.dataclass import dataclass
-from tony.history.timeline import Happened, Mark, Span, Timeline, What
+from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
 from tony.units import format_duration
 
@@ -34,88 +34,88 @@ _UNITS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400,
 class Alphabet:
     """Characters of a picture: of what tasks do, of what happened, of the axis."""
 
-    states: Mapping[What, str]
-    marks: Mapping[Happened, str]
+    states: Mapping[TaskPhase, str]
+    marks: Mapping[MarkerKind, str]
     dash: str
     tick: str
 
 
 UNICODE = Alphabet(
     states={
-        What.WAITING: "·",
-        What.SET_UP: "▂",
-        What.RENDEZVOUS: "▄",
-        What.RUNNING: "█",
-        What.STOPPING: "▓",
-        What.IDLE: "▁",
-        What.GONE: " ",
+        TaskPhase.WAITING: "·",
+        TaskPhase.SET_UP: "▂",
+        TaskPhase.RENDEZVOUS: "▄",
+        TaskPhase.RUNNING: "█",
+        TaskPhase.STOPPING: "▓",
+        TaskPhase.IDLE: "▁",
+        TaskPhase.GONE: " ",
     },
     marks={
-        Happened.DEATH: "✗",
-        Happened.FAILURE: "!",
-        Happened.RESTART: "↻",
-        Happened.ATTEMPT: "⇄",
-        Happened.COMMAND: "?",
-        Happened.CHECKPOINT: "◆",
+        MarkerKind.DEATH: "✗",
+        MarkerKind.FAILURE: "!",
+        MarkerKind.RESTART: "↻",
+        MarkerKind.ATTEMPT: "⇄",
+        MarkerKind.COMMAND: "?",
+        MarkerKind.CHECKPOINT: "◆",
     },
     dash="─",
     tick="┬",
 )
 ASCII = Alphabet(
     states={
-        What.WAITING: ".",
-        What.SET_UP: ":",
-        What.RENDEZVOUS: "-",
-        What.RUNNING: "#",
-        What.STOPPING: "%",
-        What.IDLE: "_",
-        What.GONE: " ",
+        TaskPhase.WAITING: ".",
+        TaskPhase.SET_UP: ":",
+        TaskPhase.RENDEZVOUS: "-",
+        TaskPhase.RUNNING: "#",
+        TaskPhase.STOPPING: "%",
+        TaskPhase.IDLE: "_",
+        TaskPhase.GONE: " ",
     },
     marks={
-        Happened.DEATH: "X",
-        Happened.FAILURE: "!",
-        Happened.RESTART: "R",
-        Happened.ATTEMPT: "A",
-        Happened.COMMAND: "?",
-        Happened.CHECKPOINT: "C",
+        MarkerKind.DEATH: "X",
+        MarkerKind.FAILURE: "!",
+        MarkerKind.RESTART: "R",
+        MarkerKind.ATTEMPT: "A",
+        MarkerKind.COMMAND: "?",
+        MarkerKind.CHECKPOINT: "C",
     },
     dash="-",
     tick="+",
 )
 #: Words of the legend, in the order of a task's life.
 _STATES = {
-    What.WAITING: "waiting for a container",
-    What.SET_UP: "set-up",
-    What.RENDEZVOUS: "waiting for the others",
-    What.RUNNING: "running",
-    What.STOPPING: "stopping",
-    What.IDLE: "over, container still held",
+    TaskPhase.WAITING: "waiting for a container",
+    TaskPhase.SET_UP: "set-up",
+    TaskPhase.RENDEZVOUS: "waiting for the others",
+    TaskPhase.RUNNING: "running",
+    TaskPhase.STOPPING: "stopping",
+    TaskPhase.IDLE: "over, container still held",
 }
 #: Those of marks; the first of them hide the others where several fall into one column.
 _MARKS = {
-    Happened.DEATH: "death",
-    Happened.FAILURE: "failure",
-    Happened.RESTART: "restart",
-    Happened.ATTEMPT: "another application master",
-    Happened.COMMAND: "a user's request",
-    Happened.CHECKPOINT: "checkpoint",
+    MarkerKind.DEATH: "death",
+    MarkerKind.FAILURE: "failure",
+    MarkerKind.RESTART: "restart",
+    MarkerKind.ATTEMPT: "another application master",
+    MarkerKind.COMMAND: "a user's request",
+    MarkerKind.CHECKPOINT: "checkpoint",
 }
-_COLOURS: Mapping[What | Happened, str] = {
-    What.WAITING: "yellow",
-    What.SET_UP: "blue",
-    What.RENDEZVOUS: "cyan",
-    What.RUNNING: "green",
-    What.STOPPING: "magenta",
-    What.IDLE: "bright_black",
-    Happened.DEATH: "bright_red",
-    Happened.FAILURE: "bright_red",
-    Happened.RESTART: "bright_yellow",
-    Happened.ATTEMPT: "bright_yellow",
-    Happened.COMMAND: "bright_white",
-    Happened.CHECKPOINT: "bright_blue",
+_COLOURS: Mapping[TaskPhase | MarkerKind, str] = {
+    TaskPhase.WAITING: "yellow",
+    TaskPhase.SET_UP: "blue",
+    TaskPhase.RENDEZVOUS: "cyan",
+    TaskPhase.RUNNING: "green",
+    TaskPhase.STOPPING: "magenta",
+    TaskPhase.IDLE: "bright_black",
+    MarkerKind.DEATH: "bright_red",
+    MarkerKind.FAILURE: "bright_red",
+    MarkerKind.RESTART: "bright_yellow",
+    MarkerKind.ATTEMPT: "bright_yellow",
+    MarkerKind.COMMAND: "bright_white",
+    MarkerKind.CHECKPOINT: "bright_blue",
 }
 #: A character with what it stands for.
-_Cell = What | Happened
+_Cell = TaskPhase | MarkerKind
 #: Puts a colour onto text.
 Paint = Callable[[str, str], str]
 
@@ -154,7 +154,7 @@ def timeline_text(
         rows.append(f"{_padded('sessions', label)}  {_sessions(line, scale)}".rstrip())
     general = [mark for mark in marks if not mark.task]
     if general:
-        rows.append(drawn("job", _with_marks([What.GONE] * room, general, scale)))
+        rows.append(drawn("job", _with_marks([TaskPhase.GONE] * room, general, scale)))
     for name, members in lanes:
         mine = set(members)
         cells = _cells([span for member in members for span in shown[member]], scale)
@@ -220,8 +220,8 @@ def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
     if scale.room <= 0:
         return []
     # Of each kind of state, where it begins and ends in whole columns, and what is left of the two at its edges.
-    sums: dict[What, list[float]] = {what: [0.0] * (scale.room + 1) for what in What}
-    edges: dict[What, list[float]] = {what: [0.0] * (scale.room + 1) for what in What}
+    sums: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
+    edges: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
     for span in spans:
         first, last = span.since / scale.step, min(span.until / scale.step, float(scale.room))
         left, right = scale.column(span.since), scale.column(max(span.since, span.until - 1e-9))
@@ -232,14 +232,14 @@ def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
         edges[span.what][right] += last - right
         sums[span.what][left + 1] += 1.0
         sums[span.what][right] -= 1.0
-    cells: list[_Cell] = [What.GONE] * scale.room
-    running = dict.fromkeys(What, 0.0)
+    cells: list[_Cell] = [TaskPhase.GONE] * scale.room
+    running = dict.fromkeys(TaskPhase, 0.0)
     for place in range(scale.room):
         best = 1e-9
-        for what in What:
+        for what in TaskPhase:
             running[what] += sums[what][place]
             amount = running[what] + edges[what][place]
-            if what is What.GONE:
+            if what is TaskPhase.GONE:
                 amount *= 0.5  # where half of a lane does something, that is what is seen
             if amount > best:
                 best, cells[place] = amount, what
@@ -252,7 +252,7 @@ def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) ->
     for mark in marks:
         place = scale.column(mark.at)
         there = found[place]
-        if not isinstance(there, Happened) or rank[mark.what] < rank[there]:
+        if not isinstance(there, MarkerKind) or rank[mark.what] < rank[there]:
             found[place] = mark.what
     return found
 
@@ -285,7 +285,7 @@ def _padded(text: str, columns: int) -> str:
 
 def _painted(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
     last = len(cells)
-    while last and cells[last - 1] is What.GONE:
+    while last and cells[last - 1] is TaskPhase.GONE:
         last -= 1
     pieces = []
     for cell, run in groupby(cells[:last]):
@@ -295,7 +295,7 @@ def _painted(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
 
 
 def _sign(cell: _Cell, alphabet: Alphabet) -> str:
-    return alphabet.states[cell] if isinstance(cell, What) else alphabet.marks[cell]
+    return alphabet.states[cell] if isinstance(cell, TaskPhase) else alphabet.marks[cell]
 
 
 def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) -> list[str]:
@@ -319,7 +319,7 @@ def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) ->
 
 def _told(marks: Sequence[Mark], columns: int) -> list[str]:
     """What happened, in words: checkpoints are only counted."""
-    worth = [mark for mark in marks if mark.what is not Happened.CHECKPOINT]
+    worth = [mark for mark in marks if mark.what is not MarkerKind.CHECKPOINT]
     saved = len(marks) - len(worth)
     lines = [""] if marks else []
     if len(worth) > _TOLD:

@@ -9,12 +9,12 @@ from contextlib import aclosing
 from typing import TextIO
 
 from tony import clock
-from tony.cli.keyboard import pressed
-from tony.cli.live_region import Redrawn
+from tony.cli.keyboard import read_key
+from tony.cli.live_region import LiveRegion
 from tony.cli.live_status import coloured
 from tony.cli.output import colours
 from tony.cli.terminal_text import knows_unicode, size_of
-from tony.cli.top_table import SPARK, Sort, rows_of, series_of_top, top_table
+from tony.cli.top_table import SPARK, TopSort, rows_of, series_of_top, top_table
 from tony.jobs.job_follower import first_error, reports
 from tony.jobs.job_metrics import measured, newest, read_progress
 from tony.jobs.progress import Reports, find_job_progress
@@ -43,11 +43,11 @@ class Top:
         stream: a terminal that knows sequences.
     """
 
-    def __init__(self, home: Home, record: JobRecord, stream: TextIO, sort: Sort) -> None:
+    def __init__(self, home: Home, record: JobRecord, stream: TextIO, sort: TopSort) -> None:
         self._home, self._record, self._stream, self._sort = home, record, stream, sort
         self._tasks = [str(task) for task in record.spec.task_ids]
         self._series = series_of_top(record.spec)
-        self._table = Redrawn(stream)
+        self._table = LiveRegion(stream)
         self._report: JobReport | None = None
         self._points: list[Points] = []
         self._reports = Reports()
@@ -57,7 +57,7 @@ class Top:
 
     async def run(self) -> None:
         """Until the job has ended, or somebody quits. The last table stays."""
-        with pressed(self._heed):
+        with read_key(self._heed):
             try:
                 with first_error():
                     async with asyncio.TaskGroup() as group:
@@ -118,7 +118,7 @@ class Top:
     def _heed(self, key: str) -> None:
         if key in ("q", "Q"):
             self._quit = True
-        chosen = next((each for each in Sort if each.value[0] == key.lower()), None)
+        chosen = next((each for each in TopSort if each.value[0] == key.lower()), None)
         self._sort = chosen or self._sort
         self._changed.set()
 

@@ -26,7 +26,7 @@ _SPARKS = (3, 5, 7)
 _EXPENDABLE = (5, 7, 3, 8, 11, 9)
 
 
-class Sort(Enum):
+class TopSort(Enum):
     """By what rows are sorted; the first letter is the key that chooses it."""
 
     TASK = "task"
@@ -38,7 +38,7 @@ class Sort(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TopRow:
     """One task; a number that is not known is None.
 
     Attributes:
@@ -68,7 +68,7 @@ def series_of_top(spec: JobSpec) -> tuple[str, ...]:
     return ("cpu", "rss", *devices)
 
 
-def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[Row]:
+def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[TopRow]:
     """Each task with what was measured of it last. Of one that does not run its steps alone count."""
     progress = find_task_progress(reports, report)
     of: dict[str, dict[str, Points]] = {}
@@ -86,11 +86,11 @@ def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], report
     ]
 
 
-def _row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: TaskProgress | None) -> Row:
+def _row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: TaskProgress | None) -> TopRow:
     devices = [points for name, points in shown.items() if name.startswith("gpu")]
     utils = [points for points in devices if points.series.endswith(".util") and points.mean]
     memories = [points.mean[-1] for points in devices if points.series.endswith(".memory") and points.mean]
-    return Row(
+    return TopRow(
         task=task.task,
         state=task.state.value,
         cpu=last(shown.get("cpu")),
@@ -105,30 +105,30 @@ def _row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: Ta
     )
 
 
-_KEYS: Mapping[Sort, Callable[[Row], float]] = {
-    Sort.CPU: lambda row: -1.0 if row.cpu is None else row.cpu,
-    Sort.MEMORY: lambda row: -1.0 if row.rss is None else row.rss,
-    Sort.GPU: lambda row: -1.0 if row.gpu is None else row.gpu,
-    Sort.PROGRESS: lambda row: -1.0 if row.progress is None else row.progress.step,
+_KEYS: Mapping[TopSort, Callable[[TopRow], float]] = {
+    TopSort.CPU: lambda row: -1.0 if row.cpu is None else row.cpu,
+    TopSort.MEMORY: lambda row: -1.0 if row.rss is None else row.rss,
+    TopSort.GPU: lambda row: -1.0 if row.gpu is None else row.gpu,
+    TopSort.PROGRESS: lambda row: -1.0 if row.progress is None else row.progress.step,
 }
 
 
-def ordered(rows: Sequence[Row], sort: Sort) -> list[Row]:
+def ordered(rows: Sequence[TopRow], sort: TopSort) -> list[TopRow]:
     """The largest first; those who are least far first; tasks and states in their own order."""
-    if sort is Sort.TASK:
+    if sort is TopSort.TASK:
         return list(rows)
-    if sort is Sort.STATE:
+    if sort is TopSort.STATE:
         return sorted(rows, key=lambda row: row.state)
-    return sorted(rows, key=_KEYS[sort], reverse=sort is not Sort.PROGRESS)
+    return sorted(rows, key=_KEYS[sort], reverse=sort is not TopSort.PROGRESS)
 
 
 def top_table(
     report: JobReport,
-    rows: Sequence[Row],
+    rows: Sequence[TopRow],
     now: float,
     columns: int | None,
     lines: int | None,
-    sort: Sort = Sort.TASK,
+    sort: TopSort = TopSort.TASK,
     *,
     progress: JobProgress | None = None,
     unicode: bool = True,
@@ -143,7 +143,7 @@ def top_table(
     """
     head = [_headline(report, now), _sums(report, rows, now, progress)]
     foot = (
-        [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in Sort)}, q quit"]
+        [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in TopSort)}, q quit"]
         if keys
         else []
     )
@@ -173,7 +173,7 @@ def _headline(report: JobReport, now: float) -> str:
     return f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}"
 
 
-def _sums(report: JobReport, rows: Sequence[Row], now: float, progress: JobProgress | None) -> str:
+def _sums(report: JobReport, rows: Sequence[TopRow], now: float, progress: JobProgress | None) -> str:
     """All tasks together: now, or as they were last."""
     measured = ", ".join(_measures(rows, progress))
     if report.state.ended:
@@ -183,7 +183,7 @@ def _sums(report: JobReport, rows: Sequence[Row], now: float, progress: JobProgr
     return f"{runs}, {measured}" if measured else runs
 
 
-def _measures(rows: Sequence[Row], progress: JobProgress | None) -> list[str]:
+def _measures(rows: Sequence[TopRow], progress: JobProgress | None) -> list[str]:
     said: list[str] = []
     cpu, rss = [row.cpu for row in rows if row.cpu is not None], [row.rss for row in rows if row.rss is not None]
     gpu = [row.gpu for row in rows if row.gpu is not None]
@@ -198,7 +198,7 @@ def _measures(rows: Sequence[Row], progress: JobProgress | None) -> list[str]:
     return said
 
 
-def _cells(row: Row, *, unicode: bool) -> tuple[str, ...]:
+def _cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
     def lately(values: Sequence[float]) -> str:
         return spark(values[-SPARK:], SPARK, unicode=unicode, from_zero=True) if len(values) > 1 else ""
 

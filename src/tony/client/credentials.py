@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tony.protocol.hello import AM_NAME, PEER_NAME
-from tony.protocol.launch import Credentials, JobCredentials
+from tony.protocol.launch import AmCredentials, JobCredentials
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -31,7 +31,7 @@ def make_credentials(*, tls: bool) -> JobCredentials:
     """
     token = os.urandom(32).hex()
     if not tls:
-        plain = Credentials(token=token)
+        plain = AmCredentials(token=token)
         return JobCredentials(am=plain, executors=plain)
     authority = _Authority()
     return JobCredentials(am=authority.sign(token, AM_NAME), executors=authority.sign(token, PEER_NAME))
@@ -54,7 +54,7 @@ class _Authority:
         builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
         self._certificate = self._signed(builder.add_extension(self._identifier, critical=False))
 
-    def sign(self, token: str, name: str) -> Credentials:
+    def sign(self, token: str, name: str) -> AmCredentials:
         """Makes a key pair and the certificate for it."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -73,7 +73,7 @@ class _Authority:
         builder = self._builder(name, key.public_key())
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical=critical)
-        return Credentials(token=token, ca=self._certificate, certificate=self._signed(builder), key=_private(key))
+        return AmCredentials(token=token, ca=self._certificate, certificate=self._signed(builder), key=_private(key))
 
     def _builder(self, name: str, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         from cryptography import x509

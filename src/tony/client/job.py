@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tony.client import event_loop_thread
-from tony.client.output_lines import streams_of, text_of
-from tony.client.port_forward import Proxy, open_proxy
-from tony.history.event_log import Entry
+from tony.client.output_lines import format_line, selected_streams
+from tony.client.port_forward import PortForward, open_proxy
+from tony.history.event_log import LogEntry
 from tony.history.job_record import record_of
 from tony.jobs import changing, facts
 from tony.jobs.failure_text import error_of
@@ -34,8 +34,8 @@ from tony.jobs.job_ids import resolve
 from tony.jobs.killing import kill
 from tony.jobs.log_names import Selection, named_tasks
 from tony.jobs.log_stream import lines
-from tony.jobs.state_dir import find
-from tony.linux.threads import beside
+from tony.jobs.state_dir import find_state_dir
+from tony.linux.threads import to_thread
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
@@ -72,8 +72,8 @@ async def submit_async(job: JobLike, scheduler: str | None = None, **settings: A
     from tony.client.submission import submit as hand_in
 
     given = settings if scheduler is None else {**settings, "scheduler": scheduler}
-    resolved = await beside(_resolve, job, given)
-    home = find(os.environ)
+    resolved = await to_thread(_resolve, job, given)
+    home = find_state_dir(os.environ)
     return Job(await hand_in(resolved, home, _notice), home)
 
 
@@ -86,7 +86,7 @@ def attach(job_id: str) -> Job:
     Raises:
         UnknownJobError: there is no such job.
     """
-    home = find(os.environ)
+    home = find_state_dir(os.environ)
     return Job(resolve(home, job_id), home)
 
 
@@ -116,7 +116,7 @@ class Job:
 
     async def status_async(self) -> JobReport:
         """As `status`, awaitable."""
-        return await facts.report(self._home, self.id)
+        return await facts.load_report(self._home, self.id)
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
         """Waits for the job's end; answers its last report, however it ended.
@@ -188,7 +188,7 @@ class Job:
                 for line in portion:
                     yield line
 
-    def events(self, *, follow: bool = False) -> Iterator[Entry]:
+    def events(self, *, follow: bool = False) -> Iterator[LogEntry]:
         """What happened to the job, oldest first.
 
         Args:
@@ -196,7 +196,7 @@ class Job:
         """
         return event_loop_thread.iterate(events(self._home, self.id, follow=follow))
 
-    def events_async(self, *, follow: bool = False) -> AsyncGenerator[Entry, None]:
+    def events_async(self, *, follow: bool = False) -> AsyncGenerator[LogEntry, None]:
         """As `events`, for `async for`."""
         return events(self._home, self.id, follow=follow)
 
@@ -236,7 +236,7 @@ class Job:
 
     async def proxy_async(
         self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
-    ) -> Proxy:
+    ) -> PortForward:
         """As `proxy`, awaitable; the answer is for `async with`."""
         return await open_proxy(self._home, self.id, task, port, log.warning, address=address, port=local_port)
 
@@ -299,14 +299,14 @@ class Job:
     async def _lines(
         self, task: str | None, follow: bool, stream: str | None, tail: int | None
     ) -> AsyncGenerator[list[str], None]:
-        streams = streams_of(stream)
+        streams = selected_streams(stream)
         tasks = record_of(self._home, self.id).spec.task_ids
         chosen = named_tasks(self.id, tasks, () if task is None else (task,))
         selection = Selection(tasks=chosen, streams=streams)
         prefix = len(chosen or tasks) != 1
         async with aclosing(lines(self._home, self.id, selection, follow=follow, keep=tail)) as portions:
             async for portion in portions:
-                yield [text_of(line, prefix=prefix) for line in portion]
+                yield [format_line(line, prefix=prefix) for line in portion]
 
 
 class LocalPort:
@@ -316,7 +316,7 @@ class LocalPort:
         address, port: where it listens.
     """
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: PortForward) -> None:
         self.address = proxy.address
         self.port = proxy.port
         self._proxy = proxy

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tony.jobs.log_names import STREAMS
-from tony.jobs.log_reader import Line
+from tony.jobs.log_reader import LogLine
 
 
-def streams_of(stream: str | None) -> tuple[str, ...]:
+def selected_streams(stream: str | None) -> tuple[str, ...]:
     """The streams that a caller means; None: both.
 
     Raises:
@@ -19,6 +19,6 @@ def streams_of(stream: str | None) -> tuple[str, ...]:
     return (stream,)
 
 
-def text_of(line: Line, *, prefix: bool) -> str:
+def format_line(line: LogLine, *, prefix: bool) -> str:
     """A line, with its task in front if there are several: `worker:0 | loss 0.1`."""
     return f"{line.name.task} | {line.text}" if prefix else line.text

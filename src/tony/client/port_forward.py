@@ -39,7 +39,7 @@ _BACKLOG = 512
 _UNPRIVILEGED = 1024
 
 
-class Proxy:
+class PortForward:
     """Listens here; every connection becomes one to a port of a task.
 
     Args:
@@ -149,7 +149,7 @@ async def open_proxy(
     *,
     address: str = "127.0.0.1",
     port: int | None = None,
-) -> Proxy:
+) -> PortForward:
     """A proxy that listens.
 
     Args:
@@ -163,14 +163,14 @@ async def open_proxy(
     """
     record = record_of(home, job_id)
     task = _task(record, target)
-    report = await facts.report(home, job_id)
+    report = await facts.load_report(home, job_id)
     if report.state.ended:
         raise UserError(f"there is nothing to connect with: {outcome(report)}")
     host = next((each.host for each in report.tasks if each.task == str(task)), None)
     ours = host is None or _is_here(host)
     if port is not None and port == far_port and host is not None and ours:
         raise UserError(f"port {port} of this machine is the one of {task}; listen at another one")
-    proxy = Proxy(home.job(job_id), task, far_port, notice)
+    proxy = PortForward(home.job(job_id), task, far_port, notice)
     if port is None and far_port >= _UNPRIVILEGED and not ours:
         with contextlib.suppress(UserError):
             await proxy.listen(address, far_port)

@@ -18,14 +18,14 @@ from types import TracebackType
 from typing import Any
 
 from tony import clock
-from tony.client.output_lines import streams_of, text_of
+from tony.client.output_lines import format_line, selected_streams
 from tony.jobs import portal_client
 from tony.jobs.failure_text import error_of
 from tony.jobs.log_names import Selection
 from tony.jobs.portal_client import KeptToken, address_of
 from tony.jobs.portal_logs import PortalLogs
 from tony.jobs.portal_stacks import stacks
-from tony.jobs.state_dir import find
+from tony.jobs.state_dir import find_state_dir
 from tony.model.job_query import from_words
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
@@ -126,10 +126,10 @@ class Portal:
         self.close()
 
     @property
-    def _there(self) -> portal_client.Portal:
-        there: portal_client.Portal | None = getattr(self._local, "there", None)
+    def _there(self) -> portal_client.PortalClient:
+        there: portal_client.PortalClient | None = getattr(self._local, "there", None)
         if there is None:
-            there = self._local.there = portal_client.Portal(self.address, self._token)
+            there = self._local.there = portal_client.PortalClient(self.address, self._token)
         return there
 
 
@@ -184,10 +184,12 @@ class PortalJob:
             UserError: the job has no such task.
             ValueError: there is no such stream.
         """
-        selection = Selection(streams=streams_of(stream))
+        selection = Selection(streams=selected_streams(stream))
         logs = PortalLogs(self.portal._there, self.id, () if task is None else (task,))
         prefix = len(logs.tasks) != 1
-        return (text_of(line, prefix=prefix) for lines in logs.lines(selection, tail, follow=follow) for line in lines)
+        return (
+            format_line(line, prefix=prefix) for lines in logs.lines(selection, tail, follow=follow) for line in lines
+        )
 
     def advice(self) -> Mapping[str, Any]:
         """What could be better about it, as `tony advise --json` prints it."""
@@ -227,5 +229,5 @@ class PortalJob:
 
 def _kept(address: str) -> KeptToken | None:
     """The token that `tony login` keeps for a portal."""
-    kept = portal_client.kept_tokens(find(os.environ))
+    kept = portal_client.kept_tokens(find_state_dir(os.environ))
     return next((each for each in kept if each.portal == address), None)

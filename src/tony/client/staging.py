@@ -15,14 +15,14 @@ from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
 from tony.storage import file_entries, staging_requests
-from tony.storage.disk_errors import explained
-from tony.storage.disk_usage import biggest
+from tony.storage.disk_errors import explain_os_error
+from tony.storage.disk_usage import largest_entries
 from tony.storage.file_entries import FileEntry
 from tony.storage.folder_scan import Scan, shorten_path
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.object_cache import Cache, Stored
 from tony.storage.remote_files import NotThere, RemoteFiles
-from tony.storage.staging_requests import Refused, Wish
+from tony.storage.staging_requests import StagingRejectedError, StagingRequest
 from tony.storage.tar_writer import FileChangedError
 from tony.units import format_size
 
@@ -72,7 +72,7 @@ def stage(
         stager.raise_problems()
     finally:
         stager.close()
-    with explained(f"write {folder.staged}", folder.path):
+    with explain_os_error(f"write {folder.staged}", folder.path):
         folder.staged.mkdir(mode=0o700, parents=True, exist_ok=True)
         for digest in {i.digest for role in roles.values() for i in role.items if i.in_place is None}:
             cache.link(digest, folder.staged)
@@ -80,7 +80,7 @@ def stage(
 
 
 #: What is found where a key leads: a thing to stage, several, or the path of an interpreter on the nodes.
-Look = Wish | tuple[Wish, ...] | str
+Look = StagingRequest | tuple[StagingRequest, ...] | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class _Asked:
 
     key: str
     text: str
-    wish: Wish
+    wish: StagingRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class _Stager:
     files: RemoteFiles | None = None
     problems: dict[Problem, None] = field(default_factory=dict)  # a set that keeps its order
     planned: dict[tuple[str, str], Look | None] = field(default_factory=dict)
-    stored: dict[Wish, StagedItem | None] = field(default_factory=dict)
+    stored: dict[StagingRequest, StagedItem | None] = field(default_factory=dict)
 
     def refuse(self, key: str, value: str, message: str) -> None:
         self.problems[Problem(key=key, value=value, message=message, source=self.sources.get(key))] = None
@@ -149,13 +149,13 @@ class _Stager:
         key, text = (f"roles.{role}.python", own) if own else ("python", self.spec.python)
         python = self.once(key, text, lambda: self.plan_python(text)) if text else None
         first = (source,) if source else ()
-        if isinstance(python, Wish) and text:
+        if isinstance(python, StagingRequest) and text:
             return _Plan(asked=(*first, *files, _Asked(key=key, text=text, wish=python)), python=None)
         return _Plan(asked=(*first, *files), python=python if isinstance(python, str) else None)
 
-    def plan_python(self, text: str) -> Wish | str:
+    def plan_python(self, text: str) -> StagingRequest | str:
         if ":" in str(self.home.path):
-            raise Refused(
+            raise StagingRejectedError(
                 f"programs would not find it: it is put on PATH through {self.home.path}, and PATH is divided at every "
                 "`:`. Set TONY_HOME to a folder without one."
             )
@@ -174,7 +174,7 @@ class _Stager:
         self.refuse_clashes(tuple(asked.values()))
         return tuple(asked.values())
 
-    def plan_file(self, text: str) -> tuple[Wish, ...]:
+    def plan_file(self, text: str) -> tuple[StagingRequest, ...]:
         entry = file_entries.parse(text)
         try:
             if is_address(entry.path):
@@ -188,7 +188,7 @@ class _Stager:
             return ()
         return (staging_requests.file(entry, self.own_folders(Path(entry.path))),)
 
-    def plan_far_file(self, entry: FileEntry, *, renamed: bool) -> tuple[Wish, ...]:
+    def plan_far_file(self, entry: FileEntry, *, renamed: bool) -> tuple[StagingRequest, ...]:
         from tony.storage import remote_sources  # late: most jobs name no address
 
         files = self.elsewhere()
@@ -197,7 +197,7 @@ class _Stager:
             self.notice(f"warning: {entry.path}: {said}")
         return found
 
-    def archive(self, address: str, placement: Placement) -> Wish:
+    def archive(self, address: str, placement: Placement) -> StagingRequest:
         from tony.storage import remote_sources  # late: most jobs name no address
 
         return remote_sources.archive(address, placement, self.elsewhere())
@@ -208,17 +208,17 @@ class _Stager:
             return None
         if is_address(text):
             found = self.once("source", text, lambda: self.archive(text, Placement.ROOT))
-            return _Asked(key="source", text=text, wish=found) if isinstance(found, Wish) else None
+            return _Asked(key="source", text=text, wish=found) if isinstance(found, StagingRequest) else None
         without = {*self.own_folders(Path(text)), *_replaced(Path(text), files)}
         wish = self.once(
             "source", text, lambda: staging_requests.source(text, frozenset(without), git=self.spec.gitignore)
         )
-        return _Asked(key="source", text=text, wish=wish) if isinstance(wish, Wish) else None
+        return _Asked(key="source", text=text, wish=wish) if isinstance(wish, StagingRequest) else None
 
     def left_out_of_source(self) -> LeftOut | None:
         """What an ignore file leaves out of the source folder; None if nothing."""
         found = self.planned.get(("source", self.spec.source or ""))
-        return found.scan.left_out if isinstance(found, Wish) and found.scan else None
+        return found.scan.left_out if isinstance(found, StagingRequest) and found.scan else None
 
     def once(self, key: str, text: str, look: Callable[[], Look]) -> Look | None:
         """Looks at what one key says, the same words once for all roles; None if it was refused."""
@@ -234,7 +234,7 @@ class _Stager:
                 return None
             self.planned[key, text] = found
             for wish in found if isinstance(found, tuple) else (found,):
-                if isinstance(wish, Wish) and wish.scan:
+                if isinstance(wish, StagingRequest) and wish.scan:
                     self.refuse_content(key, text, wish.scan)
         return self.planned[key, text]
 
@@ -285,7 +285,7 @@ class _Stager:
             self.tell(asked, stored)
         return self.stored[asked.wish]
 
-    def store_wish(self, wish: Wish) -> tuple[StagedItem, Stored]:
+    def store_wish(self, wish: StagingRequest) -> tuple[StagedItem, Stored]:
         if wish.remote and self.files and self.files.in_place:
             from tony.storage import remote_sources  # late: most jobs name no address
 
@@ -299,7 +299,7 @@ class _Stager:
         scan = asked.wish.scan
         what = _called(asked)
         if scan and scan.size > LARGE:
-            parts = ", ".join(f"{path} ({format_size(size)})" for path, size in biggest(scan))
+            parts = ", ".join(f"{path} ({format_size(size)})" for path, size in largest_entries(scan))
             self.notice(
                 f"warning: {what} is large ({format_size(scan.size)}) and is laid down for every task. The biggest in "
                 f"it: {parts}. Leave out what the job does not need with a .tonyignore file."
@@ -317,7 +317,7 @@ class _Stager:
         if scan is None:
             self.notice(f"{what}: {format_size(stored.size)}{again}")
             return
-        count = sum(found.kind is Kind.FILE for found in scan.found)
+        count = sum(found.kind is ManifestEntryKind.FILE for found in scan.found)
         self.notice(f"{what}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{again}")
         for sentence in scan.skipped[:_SHOWN]:
             self.notice(f"warning: {what}: {sentence}")

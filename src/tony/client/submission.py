@@ -18,7 +18,7 @@ from tony.client.staging import stage
 from tony.config.layers import quoted
 from tony.config.load import Resolved, with_sources
 from tony.config.secret_names import redact
-from tony.config.secret_references import followed
+from tony.config.secret_references import resolve_reference
 from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
@@ -27,7 +27,7 @@ from tony.jobs import aborted_submissions
 from tony.jobs.job_ids import new_job_id, remember
 from tony.jobs.state_dir import prepare
 from tony.jobs.whoami import user_name
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import Json, to_plain
 from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.layout import Home, JobFolder
@@ -113,7 +113,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
         ConfigError: the scheduler could never run it, or it names files that cannot be staged. Nothing was made.
         StorageError: a file system refused. Nothing is left behind.
     """
-    resolved = replace(resolved, spec=followed(resolved.spec, os.environ, resolved.sources))
+    resolved = replace(resolved, spec=resolve_reference(resolved.spec, os.environ, resolved.sources))
     submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
     same_host = submitter.capabilities.same_host
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
@@ -122,10 +122,10 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         notice(sentence)
     prepare(home)
-    aborted_submissions.sweep(home)
+    aborted_submissions.remove_aborted_submissions(home)
     now = clock.wall()
     folder = _new_folder(home, resolved.spec.scheduler, submitter.own_id(), now)
-    with aborted_submissions.marked(home, folder.job_id), _complete_or_gone(folder) as accepted:
+    with aborted_submissions.mark_submission(home, folder.job_id), _complete_or_gone(folder) as accepted:
         staged = stage(
             resolved.spec,
             home,
@@ -151,7 +151,9 @@ async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
         SchedulerError: the scheduler refused it. Nothing is left behind.
     """
     with ExitStack() as stack:
-        entering = asyncio.get_running_loop().create_task(beside(stack.enter_context, prepared(resolved, home, notice)))
+        entering = asyncio.get_running_loop().create_task(
+            to_thread(stack.enter_context, prepared(resolved, home, notice))
+        )
         try:
             ready = await asyncio.shield(entering)
         except asyncio.CancelledError:
@@ -167,7 +169,7 @@ def rendered(resolved: Resolved, home: Home) -> Json:
     Raises:
         ConfigError: the scheduler could never run it.
     """
-    resolved = replace(resolved, spec=followed(resolved.spec, os.environ, resolved.sources))
+    resolved = replace(resolved, spec=resolve_reference(resolved.spec, os.environ, resolved.sources))
     submitter = check(resolved, home)
     folder = home.job(f"{resolved.spec.scheduler}-00000000-000000-000000")
     record = _redacted(_record(resolved, folder, StagedJob(), clock.wall()))

@@ -11,7 +11,7 @@ from typing import Any
 from tony.config import paths
 from tony.config.layers import Canonical, Garbled, Written, quoted
 from tony.config.settings_table import Kind, Setting
-from tony.config.suggest import did_you_mean
+from tony.config.suggest import suggest_names
 from tony.config.value_format import canonical
 from tony.dataclass import dataclass
 from tony.units import parse_duration, parse_size
@@ -23,7 +23,7 @@ ELASTIC_EXAMPLE = "{ min = 2, max = 8 }"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ConversionProblem:
     """One thing wrong with a value; `item` is the place in a list, when it is about one item."""
 
     message: str
@@ -33,7 +33,7 @@ class Fault:
 class WrongValue(ValueError):  # noqa: N818 - a noun reads better where it is raised
     """A value that its setting cannot have; `items` are those of a list that can be, None in the places of the rest."""
 
-    def __init__(self, *faults: Fault, items: Sequence[str | None] = ()) -> None:
+    def __init__(self, *faults: ConversionProblem, items: Sequence[str | None] = ()) -> None:
         self.faults = faults
         self.items = items
         super().__init__("; ".join(fault.message for fault in faults))
@@ -50,10 +50,10 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
         WrongValue: with what to write instead.
     """
     if isinstance(value, Garbled):
-        raise WrongValue(Fault(_garbled(value)))
+        raise WrongValue(ConversionProblem(_garbled(value)))
     plain = value.value if isinstance(value, Canonical) else _unwrapped(value, setting.kind)
     if plain is None and not isinstance(value, Canonical):
-        raise WrongValue(Fault("it has no value. Write one, or remove the key."))
+        raise WrongValue(ConversionProblem("it has no value. Write one, or remove the key."))
     if isinstance(value, Canonical) and setting.kind in _CANONICAL:
         return _bounded(setting, _CANONICAL[setting.kind](plain))
     try:
@@ -65,7 +65,7 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
     except WrongValue:
         raise
     except ValueError as error:
-        raise WrongValue(Fault(f"{error}{_from_to(setting, plain)}")) from None
+        raise WrongValue(ConversionProblem(f"{error}{_from_to(setting, plain)}")) from None
 
 
 def _from_to(setting: Setting, value: Any) -> str:
@@ -101,9 +101,9 @@ def _bounded(setting: Setting, value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = setting.minimum, setting.maximum
         if low is not None and value < low:
-            raise WrongValue(Fault(f"too small. The least is {canonical(setting, _same(value, low))}."))
+            raise WrongValue(ConversionProblem(f"too small. The least is {canonical(setting, _same(value, low))}."))
         if high is not None and value > high:
-            raise WrongValue(Fault(f"too large. The most is {canonical(setting, _same(value, high))}."))
+            raise WrongValue(ConversionProblem(f"too large. The most is {canonical(setting, _same(value, high))}."))
     return value
 
 
@@ -157,7 +157,7 @@ def _canonical_size(value: Any) -> int:
     if isinstance(value, str):
         return _size(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise WrongValue(Fault(f"a number of bytes is expected, not {_kind(value)}."))
+        raise WrongValue(ConversionProblem(f"a number of bytes is expected, not {_kind(value)}."))
     return value
 
 
@@ -165,7 +165,7 @@ def _canonical_duration(value: Any) -> float:
     if isinstance(value, str):
         return _duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WrongValue(Fault(f"a number of seconds is expected, not {_kind(value)}."))
+        raise WrongValue(ConversionProblem(f"a number of seconds is expected, not {_kind(value)}."))
     return float(value)
 
 
@@ -178,7 +178,7 @@ def _canonical_wait(value: Any) -> float | None:
         return _wait(value)
     seconds = None if value is None else _canonical_duration(value)
     if seconds is not None and seconds < 0:
-        raise WrongValue(Fault("a duration cannot be negative."))
+        raise WrongValue(ConversionProblem("a duration cannot be negative."))
     return seconds
 
 
@@ -237,7 +237,7 @@ def _choice(setting: Setting, value: Any) -> Enum:
     if isinstance(value, str) and value in words:
         return setting.choices(value)
     known = " or ".join([", ".join(map(quoted, words[:-1])), quoted(words[-1])])
-    hint = did_you_mean(value, words) if isinstance(value, str) else ""
+    hint = suggest_names(value, words) if isinstance(value, str) else ""
     raise ValueError(f"it must be {known}{f'; {hint}' if hint else '.'}")
 
 
@@ -276,7 +276,7 @@ def _ports(value: Any) -> tuple[int, int]:
 
 
 def _items(values: Any, read: Callable[[Any], str]) -> list[str]:
-    faults: list[Fault] = []
+    faults: list[ConversionProblem] = []
     items: list[str] = []
     partial: list[str | None] = []
     for number, value in enumerate(values):
@@ -284,7 +284,7 @@ def _items(values: Any, read: Callable[[Any], str]) -> list[str]:
             items.append(read(value))
             partial.append(items[-1])
         except ValueError as error:
-            faults.append(Fault(str(error), number))
+            faults.append(ConversionProblem(str(error), number))
             partial.append(None)
     if faults:
         raise WrongValue(*faults, items=partial)
@@ -311,13 +311,13 @@ def _codes(value: Any) -> tuple[int, ...]:
         raise ValueError(f"a list is expected: [{value}].")
     if isinstance(value, str):
         raise ValueError("a list of numbers is expected, such as [2, 127], not text.")
-    faults: list[Fault] = []
+    faults: list[ConversionProblem] = []
     for number, code in enumerate(_list(value, "[2, 127]")):
         try:
             if not 1 <= _integer(code) <= 255:
                 raise ValueError("an exit code of a program that failed is 1 to 255.")
         except ValueError as error:
-            faults.append(Fault(str(error), number))
+            faults.append(ConversionProblem(str(error), number))
     if faults:
         raise WrongValue(*faults)
     return tuple(value)

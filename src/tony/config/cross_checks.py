@@ -15,8 +15,8 @@ from tony.config.layers import quoted
 from tony.config.secret_names import is_reference
 from tony.config.secret_references import webhook_mistake
 from tony.config.settings_table import MAX_INSTANCES, Key
-from tony.config.suggest import did_you_mean, known_are, nearest
-from tony.config.value_table import ENV_NAME, Sheet
+from tony.config.suggest import closest_match, format_known_names, suggest_names
+from tony.config.value_table import ENV_NAME, ValueTable
 from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
 from tony.model.placeholders import find_addressed_roles, near_misses
@@ -34,13 +34,13 @@ _LONGEST_MARK = 1000
 _JOINERS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
 
-def check(spec: JobSpec, sheet: Sheet) -> None:
+def check(spec: JobSpec, sheet: ValueTable) -> None:
     """Notes every mistake in the sheet that the values show only together."""
     for rule in _RULES:
         rule(spec, sheet)
 
 
-def _name(spec: JobSpec, sheet: Sheet) -> None:
+def _name(spec: JobSpec, sheet: ValueTable) -> None:
     if ("name",) not in sheet.found:
         return
     if not spec.name.strip():
@@ -54,7 +54,7 @@ def _name(spec: JobSpec, sheet: Sheet) -> None:
         sheet.blame(("name",), f"a name is one line of characters that can be shown, and {which} is none.")
 
 
-def _tags(spec: JobSpec, sheet: Sheet) -> None:
+def _tags(spec: JobSpec, sheet: ValueTable) -> None:
     if len(spec.tags) > _MOST_TAGS:
         sheet.blame(("tags",), f"{len(spec.tags)} are too many; a job has at most {_MOST_TAGS}.")
         return
@@ -67,7 +67,7 @@ def _tags(spec: JobSpec, sheet: Sheet) -> None:
             sheet.blame(("tags",), "a tag is one line of characters that can be shown.", item=number)
 
 
-def _people(spec: JobSpec, sheet: Sheet) -> None:
+def _people(spec: JobSpec, sheet: ValueTable) -> None:
     for key, people in (("viewers", spec.viewers), ("modifiers", spec.modifiers)):
         if len(people) > _MOST_PEOPLE:
             sheet.blame((key,), f"{len(people)} are too many; name at most {_MOST_PEOPLE}, or a group: @team.")
@@ -77,7 +77,7 @@ def _people(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame((key,), "write a user (ann), a group (@team), or * for everybody.", item=number)
 
 
-def _secret(spec: JobSpec, sheet: Sheet) -> None:
+def _secret(spec: JobSpec, sheet: ValueTable) -> None:
     for number, name in enumerate(spec.secret):
         if not ENV_NAME.fullmatch(name):
             message = "write the name of a variable or parameter, not its value; a name is not empty and has no `=`."
@@ -93,7 +93,7 @@ def _can_be_shown(char: str) -> bool:
     return unicodedata.category(char) == "Zs"
 
 
-def _commands(spec: JobSpec, sheet: Sheet) -> None:
+def _commands(spec: JobSpec, sheet: ValueTable) -> None:
     if ("command",) in sheet.broken:
         return
     hint = next((f" {_stray(sheet, table)}" for table in ("env", "params") if (table, "command") in sheet.found), "")
@@ -111,12 +111,12 @@ def _commands(spec: JobSpec, sheet: Sheet) -> None:
             sheet.blame(("roles", role), hint.strip() or f"no command: neither this role nor the job has one. {write}")
 
 
-def _stray(sheet: Sheet, table: str) -> str:
+def _stray(sheet: ValueTable, table: str) -> str:
     where = sheet.source((table, "command"))
     return f"no command: the one in {where} stands below [{table}]; write it above the first [section]."
 
 
-def _placeholders(spec: JobSpec, sheet: Sheet) -> None:
+def _placeholders(spec: JobSpec, sheet: ValueTable) -> None:
     broken = [key[1] for key in sheet.broken if key[:1] == ("params",) and len(key) == 2]
     params = {*spec.params, *broken}
     for key, text, item in _texts(spec, sheet):
@@ -124,12 +124,12 @@ def _placeholders(spec: JobSpec, sheet: Sheet) -> None:
             sheet.blame(key, mistake.message, item=item)
         for mistake in () if ("params",) in sheet.broken else placeholder_mistakes(text, params, spec.effective_roles):
             kind, _, name = mistake.name.partition(".")
-            near = nearest(name, spec.effective_roles if kind == "address" else spec.params)
+            near = closest_match(name, spec.effective_roles if kind == "address" else spec.params)
             hint = f"; did you mean {{{kind}.{near}}}?" if near else "."
             sheet.blame(key, f"{mistake.message}{hint}", item=item)
 
 
-def _addresses(spec: JobSpec, sheet: Sheet) -> None:
+def _addresses(spec: JobSpec, sheet: ValueTable) -> None:
     """Refuse placeholders for an address that a role's programs can never be given."""
     roles = spec.effective_roles
     for name, role in roles.items():
@@ -163,7 +163,7 @@ def _find_end_before_start(spec: JobSpec, role: str, other: str) -> str:
     return ""
 
 
-def _place_of_address(spec: JobSpec, sheet: Sheet, role: str, other: str) -> tuple[Key, int | None]:
+def _place_of_address(spec: JobSpec, sheet: ValueTable, role: str, other: str) -> tuple[Key, int | None]:
     """Return where a role's text asks for another role's address: key, and place in a list; prefer its own."""
     places = [
         (key, item)
@@ -173,7 +173,7 @@ def _place_of_address(spec: JobSpec, sheet: Sheet, role: str, other: str) -> tup
     return places[-1]
 
 
-def _texts(spec: JobSpec, sheet: Sheet) -> Iterator[tuple[Key, str, int | None]]:
+def _texts(spec: JobSpec, sheet: ValueTable) -> Iterator[tuple[Key, str, int | None]]:
     """Every text in which placeholders are filled in: its key, the text, its place in a list."""
     owners: list[tuple[Key, Command | None, Iterable[tuple[str, str]]]] = [((), spec.command, spec.env.items())]
     owners += [(("roles", name), role.command, role.env.items()) for name, role in spec.roles.items()]
@@ -189,7 +189,7 @@ def _texts(spec: JobSpec, sheet: Sheet) -> Iterator[tuple[Key, str, int | None]]
             yield ("roles", name, "progress_summaries"), role.progress_summaries, None
 
 
-def _variables(spec: JobSpec, sheet: Sheet) -> None:
+def _variables(spec: JobSpec, sheet: ValueTable) -> None:
     for place, env in [((), spec.env), *((("roles", name), role.env) for name, role in spec.roles.items())]:
         for name, value in env.items():
             size = len(f"{name}={value}".encode())
@@ -198,7 +198,7 @@ def _variables(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame((*place, "env", name), message)
 
 
-def _exports(spec: JobSpec, sheet: Sheet) -> None:
+def _exports(spec: JobSpec, sheet: ValueTable) -> None:
     exporters: dict[str, str] = {}
     for role in sheet.roles:
         for name, text in spec.roles[role].exports.items():
@@ -211,7 +211,7 @@ def _exports(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame(key, f"{exporters[name]} exports it as well. A variable comes from one role.")
 
 
-def _progress(spec: JobSpec, sheet: Sheet) -> None:
+def _progress(spec: JobSpec, sheet: ValueTable) -> None:
     for name, role in spec.roles.items():
         folder, pattern = role.progress_summaries, role.progress_pattern
         if folder is not None and ("://" in folder or not folder.strip()):
@@ -231,10 +231,10 @@ def _fault_of(pattern: str) -> str:
     return "" if groups else f"it has no group with a name, so nothing is found; {example}"
 
 
-def _notices(spec: JobSpec, sheet: Sheet) -> None:
+def _notices(spec: JobSpec, sheet: ValueTable) -> None:
     for number, word in enumerate(spec.notify.on):
         if word not in NOTICES:
-            sheet.blame(("notify", "on"), did_you_mean(word, NOTICES, known_are(NOTICES)), item=number)
+            sheet.blame(("notify", "on"), suggest_names(word, NOTICES, format_known_names(NOTICES)), item=number)
     webhook = spec.notify.webhook
     if webhook is not None and not is_reference(webhook):
         _blame_if(sheet, ("notify", "webhook"), webhook_mistake(webhook))
@@ -244,7 +244,7 @@ def _notices(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame(("notify", name), 'nobody is told anything: write webhook = "https://..." beside it.')
 
 
-def _groups(spec: JobSpec, sheet: Sheet) -> None:
+def _groups(spec: JobSpec, sheet: ValueTable) -> None:
     for group, members in spec.groups.items():
         if not members:
             sheet.blame(("groups", group), "an empty group. Name its roles, or remove it.")
@@ -253,7 +253,7 @@ def _groups(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame(("groups", group), _no_role(spec, member), item=number)
 
 
-def _time_limits(spec: JobSpec, sheet: Sheet) -> None:
+def _time_limits(spec: JobSpec, sheet: ValueTable) -> None:
     for name in sheet.roles:
         place = ("roles", name, "timeout_after")
         if place not in sheet.tables:
@@ -267,13 +267,13 @@ def _time_limits(spec: JobSpec, sheet: Sheet) -> None:
         if group is None or ("groups", group) in sheet.broken:
             continue
         if group not in spec.groups:
-            hint = did_you_mean(group, spec.groups, f'write {group or "NAME"} = ["chief", "worker"] below [groups].')
+            hint = suggest_names(group, spec.groups, f'write {group or "NAME"} = ["chief", "worker"] below [groups].')
             sheet.blame((*place, "group"), f"there is no group of this name; {hint}")
         elif name in spec.groups[group]:
             sheet.blame((*place, "group"), "the role is in this group itself, which cannot be done before it.")
 
 
-def _start_order(spec: JobSpec, sheet: Sheet) -> None:
+def _start_order(spec: JobSpec, sheet: ValueTable) -> None:
     setup = spec.setup_roles
     for name in sheet.roles:
         seen: dict[str, str] = {}
@@ -291,11 +291,11 @@ def _start_order(spec: JobSpec, sheet: Sheet) -> None:
                 message = f"{name} is a setup role, and {other} waits for it. It can wait for other setup roles only."
                 sheet.blame(key, message, item=number)
     for cycle in start_order.cycles({name: role.after for name, role in spec.roles.items()}):
-        message = f"these roles wait for each other: {start_order.way_round(cycle)}. None could ever start."
+        message = f"these roles wait for each other: {start_order.describe_cycle(cycle)}. None could ever start."
         sheet.blame(("roles", cycle[0], "after"), message)
 
 
-def _counts(spec: JobSpec, sheet: Sheet) -> None:
+def _counts(spec: JobSpec, sheet: ValueTable) -> None:
     total = sum(role.instances for role in spec.effective_roles.values())
     if total > MAX_INSTANCES:
         sheet.blame(("roles",), f"{total} tasks in all are too many; a job has at most {MAX_INSTANCES}.")
@@ -304,7 +304,7 @@ def _counts(spec: JobSpec, sheet: Sheet) -> None:
         sheet.blame(("roles",), 'no role is tracked, so the job would be over at once. Give one kind = "tracked".')
 
 
-def _policies(spec: JobSpec, sheet: Sheet) -> None:
+def _policies(spec: JobSpec, sheet: ValueTable) -> None:
     if spec.stop_on is StopOn.CHIEF and ("stop_on",) in sheet.found:
         chief = spec.chief
         if chief is None:
@@ -316,7 +316,7 @@ def _policies(spec: JobSpec, sheet: Sheet) -> None:
         sheet.blame(key, "heartbeat_timeout must be longer than heartbeat_interval; several times as long is usual.")
 
 
-def _restarts(spec: JobSpec, sheet: Sheet) -> None:
+def _restarts(spec: JobSpec, sheet: ValueTable) -> None:
     for name in sheet.roles:
         role = spec.roles[name]
         place = ("roles", name)
@@ -329,7 +329,7 @@ def _restarts(spec: JobSpec, sheet: Sheet) -> None:
             sheet.blame((*place, "restart"), message)
 
 
-def _files(spec: JobSpec, sheet: Sheet) -> None:
+def _files(spec: JobSpec, sheet: ValueTable) -> None:
     owners: list[tuple[Key, str | None, Sequence[str | None]]] = [((), spec.python, spec.files)]
     owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
     for place, python, files in owners:
@@ -345,17 +345,17 @@ def _files(spec: JobSpec, sheet: Sheet) -> None:
     _blame_if(sheet, ("source",), spec.source and paths.source_mistake(spec.source))
 
 
-def _blame_if(sheet: Sheet, key: Key, mistake: str | None) -> None:
+def _blame_if(sheet: ValueTable, key: Key, mistake: str | None) -> None:
     if mistake:
         sheet.blame(key, mistake)
 
 
 def _no_role(spec: JobSpec, name: str) -> str:
     known = spec.effective_roles
-    return f"there is no role {quoted(name)}; {did_you_mean(name, known, known_are(known))}"
+    return f"there is no role {quoted(name)}; {suggest_names(name, known, format_known_names(known))}"
 
 
-_RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (
+_RULES: tuple[Callable[[JobSpec, ValueTable], None], ...] = (
     _name,
     _tags,
     _people,

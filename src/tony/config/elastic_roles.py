@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tony.config.convert import ELASTIC_EXAMPLE
 from tony.config.hints import Note
 from tony.config.layers import Layer
-from tony.config.value_table import Sheet
+from tony.config.value_table import ValueTable
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, RoleKind
@@ -27,7 +27,7 @@ def sizes(values: Mapping[str, Any]) -> dict[str, int]:
     return {"instances": high} | ({"min_instances": low} if low < high else {})
 
 
-def check_sizes(spec: JobSpec, sheet: Sheet) -> None:
+def check_sizes(spec: JobSpec, sheet: ValueTable) -> None:
     """Notes what is missing in such a table, and roles that cannot have one."""
     for name in sheet.roles:
         place = ("roles", name, "instances")
@@ -61,7 +61,7 @@ def refused(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
             yield Problem(key=f"roles.{name}.instances.min", value=str(role.min_instances), message=message)
 
 
-def idle_waits(spec: JobSpec, sheet: Sheet, own: Sequence[Layer]) -> Iterator[Note]:
+def idle_waits(spec: JobSpec, sheet: ValueTable, own: Sequence[Layer]) -> Iterator[Note]:
     """Remarks on waits that the job itself sets, and that nothing waits for."""
     if spec.elastic_roles:
         return

@@ -22,7 +22,7 @@ _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]
 _TOML_PLACE = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
 
 
-class Refused(Exception):  # noqa: N818 - carried to the one place that collects problems
+class FileRejectedError(Exception):
     """A file that cannot be used; `problem` says why."""
 
     def __init__(self, problem: Problem) -> None:
@@ -88,8 +88,8 @@ def _decoded(data: bytes, shown: str) -> str:
         raise _refused(f"{shown}:{line}", f"this is not UTF-8 text: byte 0x{data[error.start]:02x}.") from None
 
 
-def _refused(where: str, message: str) -> Refused:
-    return Refused(Problem(key="", message=message, source=where))
+def _refused(where: str, message: str) -> FileRejectedError:
+    return FileRejectedError(Problem(key="", message=message, source=where))
 
 
 # --- TOML -------------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
         raise _refused(shown, "a number in it has too many digits.") from None
 
 
-def _toml_error(text: str, shown: str, message: str) -> Refused:
+def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
     from tony.config.toml_line_numbers import scan
 
     if message.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate")):

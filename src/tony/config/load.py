@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tony.config.call_settings import SOURCE, from_call
 from tony.config.cross_checks import check
 from tony.config.elastic_roles import idle_waits
-from tony.config.file_reader import Refused, read_layer
+from tony.config.file_reader import FileRejectedError, read_layer
 from tony.config.hints import Note, in_short
 from tony.config.layers import Layer, dotted, merge, quoted
 from tony.config.overrides import from_environment, from_params, from_sets
@@ -31,7 +31,7 @@ from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 
 if TYPE_CHECKING:
-    from tony.config.legacy.draft_job import Draft
+    from tony.config.legacy.draft_job import DraftJob
     from tony.config.legacy.flags import Flags
 
 #: Mistakes that are told at once.
@@ -120,7 +120,7 @@ def load(
     elif job_file is not None:
         try:
             own.append(_job_layer(job_file, cwd))
-        except Refused as refused:
+        except FileRejectedError as refused:
             problems.append(refused.problem)
             complete = False
     below += [site.layer for site in sites]
@@ -154,7 +154,7 @@ def load(
     if complete and not sheet.broken and known_framework:  # an adapter sees no values that are only stand-ins
         problems += with_sources(framework_mistakes(spec), sources)
     if problems:
-        raise ConfigError([_with_short_key(problem) for problem in _first(_in_order(problems))])
+        raise ConfigError([_with_short_key(problem) for problem in _first(_sort_problems(problems))])
     others = {
         key[1]: values
         for key, values in sheet.children.items()
@@ -211,7 +211,7 @@ def _with_short_key(problem: Problem) -> Problem:
     return replace(problem, key=f"{problem.key[: _LONGEST_KEY - 1]}…")
 
 
-def _in_order(problems: Iterable[Problem]) -> list[Problem]:
+def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Each problem once; those of one file in the order of its lines."""
     files: dict[str, int] = {}
 
@@ -230,7 +230,7 @@ def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
 
 def _translated(
     flags: Flags | None, job_file: str | os.PathLike[str] | None, environ: Mapping[str, str], cwd: Path
-) -> tuple[Draft, bool]:
+) -> tuple[DraftJob, bool]:
     from tony.config.legacy.flags import Flags
     from tony.config.legacy.translate import translate
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tony.config.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quoted
 from tony.config.settings_table import Key
-from tony.config.settings_tree import Node, schema
+from tony.config.settings_tree import SettingsNode, schema
 from tony.config.suggest import folded
 from tony.errors import Problem
 
@@ -143,7 +143,7 @@ def _dotted_key(text: str) -> Key | None:
 
 
 def _key_of(parts: list[str], known: Branch) -> Key:
-    node: Node | None = schema()
+    node: SettingsNode | None = schema()
     branch: Branch | None = known
     key: list[str] = []
     for number, part in enumerate(parts):
@@ -157,7 +157,7 @@ def _key_of(parts: list[str], known: Branch) -> Key:
     return tuple(key)
 
 
-def _spelled(part: str, node: Node | None, branch: Branch | None, *, keep: bool) -> str:
+def _spelled(part: str, node: SettingsNode | None, branch: Branch | None, *, keep: bool) -> str:
     """A part of a key as the table of settings or the weaker places spell it."""
     for names in (node.named if node else {}, branch.children if branch else {}):
         if part in names:

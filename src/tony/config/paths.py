@@ -27,7 +27,7 @@ _NOT_THERE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PathEntry:
     """One item of `files`, taken apart.
 
     Attributes:
@@ -124,7 +124,7 @@ def file_entry(text: str, base: Path) -> str:
     return path + marks + ("#optional" if entry.optional else "")
 
 
-def split_entry(text: str) -> Entry:
+def split_entry(text: str) -> PathEntry:
     """Takes `path::name#archive#optional` apart.
 
     Raises:
@@ -137,7 +137,9 @@ def split_entry(text: str) -> Entry:
     path, colons, name = left.partition("::")
     if "::" in name:
         raise ValueError("more than one `::`. Write path::name.")
-    return Entry(path=path, name=name if colons else None, archive="#archive" in marks, optional="#optional" in marks)
+    return PathEntry(
+        path=path, name=name if colons else None, archive="#archive" in marks, optional="#optional" in marks
+    )
 
 
 def _stays_inside(name: str) -> bool:

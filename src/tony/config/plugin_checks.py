@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tony.config.elastic_roles import refused
 from tony.config.hints import Note
 from tony.config.layers import quoted
-from tony.config.suggest import did_you_mean, known_are
-from tony.config.value_table import Sheet
+from tony.config.suggest import format_known_names, suggest_names
+from tony.config.value_table import ValueTable
 from tony.dataclass import replace
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The two registries are above this package; they are asked when a job is checked, never at import.
 
 
-def unknown_names(sheet: Sheet) -> bool:
+def unknown_names(sheet: ValueTable) -> bool:
     """Notes a framework or scheduler that nobody provides; answers whether the framework is known."""
     from tony.schedulers.registry import names as scheduler_names
 
@@ -37,7 +37,7 @@ def unknown_names(sheet: Sheet) -> bool:
     return False
 
 
-def with_default_kinds(spec: JobSpec, sheet: Sheet) -> JobSpec:
+def with_default_kinds(spec: JobSpec, sheet: ValueTable) -> JobSpec:
     """Return the job with the kinds that its framework gives to roles whose kind is not set."""
     adapter = _load_adapter(spec)
     if isinstance(adapter, Problem):
@@ -111,4 +111,4 @@ def _has_framework(name: str) -> bool:
 
 
 def _nobody(what: str, name: str, known: Sequence[str]) -> str:
-    return f"there is no such {what}; {did_you_mean(name, known, known_are(known))}"
+    return f"there is no such {what}; {suggest_names(name, known, format_known_names(known))}"

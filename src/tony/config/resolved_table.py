@@ -8,7 +8,7 @@ from pathlib import Path
 from tony.config.call_settings import from_spec
 from tony.config.layers import Layer, dotted, merge
 from tony.config.load import Resolved
-from tony.config.secret_names import build_mask, hidden, masked
+from tony.config.secret_names import build_mask, mask_value, masked
 from tony.config.settings_table import Key, Kind
 from tony.config.settings_tree import find
 from tony.config.value_format import canonical
@@ -69,7 +69,7 @@ def _shown(key: Key, value: object, named: Collection[str]) -> str:
     if isinstance(value, str) and (key[-2:-1] in (("env",), ("container_env",), ("params",)) or key[0] == "scheduler"):
         value = masked(key[-1], value, named)
     elif isinstance(value, str) and node.setting.kind is Kind.SECRET:
-        value = hidden(value)
+        value = mask_value(value)
     return canonical(node.setting, value)
 
 

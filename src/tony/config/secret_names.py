@@ -32,7 +32,7 @@ def is_reference(value: str) -> bool:
     return value.startswith(("env:", "file:"))
 
 
-def hidden(value: str) -> str:
+def mask_value(value: str) -> str:
     """A setting that is a secret, as it may be shown: where it is, of an address its host, else nothing."""
     if is_reference(value):
         return value
@@ -70,7 +70,7 @@ def build_mask(spec: JobSpec) -> SecretMask:
 def _without_secrets(notify: Notify) -> Notify:
     if notify.webhook is None and notify.secret is None:
         return notify
-    webhook, secret = (value if value is None else hidden(value) for value in (notify.webhook, notify.secret))
+    webhook, secret = (value if value is None else mask_value(value) for value in (notify.webhook, notify.secret))
     return replace(notify, webhook=webhook, secret=secret)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.file_reader import Refused, read_text
+from tony.config.file_reader import FileRejectedError, read_text
 from tony.config.secret_names import is_reference
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
@@ -16,7 +16,7 @@ from tony.model.job_spec import JobSpec
 _LONGEST = 4096
 
 
-def followed(spec: JobSpec, environ: Mapping[str, str], sources: Mapping[str, str]) -> JobSpec:
+def resolve_reference(spec: JobSpec, environ: Mapping[str, str], sources: Mapping[str, str]) -> JobSpec:
     """The job with every reference replaced by what it stands for.
 
     Args:
@@ -56,7 +56,7 @@ def _followed(given: str, environ: Mapping[str, str]) -> str:
             raise ValueError(f"{place} is not a plain file. Name a plain file, or use env:NAME.")
         try:
             value = read_text(path, place)
-        except Refused as refused:
+        except FileRejectedError as refused:
             raise ValueError(refused.problem.message) from None
     value = value.strip()
     if not value or len(value.encode("utf-8", "surrogateescape")) > _LONGEST:

@@ -17,7 +17,7 @@ _SCHEDULER_KINDS = {
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SettingsNode:
     """One place in the tree.
 
     Attributes:
@@ -29,8 +29,8 @@ class Node:
     """
 
     setting: Setting | None = None
-    named: dict[str, Node] = field(default_factory=dict)
-    any: Node | None = None
+    named: dict[str, SettingsNode] = field(default_factory=dict)
+    any: SettingsNode | None = None
     word: str = ""
     elsewhere: tuple[str, ...] = ()
 
@@ -39,23 +39,23 @@ class Node:
         """Whether keys may stand below."""
         return bool(self.named) or self.any is not None
 
-    def child(self, name: str) -> Node | None:
+    def child(self, name: str) -> SettingsNode | None:
         """What `name` below this place means."""
         return None if name in self.elsewhere else self.named.get(name, self.any)
 
 
 @cache
-def schema() -> Node:
+def schema() -> SettingsNode:
     """The tree's root, the schedulers' own settings included."""
-    root = Node()
+    root = SettingsNode()
     for setting in settings():
         node = root
         for part in setting.path:
             if part.startswith("<"):
                 node.word = part.strip("<>")
-                node.any = node = node.any or Node()
+                node.any = node = node.any or SettingsNode()
             else:
-                node = node.named.setdefault(part, Node())
+                node = node.named.setdefault(part, SettingsNode())
         node.setting = setting
     role = root.named["roles"].any
     assert role is not None
@@ -63,9 +63,9 @@ def schema() -> Node:
     return root
 
 
-def find(key: Key) -> Node | None:
+def find(key: Key) -> SettingsNode | None:
     """What a key means; None if nothing. `*` stands for any name of the author's."""
-    node: Node | None = schema()
+    node: SettingsNode | None = schema()
     for part in key:
         node = node and (node.any if part == "*" else node.child(part))
     return node

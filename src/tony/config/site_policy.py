@@ -22,14 +22,14 @@ from typing import Any
 
 from tony.config.call_settings import from_spec
 from tony.config.convert import WrongValue, convert
-from tony.config.file_reader import Refused, read_layer
+from tony.config.file_reader import FileRejectedError, read_layer
 from tony.config.layers import Layer, dotted, leaves, merge
 from tony.config.settings_table import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
 from tony.config.settings_tree import find, settings
 from tony.config.site_files import is_absent
-from tony.config.suggest import did_you_mean, known_are
-from tony.config.value_format import as_written, canonical
-from tony.config.value_table import Sheet, read, shown
+from tony.config.suggest import format_known_names, suggest_names
+from tony.config.value_format import canonical, format_as_toml
+from tony.config.value_table import ValueTable, read, shown
 from tony.dataclass import dataclass, replace
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
@@ -70,7 +70,7 @@ def read_sites(paths: Iterable[Path]) -> tuple[list[Site], list[Problem]]:
             continue
         try:
             layer = read_layer(path, str(path), path.parent)
-        except Refused as refused:
+        except FileRejectedError as refused:
             problems.append(refused.problem)
         else:
             sites.append(_site(layer, problems))
@@ -91,7 +91,9 @@ def _site(layer: Layer, problems: list[Problem]) -> Site:
 def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]:
     if not isinstance(given, list):
         message = 'a list of keys is expected: final = ["tls", "scheduler.name"].'
-        problems.append(Problem(key="final", message=message, value=as_written(given), source=layer.where(("final",))))
+        problems.append(
+            Problem(key="final", message=message, value=format_as_toml(given), source=layer.where(("final",)))
+        )
         return {}
     finals: dict[Key, str] = {}
     for number, item in enumerate(given):
@@ -99,7 +101,7 @@ def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]
         key = tuple(item.replace("<role>", "*").split(".")) if isinstance(item, str) else ()
         mistake = _cannot_be_final(key)
         if mistake:
-            problems.append(Problem(key=f"final[{number}]", message=mistake, value=as_written(item), source=where))
+            problems.append(Problem(key=f"final[{number}]", message=mistake, value=format_as_toml(item), source=where))
         else:
             finals[key] = where
     return finals
@@ -108,7 +110,7 @@ def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]
 def _cannot_be_final(key: Key) -> str | None:
     if not key or find(key) is None:
         known = [setting.key.replace("<role>", "*") for setting in SETTINGS]
-        return f"there is no such setting; {did_you_mean('.'.join(key), known, '`tony settings` lists all.')}"
+        return f"there is no such setting; {suggest_names('.'.join(key), known, '`tony settings` lists all.')}"
     if key[0] in JOB_ONLY and (key[0] != "roles" or len(key) < 3):
         return "every job has its own; it cannot be final."
     return None
@@ -118,7 +120,7 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
     if not isinstance(given, Mapping):
         message = "a table is expected: write [limits] and below it total_gpus = 8."
         problems.append(
-            Problem(key="limits", message=message, value=as_written(given), source=layer.where(("limits",)))
+            Problem(key="limits", message=message, value=format_as_toml(given), source=layer.where(("limits",)))
         )
         return {}
     known = {setting.path[-1]: setting for setting in LIMITS}
@@ -127,11 +129,11 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
         where = layer.where(("limits", name))
         try:
             if name not in known:
-                raise ValueError(f"there is no such limit; {did_you_mean(name, known, known_are(known))}")
+                raise ValueError(f"there is no such limit; {suggest_names(name, known, format_known_names(known))}")
             limits[name] = (convert(known[name], value, layer.base), where)
         except ValueError as error:
             key = dotted(("limits", name))
-            problems.append(Problem(key=key, message=str(error), value=as_written(value), source=where))
+            problems.append(Problem(key=key, message=str(error), value=format_as_toml(value), source=where))
     return limits
 
 
@@ -189,7 +191,7 @@ def broken_finals(sites: Sequence[Site], others: Sequence[Layer]) -> list[Proble
     return problems
 
 
-def _attempts(site: Site, stated: Sheet, layer: Layer) -> Iterable[Problem]:
+def _attempts(site: Site, stated: ValueTable, layer: Layer) -> Iterable[Problem]:
     for key, raw in leaves(layer.values):
         for pattern, where in site.finals.items():
             own = _covered(pattern, key)
@@ -219,7 +221,7 @@ def _matches(pattern: Key, key: Key) -> bool:
     return len(key) >= len(pattern) and all(p in ("*", part) for p, part in zip(pattern, key, strict=False))
 
 
-def _expected(stated: Sheet, key: Key, where: str) -> tuple[Any, str]:
+def _expected(stated: ValueTable, key: Key, where: str) -> tuple[Any, str]:
     """The value that a final setting has, and where that is said."""
     if key in stated.found:
         found = stated.found[key]
@@ -258,7 +260,7 @@ def check_again(spec: JobSpec, site_files: Iterable[Path]) -> list[Problem]:
     return problems + over_limits(spec, sites, "job")
 
 
-def _missing(sites: Sequence[Site], job: Sheet) -> Iterable[Problem]:
+def _missing(sites: Sequence[Site], job: ValueTable) -> Iterable[Problem]:
     """Final settings that a site has set and the job lacks: it was resolved where this site file is not."""
     others = {setting.path[1] for setting in settings() if setting.path[0] == "scheduler"}
     others -= {"name", job.value(("scheduler", "name"))}

@@ -9,7 +9,7 @@ from tony.config.elastic_roles import sizes
 from tony.config.settings_table import Key
 from tony.config.settings_tree import find
 from tony.config.start_order import conditions
-from tony.config.value_table import Sheet
+from tony.config.value_table import ValueTable
 from tony.dataclass import replace
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import OnTimeout
@@ -21,7 +21,7 @@ _NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
 }
 
 
-def build(sheet: Sheet, default_name: str) -> JobSpec:
+def build(sheet: ValueTable, default_name: str) -> JobSpec:
     """The job as its author said it, every default filled in."""
     fields = _fields(sheet, ()) | _fields(sheet, ("notify",))
     fields.setdefault("name", default_name)
@@ -38,7 +38,7 @@ def build(sheet: Sheet, default_name: str) -> JobSpec:
     )
 
 
-def _role(sheet: Sheet, name: str) -> Role:
+def _role(sheet: ValueTable, name: str) -> Role:
     place = ("roles", name)
     fields = _fields(sheet, place)
     others = sheet.below((*place, "resources"))
@@ -61,7 +61,7 @@ def _timeout_after(values: Mapping[str, Any]) -> TimeoutAfter | None:
     return TimeoutAfter(group=values["group"], limit=values["limit"], on_timeout=on_timeout)
 
 
-def _fields(sheet: Sheet, place: Key) -> dict[str, Any]:
+def _fields(sheet: ValueTable, place: Key) -> dict[str, Any]:
     """Field -> value for every setting directly below `place` that fills a field by itself."""
     fields: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from tony.config.settings_table import Key
-from tony.config.value_table import Sheet
+from tony.config.value_table import ValueTable
 from tony.model.job_spec import Role
 from tony.model.states import AfterCondition
 
@@ -13,7 +13,7 @@ from tony.model.states import AfterCondition
 _SHOWN = 5
 
 
-def conditions(sheet: Sheet, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
+def conditions(sheet: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
     """What a role waits for, in the author's order: where that is said, the other role, what must be true of it."""
     place = ("roles", role, "after")
     for number, name in enumerate(sheet.value(place) or ()):
@@ -63,7 +63,7 @@ def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
     return rings
 
 
-def way_round(ring: tuple[str, ...]) -> str:
+def describe_cycle(ring: tuple[str, ...]) -> str:
     """A ring as text, from its first role back to it: `a -> b -> a`; the middle of a long one is left out."""
     if len(ring) <= 2 * _SHOWN:
         return " -> ".join((*ring, ring[0]))

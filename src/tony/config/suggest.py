@@ -10,7 +10,7 @@ _MANY = 300
 _LISTED = 12
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def closest_match(word: str, known: Iterable[str]) -> str | None:
     """The known word most like this one, however its case and dashes; None if none is like it."""
     by_folded = {folded(name): name for name in known}
     if folded(word) in by_folded:
@@ -23,13 +23,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_folded[close[0]] if close else None
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+def suggest_names(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean "worker"?`, or `otherwise` when nothing is near."""
-    name = nearest(word, known)
+    name = closest_match(word, known)
     return f"did you mean `{name}`?" if name else otherwise
 
 
-def known_are(names: Iterable[str]) -> str:
+def format_known_names(names: Iterable[str]) -> str:
     """`known are a, b, c.`, cut when they are many."""
     listed = list(names)
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""

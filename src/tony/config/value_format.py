@@ -14,7 +14,7 @@ from tony.units import exact_duration, exact_size
 _LONGEST = 80
 
 
-def as_written(value: Any) -> str:
+def format_as_toml(value: Any) -> str:
     """A value much as its author wrote it, for a message: one line, cut when long."""
     text = _written(value, 0)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

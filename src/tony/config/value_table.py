@@ -8,11 +8,11 @@ from typing import Any
 
 from tony.config.convert import WrongValue, convert
 from tony.config.layers import Branch, Layer, Leaf, Written, dotted
-from tony.config.secret_names import MASK, hidden, masked
+from tony.config.secret_names import MASK, mask_value, masked
 from tony.config.settings_table import Key, Setting
-from tony.config.settings_tree import Node, schema
-from tony.config.suggest import did_you_mean, nearest
-from tony.config.value_format import as_written
+from tony.config.settings_tree import SettingsNode, schema
+from tony.config.suggest import closest_match, suggest_names
+from tony.config.value_format import format_as_toml
 from tony.dataclass import dataclass, field
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
@@ -55,7 +55,7 @@ RESERVED_ENV: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ConvertedValue:
     """One value.
 
     Attributes:
@@ -70,7 +70,7 @@ class Found:
 
 
 @dataclass(slots=True, eq=False)
-class Sheet:
+class ValueTable:
     """All values that could be read, and the problems with the rest.
 
     Attributes:
@@ -85,7 +85,7 @@ class Sheet:
         origin: the job file, where a key that stands nowhere is missing; None without one.
     """
 
-    found: dict[Key, Found] = field(default_factory=dict)
+    found: dict[Key, ConvertedValue] = field(default_factory=dict)
     children: dict[Key, dict[str, Any]] = field(default_factory=dict)
     roles: list[str] = field(default_factory=list)
     broken: dict[Key, Layer] = field(default_factory=dict)
@@ -114,9 +114,9 @@ class Sheet:
             return layer.where(key)
         return self.source(key[:-1]) if len(key) > 1 else self.origin
 
-    def _unread(self, key: Key) -> Found | None:
+    def _unread(self, key: Key) -> ConvertedValue | None:
         """A list of which only some items could be read."""
-        return Found(None, self.raw[key], self.broken[key]) if key in self.raw else None
+        return ConvertedValue(None, self.raw[key], self.broken[key]) if key in self.raw else None
 
     def blame(self, key: Key, message: str, *, item: int | None = None) -> None:
         """Notes a mistake: at a value that was set (or one item of a list), or at the place where it is missing."""
@@ -127,9 +127,9 @@ class Sheet:
         self.problems.append(Problem(key=_numbered(key, item), message=message, value=value, source=where or None))
 
 
-def read(tree: Branch) -> Sheet:
+def read(tree: Branch) -> ValueTable:
     """Reads the merged settings by the table of settings."""
-    sheet = Sheet(secret=_declared_secret(tree))
+    sheet = ValueTable(secret=_declared_secret(tree))
     _read_table(sheet, schema(), tree, ())
     return sheet
 
@@ -152,11 +152,11 @@ def shown(key: Key, raw: Any, named: Collection[str] = ()) -> str:
     if len(key) > 1 and (key[-2] in ("env", "container_env", "params") or key[0] == "scheduler"):
         if is_secret(key[-1], named):
             return MASK
-        return masked("", as_written(raw))
+        return masked("", format_as_toml(raw))
     if key[0] == "notify" and key[1:2] != ("on",):
         text = raw.text if isinstance(raw, Written) else raw
-        return as_written(hidden(text)) if isinstance(text, str) else MASK
-    return as_written(raw)
+        return format_as_toml(mask_value(text)) if isinstance(text, str) else MASK
+    return format_as_toml(raw)
 
 
 def _numbered(key: Key, item: int | None) -> str:
@@ -168,7 +168,7 @@ def _item(raw: Any, item: int | None) -> Any:
     return value[item] if item is not None and isinstance(value, list | tuple) and item < len(value) else raw
 
 
-def _read_table(sheet: Sheet, node: Node, branch: Branch, key: Key) -> None:
+def _read_table(sheet: ValueTable, node: SettingsNode, branch: Branch, key: Key) -> None:
     sheet.tables[key] = branch.layer
     for name, child in branch.children.items():
         inner = node.child(name)
@@ -187,7 +187,7 @@ def _read_table(sheet: Sheet, node: Node, branch: Branch, key: Key) -> None:
             _misplaced(sheet, inner, place, child)
 
 
-def _read_value(sheet: Sheet, setting: Setting, leaf: Leaf, key: Key) -> None:
+def _read_value(sheet: ValueTable, setting: Setting, leaf: Leaf, key: Key) -> None:
     try:
         value = convert(setting, leaf.value, leaf.layer.base)
     except WrongValue as wrong:
@@ -206,7 +206,7 @@ def _read_value(sheet: Sheet, setting: Setting, leaf: Leaf, key: Key) -> None:
                 )
             )
     else:
-        sheet.found[key] = Found(value, leaf.value, leaf.layer)
+        sheet.found[key] = ConvertedValue(value, leaf.value, leaf.layer)
         sheet.children.setdefault(key[:-1], {})[key[-1]] = value
 
 
@@ -215,7 +215,7 @@ def _is_nothing(leaf: Leaf) -> bool:
     return leaf.value is None or (isinstance(leaf.value, Written) and leaf.value.value is None)
 
 
-def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> bool:
+def _name_is_possible(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> bool:
     pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
     if key[-2] in ("env", "container_env", "exports") and key[-1] in RESERVED_ENV:
         rule = RESERVED_ENV[key[-1]]
@@ -231,7 +231,7 @@ def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) 
     return False
 
 
-def _unknown(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
+def _unknown(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
     value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
     # Looking for what is meant takes a millisecond: nobody waits for the thousandth.
     hint = _meant(node, key) if len(sheet.problems) < _EXPLAINED else "`tony settings` lists all."
@@ -239,7 +239,7 @@ def _unknown(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
     sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
 
 
-def _meant(node: Node, key: Key) -> str:
+def _meant(node: SettingsNode, key: Key) -> str:
     name = key[-1]
     root = schema()
     role = root.named["roles"].any
@@ -255,26 +255,26 @@ def _meant(node: Node, key: Key) -> str:
     for known, child in node.named.items():
         if name.lower() in _tried(child):
             return f"did you mean `{known}`?"
-    near = nearest(name, node.named)
+    near = closest_match(name, node.named)
     if near is None and node is root:
-        near_role = nearest(name, role.named)
+        near_role = closest_match(name, role.named)
         if near_role:
             return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
     tried = {word: known for known, child in node.named.items() for word in _tried(child)}
-    if near is None and (word := nearest(name, tried)):
+    if near is None and (word := closest_match(name, tried)):
         return f"did you mean `{tried[word]}`?"
     known_keys = ", ".join(sorted(node.named))
     few = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings` lists all."
-    return did_you_mean(name, node.named, few)
+    return suggest_names(name, node.named, few)
 
 
-def _tried(node: Node) -> tuple[str, ...]:
+def _tried(node: SettingsNode) -> tuple[str, ...]:
     """Words that people try for a setting, or for the table that it stands in (`env`, `params`, `groups`)."""
     setting = node.setting or (node.any and node.any.setting)
     return setting.also if setting else ()
 
 
-def _misplaced(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
+def _misplaced(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
     if key in sheet.broken:
         return
     sheet.broken[key] = child.layer

@@ -15,10 +15,10 @@ from typing import Any
 
 from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
-from tony.core.reattach import wanted
+from tony.core.reattach import reattach_actions
 from tony.core.state import State
 from tony.core.state_digest import digest
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import (
     am_attempts,
     container_loss,
@@ -38,11 +38,11 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 
 
-def _nothing(turn: Turn, event: ev.Event) -> None:
+def _nothing(turn: StepContext, event: ev.Event) -> None:
     """It is for whoever reads the log or replays it; here nothing follows."""
 
 
-_HANDLERS: Mapping[type[ev.Event], Callable[[Turn, Any], None]] = {
+_HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.AttemptStarted: am_attempts.started,
     ev.ContainersFound: am_attempts.containers_found,
     ev.ReconcileClosed: am_attempts.reconcile_closed,
@@ -85,7 +85,7 @@ class Application:
             InvalidTransition: the shell fed something that cannot be (an attempt that does not rise, a session that
                 nobody asked for). The state is unchanged.
         """
-        turn = Turn(self.state, now)
+        turn = StepContext(self.state, now)
         _HANDLERS[type(event)](turn, event)
         if isinstance(event, ev.AttemptStarted):
             self._woken = None  # whoever was to wake us may be dead
@@ -98,11 +98,11 @@ class Application:
 
     def accepts(self, task: TaskId, container: str, incarnation: str) -> bool:
         """Whether an executor that says it is `task` in `container` may speak for it. Reads only."""
-        return gang_start.may_speak_for(self.state, task, container, incarnation)
+        return gang_start.is_current_executor(self.state, task, container, incarnation)
 
     def wanted(self, container: str, incarnation: str) -> list[Action]:
         """What to tell an executor that was accepted and comes (back) on a new connection. Reads only."""
-        return wanted(self.state, container, incarnation)
+        return reattach_actions(self.state, container, incarnation)
 
     def digest(self) -> str:
         """Says in few bytes where the job stands: equal states, equal digests, in every process."""

@@ -39,7 +39,9 @@ _CAUSES = {
 _SOMEBODY = "its executor was told to end by somebody else"
 
 
-def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "", *, over_memory: bool = False) -> Failure:
+def failure_from_exit(
+    state: State, task: Task, status: ExitStatus, forced: str = "", *, over_memory: bool = False
+) -> Failure:
     """The failure that a program's end is.
 
     Args:
@@ -49,7 +51,7 @@ def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "", *, o
     """
     outside = status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
     if outside and over_memory:
-        return of_memory(state, task, forced, task.ended_at or 0.0, status)
+        return failure_from_memory_limit(state, task, forced, task.ended_at or 0.0, status)
     refused = status.reason is ExitReason.REFUSED
     infrastructure = outside or refused or status.reason is ExitReason.PORT_COLLISION
     said = f"{task.id} {_how(status)}"
@@ -67,7 +69,9 @@ def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "", *, o
     )
 
 
-def of_memory(state: State, task: Task, said: str, at: float, status: ExitStatus | None = None) -> Failure:
+def failure_from_memory_limit(
+    state: State, task: Task, said: str, at: float, status: ExitStatus | None = None
+) -> Failure:
     """A task whose container cluster or node have ended, for it took more memory than it may have."""
     failure = _task_failure(
         state, task, cause="memory", failure_class=FailureClass.USER, reason="", at=at, status=status
@@ -79,7 +83,7 @@ def _over_memory(task: Task, said: str) -> str:
     return f"{task.id} failed{f' on {task.host}' if task.host else ''}: {said}"
 
 
-def know_better(state: State, task: Task, forced: str, *, over_memory: bool = False) -> None:
+def refine_cause(state: State, task: Task, forced: str, *, over_memory: bool = False) -> None:
     """Why cluster or node have ended a container is told after its executor has reported that somebody did."""
     for number, each in enumerate(state.failures):
         if each.task != str(task.id) or _SOMEBODY not in each.reason:
@@ -101,7 +105,7 @@ def _how(status: ExitStatus) -> str:
     return f"failed with exit code {status.code}"
 
 
-def of_task(
+def failure_from_task(
     state: State,
     task: Task,
     cause: str,
@@ -124,7 +128,7 @@ def of_task(
     )
 
 
-def of_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
+def failure_from_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
     """A task ran into `registration_timeout`, `startup_timeout` or `execution_timeout`."""
     timeouts = state.spec.timeouts
     if kind == "registration":
@@ -143,10 +147,10 @@ def of_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
         reason = f"{task.id} ran longer than {limit} (execution_timeout)"
         failure_class = FailureClass.USER
     blameless = kind == "registration"
-    return of_task(state, task, f"{kind}-timeout", failure_class, reason, at, blameless=blameless)
+    return failure_from_task(state, task, f"{kind}-timeout", failure_class, reason, at, blameless=blameless)
 
 
-def of_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
+def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
     """A role outlived its group's end by more than it may."""
     late = next((task for task in role.members if task.state not in ENDED_TASK_STATES), role.members[0])
     still = "still ran" if late.living else "did not run yet"
@@ -154,17 +158,17 @@ def of_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Fa
         f"{late.id} {still} {format_duration(rule.limit)} after every task of group {rule.group} "
         f"was done (roles.{role.name}.timeout_after)"
     )
-    return of_task(state, late, "group-timeout", FailureClass.USER, reason, at)
+    return failure_from_task(state, late, "group-timeout", FailureClass.USER, reason, at)
 
 
-def of_job_timeout(state: State, kind: str, at: float) -> Failure:
+def failure_from_job_timeout(state: State, kind: str, at: float) -> Failure:
     """The whole job ran into `job_timeout` or `allocation_timeout`."""
     if kind == "allocation":
         limit = format_duration(state.spec.timeouts.allocation or 0)
         given_back = f"given back so far: {state.given_back} times (gang_patience)" if state.given_back else ""
-        known = [pending_reason.told(state), given_back, state.queue_reason]
+        known = [pending_reason.describe_pending(state), given_back, state.queue_reason]
         waiting = f": {'; '.join(filter(None, known))}" if any(known) else ""
-        return of_job(
+        return failure_from_job(
             state,
             "allocation-timeout",
             FailureClass.INFRASTRUCTURE,
@@ -172,10 +176,12 @@ def of_job_timeout(state: State, kind: str, at: float) -> Failure:
             at,
         )
     limit = format_duration(state.spec.timeouts.job or 0)
-    return of_job(state, "job-timeout", FailureClass.USER, f"the job ran longer than {limit} (job_timeout)", at)
+    return failure_from_job(
+        state, "job-timeout", FailureClass.USER, f"the job ran longer than {limit} (job_timeout)", at
+    )
 
 
-def of_job(state: State, cause: str, failure_class: FailureClass, reason: str, at: float) -> Failure:
+def failure_from_job(state: State, cause: str, failure_class: FailureClass, reason: str, at: float) -> Failure:
     """A failure that belongs to no single task."""
     return Failure(failure_class=failure_class, cause=cause, reason=reason, session=max(state.session, 0), at=at)
 

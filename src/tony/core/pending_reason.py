@@ -10,7 +10,7 @@ from tony.core.state import RoleState, State
 _NAMED = 10
 
 
-def told(state: State) -> str:
+def describe_pending(state: State) -> str:
     """`worker has 2 of 4 containers (on a, b), 2 are missing; ps has 1 of 1 (on a)`; empty if none is missing."""
     ready = [role for role in state.roles.values() if role.ready and not role.finished]
     if not any(len(role.waiting) for role in ready):

@@ -7,7 +7,7 @@ from tony.core.state import State, Task
 from tony.model.states import JobState, TaskState
 
 
-def wanted(state: State, container: str, incarnation: str) -> list[act.Action]:
+def reattach_actions(state: State, container: str, incarnation: str) -> list[act.Action]:
     """What to tell the executor of that incarnation in a container; what it was told before may have been lost."""
     held = state.containers[container]
     if held.given_back or held.task is None:

@@ -39,7 +39,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ReportContext:
     """What a report needs that is no part of the decisions."""
 
     folder: str
@@ -56,7 +56,7 @@ _WAITS: Mapping[TaskState, str] = {
 }
 
 
-def report(app: Application, now: float, around: Surroundings) -> JobReport:
+def report(app: Application, now: float, around: ReportContext) -> JobReport:
     """The job as it stands at `now`. O(number of tasks)."""
     state = app.state
     am = AmReport(pid=state.am_pid, host=state.am_host) if state.am_pid and not state.job.ended else None
@@ -169,7 +169,7 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
         again = format_duration(max(0.0, state.timers.all["gang-pause"] - now))
         return f"the gang was not complete for too long and gave its containers back; it asks again in {again}"
     if state.queue_reason and not state.final:
-        return state.queue_reason + _for_how_long(state, now)
+        return state.queue_reason + _shrink_deadline(state, now)
     if state.job is JobState.RESTARTING:
         due = state.timers.all.get("restart")
         if state.living:
@@ -188,10 +188,10 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     seen = live.get(first.id, _NO_LIVE)
     said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
     said += _why(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
-    return said + _for_how_long(state, now)
+    return said + _shrink_deadline(state, now)
 
 
-def _for_how_long(state: State, now: float) -> str:
+def _shrink_deadline(state: State, now: float) -> str:
     """When a gang that may go without those who have no container does so."""
     name, _ = gang_size_policy.wait(state)
     if (

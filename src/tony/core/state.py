@@ -7,7 +7,7 @@ from enum import Enum
 
 from tony.core.timers import Timers
 from tony.core.transitions import JobMove, TaskMove, next_job_state, next_task_state
-from tony.core.waiting_set import Line
+from tony.core.waiting_set import IndexHeap
 from tony.dataclass import dataclass, field
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.exit_status import ExitStatus
@@ -97,7 +97,7 @@ class Task:
         return self.state in LIVING_TASK_STATES
 
 
-class Hold(Enum):
+class ContainerIntent(Enum):
     """Whether we still want a container."""
 
     HELD = "held"
@@ -119,14 +119,14 @@ class Container:
     role: str
     host: str
     task: TaskId | None = None
-    hold: Hold = Hold.HELD
+    hold: ContainerIntent = ContainerIntent.HELD
     presumed: bool = False
     since: float = 0.0
 
     @property
     def given_back(self) -> bool:
         """Nothing more is done in it; its end is still to come."""
-        return self.hold is not Hold.HELD
+        return self.hold is not ContainerIntent.HELD
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class RoleState:
     early: bool = False
     held: int = 0
     demand: int = 0
-    waiting: Line = field(default_factory=Line)
+    waiting: IndexHeap = field(default_factory=IndexHeap)
     arrived: set[int] = field(default_factory=set)
     left_out: set[int] = field(default_factory=set)
     used: float = 0.0

@@ -6,7 +6,7 @@ from tony.core.actions import Action
 from tony.core.state import State
 
 
-class Turn:
+class StepContext:
     """What every step of handling one event works on.
 
     Attributes:

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 
 
-class Line:
+class IndexHeap:
     """A set of numbers that gives its lowest first. Joining, leaving and taking are O(log n), amortised."""
 
     __slots__ = ("_heap", "_members")

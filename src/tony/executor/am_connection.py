@@ -11,7 +11,7 @@ from typing import Protocol
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.lease import Backoff, Lease
-from tony.executor.session_protocol import Dialog, Stance, Wish
+from tony.executor.session_protocol import LinkState, SessionProtocol, Wish
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram, Welcome
@@ -41,8 +41,8 @@ class Clock(Protocol):
         """Seconds since 1970."""
 
 
-class Connection(Protocol):
-    """What we need of `tony.rpc.connection.Connection`."""
+class AmTransport(Protocol):
+    """What we need of `tony.rpc.connection.RpcConnection`."""
 
     def send(self, message: Message) -> None:
         """Sends a message; one that is over swallows it."""
@@ -59,7 +59,7 @@ class Connection(Protocol):
 
 
 #: Makes a connection to the application master within so many seconds.
-Connect = Callable[[float], Awaitable[Connection]]
+Connect = Callable[[float], Awaitable[AmTransport]]
 
 
 class Reach:
@@ -73,12 +73,12 @@ class Reach:
         self.address = context.task.am_address
         self._credentials = context.credentials
 
-    async def __call__(self, timeout: float) -> Connection:
+    async def __call__(self, timeout: float) -> AmTransport:
         """Connects within so many seconds."""
         return await connect(self.address, self._credentials, timeout=timeout)
 
 
-class Link:
+class AmConnection:
     """Keeps in touch with the application master for as long as the lease allows.
 
     Attributes:
@@ -87,7 +87,7 @@ class Link:
 
     def __init__(
         self,
-        dialog: Dialog,
+        dialog: SessionProtocol,
         lease: Lease,
         connect: Connect,
         clock: Clock,
@@ -115,7 +115,7 @@ class Link:
         self._apart = apart
         self._renewed = renewed
         self._before = before
-        self._connection: Connection | None = None
+        self._connection: AmTransport | None = None
         self._welcome = asyncio.Event()
         self._backoff = Backoff()
         self._gone = False
@@ -212,7 +212,7 @@ class Link:
         self.unwanted = error.code == Code.STALE or (self._attached_at is None and not is_for_now)
         self._lost(why, gone=not is_for_now)
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _converse(self, connection: AmTransport) -> None:
         self._connection = connection
         self._welcome.clear()
         began = self._clock.monotonic()
@@ -229,13 +229,13 @@ class Link:
             self._apart()
             connection.close()
 
-    async def _listen(self, connection: Connection, began: float) -> None:
+    async def _listen(self, connection: AmTransport, began: float) -> None:
         """Hears what comes until the end, and keeps in mind what that means."""
         try:
             async with asyncio.timeout(_ANSWER) as patience:
                 while (message := await connection.receive()) is not None:
                     self._hear(message, began)
-                    if self._dialog.stance is Stance.WELCOME:
+                    if self._dialog.stance is LinkState.WELCOME:
                         patience.reschedule(None)
         except TimeoutError:
             self._lost(f"no answer to attach within {_ANSWER:g} s", gone=False)
@@ -245,7 +245,7 @@ class Link:
             self._lost("it closed the connection", gone=False)
 
     def _hear(self, message: Message, began: float) -> None:
-        welcome = self._dialog.stance is Stance.ATTACHED
+        welcome = self._dialog.stance is LinkState.ATTACHED
         if isinstance(message, StartProgram) and self._left() <= 0:
             # We stood still, and so did this message: who knows what it has been replaced by. It will be said again.
             self._missed = True
@@ -254,7 +254,7 @@ class Link:
         wishes = self._dialog.received(message)
         if self._dialog.refused > refused:
             self._say_refused(message)
-        if welcome and self._dialog.stance is Stance.ATTACHED:
+        if welcome and self._dialog.stance is LinkState.ATTACHED:
             raise ProtocolError(Code.SUPERSEDED, "an older application master answered")
         if welcome:
             log.info("attached; heartbeats every %g s", self._dialog.heartbeat_interval)
@@ -283,7 +283,7 @@ class Link:
         self._lease.renew(sent)
         self._renewed()
 
-    async def _beat_on(self, connection: Connection) -> None:
+    async def _beat_on(self, connection: AmTransport) -> None:
         await self._welcome.wait()
         # The first one at any time within the interval: those of ten thousand executors shall not come together.
         await asyncio.sleep(self._pause() * os.urandom(1)[0] / 256)

@@ -14,7 +14,7 @@ from tony.executor.am_connection import Connect, Reach
 from tony.executor.executor import Executor
 from tony.executor.program_environment import find_task_secrets
 from tony.executor.watchdog import Watchdog
-from tony.executor.writer_thread import Pen, PenHandler
+from tony.executor.writer_thread import PenHandler, WriterThread
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 
@@ -36,7 +36,7 @@ class _MaskingFormatter(logging.Formatter):
         return self._mask.hide_text(super().format(record))
 
 
-def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:
+def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:
     """Runs an executor to its end. The watchdog sweeps if this function is left in any other way."""
     settle()
     task = context.task
@@ -51,7 +51,7 @@ def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], C
     )
     environment = dict(os.environ)
     mask = SecretMask(find_task_secrets(task, environment))
-    pen = Pen()
+    pen = WriterThread()
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)

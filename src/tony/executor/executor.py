@@ -15,30 +15,30 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import ExitCode
-from tony.executor.am_connection import LAST_CHANCE, Connect, Link, Reach
+from tony.executor.am_connection import LAST_CHANCE, AmConnection, Connect, Reach
 from tony.executor.lease import Lease
 from tony.executor.log_serving import LogReaders
 from tony.executor.metrics_sampler import Outbox
 from tony.executor.port_reservation import TaskPorts
-from tony.executor.process_tree import Family
+from tony.executor.process_tree import ProcessTree
 from tony.executor.program_environment import MARKER, has_board
 from tony.executor.reaper import Reaper
-from tony.executor.rendezvous import MeetingPoint, NoMeeting
+from tony.executor.rendezvous import Rendezvous, RendezvousError
 from tony.executor.session_protocol import (
-    Dialog,
+    ApplyLogLevel,
     EndExecutor,
+    OpenPort,
     PrepareSession,
-    ReachPort,
-    StartTry,
-    StopTry,
-    TalkAs,
-    TellLog,
-    TellStacks,
+    SendStacks,
+    ServeLog,
+    SessionProtocol,
+    StartTaskAttempt,
+    StopTaskAttempt,
     Wish,
 )
-from tony.executor.task_run import Surroundings, Trial
+from tony.executor.task_run import ProgramRun, RunContext
 from tony.executor.watchdog import Watchdog
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 from tony.linux.port_reservation import PortsExhausted
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
@@ -46,9 +46,9 @@ from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadL
 
 if TYPE_CHECKING:
     from tony.executor.hadoop_classpath import HadoopClasspath
-    from tony.executor.reattach_listener import Summons
-    from tony.executor.stack_dump import Stacks as Asking
-    from tony.executor.tunnel_endpoint import Tunnels
+    from tony.executor.reattach_listener import ReattachListener
+    from tony.executor.stack_dump import StackDumper as Asking
+    from tony.executor.tunnel_endpoint import TunnelEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Executor:
         context: LaunchContext,
         environment: Mapping[str, str],
         watchdog: Watchdog,
-        pen: Pen,
+        pen: WriterThread,
         reach: Reach,
         connect: Connect,
         mask: SecretMask,
@@ -102,12 +102,12 @@ class Executor:
         self._outbox = Outbox(lambda sample: self._link.spare(sample))
         self._readers = LogReaders(pen, lambda piece: self._link.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.port)
-        self._meeting = MeetingPoint(task.meeting, context.container.work_folder, self._reaper)
+        self._meeting = Rendezvous(task.meeting, context.container.work_folder, self._reaper)
         self._classpath = _hadoop_classpath(context, environment, self._reaper)
-        self._around = Surroundings(
+        self._around = RunContext(
             context=context,
             environment=environment,
-            family=Family(f"{MARKER}={context.container.marker}", context.container.cgroup, self._helpers),
+            family=ProcessTree(f"{MARKER}={context.container.marker}", context.container.cgroup, self._helpers),
             ports=self._ports,
             reaper=self._reaper,
             pen=pen,
@@ -128,9 +128,9 @@ class Executor:
             host=socket.gethostname(),
         )
         self._reach = reach
-        self._dialog = Dialog(attach, task.session)
+        self._dialog = SessionProtocol(attach, task.session)
         self._lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
-        self._link = Link(
+        self._link = AmConnection(
             self._dialog,
             self._lease,
             connect,
@@ -141,10 +141,10 @@ class Executor:
             renewed=self._renewed,
             before=self._outbox.catch_up,
         )
-        self._todo: asyncio.Queue[PrepareSession | StartTry | _End] = asyncio.Queue()
-        self._trial: Trial | None = None
-        self._stop_early: StopTry | None = None
-        self._tunnels: Tunnels | None = None
+        self._todo: asyncio.Queue[PrepareSession | StartTaskAttempt | _End] = asyncio.Queue()
+        self._trial: ProgramRun | None = None
+        self._stop_early: StopTaskAttempt | None = None
+        self._tunnels: TunnelEndpoint | None = None
         self._stacks: Asking | None = None
         self._group: asyncio.TaskGroup | None = None
         self._asking: set[asyncio.Task[None]] = set()
@@ -195,24 +195,24 @@ class Executor:
             case PrepareSession(session=session):
                 self._stop_trial(self._context.task.stop_grace, f"session {session} opens")
                 self._todo.put_nowait(wish)
-            case StartTry(command=start):
+            case StartTaskAttempt(command=start):
                 self._has_board = has_board(self._context.task, start)
                 self._todo.put_nowait(wish)
-            case StopTry():
+            case StopTaskAttempt():
                 self._stop_early = wish
                 self._stop_trial(wish.grace, wish.reason)
             case EndExecutor(grace=grace):
                 self._end(grace, _End(code=ExitCode.SUCCEEDED, why="released"))
-            case TalkAs(level=level):
+            case ApplyLogLevel(level=level):
                 logging.getLogger("tony").setLevel(_LEVELS.get(level, logging.INFO))
                 log.info("log level is now %s", level)
-            case TellLog(command=ReadLog() as command):
+            case ServeLog(command=ReadLog() as command):
                 self._readers.ask(command)
-            case TellLog(command=DropLog() as command):
+            case ServeLog(command=DropLog() as command):
                 self._readers.drop(command)
-            case ReachPort(command=command):
+            case OpenPort(command=command):
                 self._reach_port(command)
-            case TellStacks(request=request):
+            case SendStacks(request=request):
                 self._ask_where_it_stands(request)
 
     def _ask_where_it_stands(self, request: str) -> None:
@@ -228,7 +228,7 @@ class Executor:
             self._link.send(Stacks(task=name, request=request, problem="its program does not run now"))
             return
         if self._stacks is None:
-            from tony.executor.stack_dump import Stacks as Asking  # most jobs are never asked
+            from tony.executor.stack_dump import StackDumper as Asking  # most jobs are never asked
 
             self._stacks = Asking(self._context.container, self._around.environment, self._reaper)
         try:
@@ -245,9 +245,9 @@ class Executor:
 
     def _reach_port(self, command: DialTunnel) -> None:
         if self._tunnels is None:
-            from tony.executor.tunnel_endpoint import Tunnels  # most jobs never have one
+            from tony.executor.tunnel_endpoint import TunnelEndpoint  # most jobs never have one
 
-            self._tunnels = Tunnels(self._context, self._reach, self._own_port, self._link.send)
+            self._tunnels = TunnelEndpoint(self._context, self._reach, self._own_port, self._link.send)
         self._tunnels.dial(command)
 
     def _own_port(self) -> int:
@@ -290,9 +290,9 @@ class Executor:
                 case PrepareSession(session=session):
                     try:
                         self._prepare(session)
-                    except (PortsExhausted, NoMeeting) as error:
+                    except (PortsExhausted, RendezvousError) as error:
                         return _End(code=ExitCode.INFRASTRUCTURE, why=str(error))
-                case StartTry() as start:
+                case StartTaskAttempt() as start:
                     await self._try(start)
                 case _End() as end:
                     return end
@@ -306,9 +306,9 @@ class Executor:
         self._dialog.ready(session, address, self._ports.tb_port)
         self._link.flush()
 
-    async def _try(self, start: StartTry) -> None:
+    async def _try(self, start: StartTaskAttempt) -> None:
         session, try_ = start.command.session, start.command.try_
-        trial = self._trial = Trial(
+        trial = self._trial = ProgramRun(
             self._around,
             start.command,
             started=lambda pid: self._say(partial(self._dialog.started, session, try_, pid)),
@@ -377,12 +377,12 @@ class Executor:
         self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())
 
 
-def _summons(context: LaunchContext, obey: Callable[[Summon], bool]) -> Summons | None:
+def _summons(context: LaunchContext, obey: Callable[[Summon], bool]) -> ReattachListener | None:
     if context.task.am_address.startswith("unix:"):
         return None  # whoever succeeds the application master listens at the same place
-    from tony.executor.reattach_listener import Summons  # late: what listens takes memory
+    from tony.executor.reattach_listener import ReattachListener  # late: what listens takes memory
 
-    return Summons(context, obey)
+    return ReattachListener(context, obey)
 
 
 def _hadoop_classpath(context: LaunchContext, environment: Mapping[str, str], reaper: Reaper) -> HadoopClasspath | None:

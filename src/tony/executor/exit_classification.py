@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class ProcessExit:
     """How one process of the program ended, at time `at`: by code or by signal number."""
 
     process: int
@@ -29,7 +29,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ExitObservation:
     """What was seen of a try.
 
     Attributes:
@@ -46,7 +46,7 @@ class Seen:
         undead: pids of what it had started and could not be killed.
     """
 
-    ends: Sequence[End]
+    ends: Sequence[ProcessExit]
     through_shell: bool = False
     stopped: bool = False
     stop_reason: str = ""
@@ -60,15 +60,15 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ClassifiedExit:
     """The verdict: the end that decided, and why the try is over."""
 
-    end: End
+    end: ProcessExit
     reason: ExitReason
     message: str
 
 
-def judge(seen: Seen) -> Judged:
+def judge(seen: ExitObservation) -> ClassifiedExit:
     """Finds the decisive end (the first failure, else the last end), the reason and the sentence."""
     end = next((end for end in seen.ends if end.failed), seen.ends[-1])
     reason, head = _reason(seen, end)
@@ -88,7 +88,7 @@ def judge(seen: Seen) -> Judged:
     if seen.undead:
         notes.append(f"could not be killed: {', '.join(map(str, seen.undead))}")
     plain = reason is ExitReason.EXITED and not notes and head == _plain(end)
-    return Judged(end=end, reason=reason, message="" if plain else "; ".join([head, *notes]))
+    return ClassifiedExit(end=end, reason=reason, message="" if plain else "; ".join([head, *notes]))
 
 
 def _left_behind(names: Sequence[str]) -> str:
@@ -106,7 +106,7 @@ def signal_name(signum: int) -> str:
         return f"SIGRTMIN+{signum - signal.SIGRTMIN}" if signum > signal.SIGRTMIN else f"signal {signum}"
 
 
-def _reason(seen: Seen, end: End) -> tuple[ExitReason, str]:
+def _reason(seen: ExitObservation, end: ProcessExit) -> tuple[ExitReason, str]:
     if seen.stopped:
         return ExitReason.STOPPED, f"stopped ({seen.stop_reason})" if seen.stop_reason else "stopped"
     if end.failed and seen.memory:
@@ -119,5 +119,5 @@ def _reason(seen: Seen, end: End) -> tuple[ExitReason, str]:
     return ExitReason.EXITED, _plain(end)
 
 
-def _plain(end: End) -> str:
+def _plain(end: ProcessExit) -> str:
     return f"exit code {end.code}" if end.signum is None else f"killed by {signal_name(end.signum)}"

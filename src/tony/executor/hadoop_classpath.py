@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from tony.executor.program_environment import MARKER, LaunchFailed, in_container
 from tony.executor.reaper import Reaper
-from tony.executor.run_command import said, spawned
+from tony.executor.run_command import run_captured, spawn_command
 from tony.protocol.launch import ContainerPart, TaskPart
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class HadoopClasspath:
         for arguments in (("classpath",), ("classpath", "--glob")):
             try:
                 argv, environment, folder = [program, *arguments], self._environment, self._work_folder
-                answer = await said(argv, environment, folder, self._reaper, _PATIENCE, start=spawned)
+                answer = await run_captured(argv, environment, folder, self._reaper, _PATIENCE, start=spawn_command)
             except (LaunchFailed, TimeoutError) as error:
                 why = str(error) or f"no answer in {_PATIENCE:g} s"
                 log.warning("hadoop_classpath: %s: %s. CLASSPATH has the job's own jars only", program, why)

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class FileChunk:
     """Bytes of a log file.
 
     Attributes:
@@ -25,7 +25,7 @@ class Piece:
     data: bytes
 
 
-class LogFile:
+class BoundedLogFile:
     """A file that never takes more than `limit` bytes on disk: `<name>.1` holds what came before, the newest stays.
 
     A disk that is full, or any other refusal, costs output and nothing else.
@@ -47,7 +47,7 @@ class LogFile:
         self._start = 0
         self._older: int | None = None
 
-    def read(self, offset: int, most: int) -> Piece:
+    def read(self, offset: int, most: int) -> FileChunk:
         """What was written from an offset on; the oldest that is left, if that is gone. Raises nothing.
 
         To be called where `write` is: nothing is renamed meanwhile.
@@ -60,10 +60,10 @@ class LogFile:
             offset = max(offset, self._older)
             data = _read(f"{self._path}.1", offset - self._older, min(most, self._start - offset))
             if data:
-                return Piece(start=self._older, offset=offset, data=data)
+                return FileChunk(start=self._older, offset=offset, data=data)
         offset = max(offset, self._start)
         data = _read(str(self._path), offset - self._start, min(most, self._start + self._size - offset))
-        return Piece(start=self._start, offset=offset, data=data)
+        return FileChunk(start=self._start, offset=offset, data=data)
 
     def create(self) -> None:
         """Makes the file, so that a program that prints nothing has an empty log."""

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 
 from tony.dataclass import dataclass
-from tony.executor.log_file import LogFile, Piece
-from tony.executor.writer_thread import Pen
+from tony.executor.log_file import BoundedLogFile, FileChunk
+from tony.executor.writer_thread import WriterThread
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
 #: Standard output and standard error, as messages and file names call them.
@@ -35,7 +35,7 @@ class Book:
 
     stream: str
     name: str
-    file: LogFile
+    file: BoundedLogFile
     grown: int = 0
     over: bool = False
 
@@ -56,7 +56,7 @@ class LogReaders:
         answer: sends a piece.
     """
 
-    def __init__(self, pen: Pen, answer: Callable[[LogPiece], None]) -> None:
+    def __init__(self, pen: WriterThread, answer: Callable[[LogPiece], None]) -> None:
         self._pen = pen
         self._answer = answer
         self._books: dict[str, list[Book]] = {stream: [] for stream in STREAMS}
@@ -139,7 +139,7 @@ class LogReaders:
 
         self._pen.put(read)
 
-    def _found(self, reader: _Reader, book: Book, piece: Piece, grown: int, over: bool) -> None:
+    def _found(self, reader: _Reader, book: Book, piece: FileChunk, grown: int, over: bool) -> None:
         if self._readers.get(reader.ask.reader) is not reader:
             return  # it has asked anew, or is gone
         if piece.data:

@@ -70,9 +70,9 @@ def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] 
     try:
         watchdog.fork()
     except OSError as error:
-        print(f"the watchdog cannot be started: {resource_limits.said(error)}", file=sys.stderr)
+        print(f"the watchdog cannot be started: {resource_limits.describe_os_error(error)}", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
-    score.settle(oom_score.Share.EXECUTOR)
+    score.settle(oom_score.OomScoreOffset.EXECUTOR)
     _open_log(context)
     return _load_life(context)(context, watchdog, wrap)
 
@@ -84,11 +84,11 @@ def _load_life(context: LaunchContext) -> Callable[[LaunchContext, Watchdog, Cal
         # asyncio loads OpenSSL if it is there: 4 MiB in each of a machine's executors, for nothing.
         sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
-        from tony.executor.event_loop import live
+        from tony.executor.event_loop import run_executor
     finally:
         if without_ssl:
             del sys.modules["ssl"]
-    return live
+    return run_executor
 
 
 def _read_context(file: str | None) -> LaunchContext:

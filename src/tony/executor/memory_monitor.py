@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from tony.executor.process_tree import Family
+from tony.executor.process_tree import ProcessTree
 from tony.linux import cgroup, process
 from tony.units import format_size
 
@@ -25,14 +25,14 @@ _LITTLE = 1 << 20
 _LAST_PIECE = 4 << 20
 
 
-class Meter:
+class MemoryMonitor:
     """Watches one try's memory.
 
     Attributes:
         exceeded: bytes that were used when we found the limit passed; None as long as it is not.
     """
 
-    def __init__(self, limit: int, family: Family, saw: Callable[[Sequence[int]], None]) -> None:
+    def __init__(self, limit: int, family: ProcessTree, saw: Callable[[Sequence[int]], None]) -> None:
         """Begins a new measurement.
 
         Args:
@@ -132,6 +132,6 @@ class Meter:
         return True
 
 
-def _kills(family: Family) -> int:
+def _kills(family: ProcessTree) -> int:
     """How many processes the kernel has killed for want of memory: in the control group, or else on the machine."""
     return cgroup.oom_kills(family.folders) if family.folders else process.machine_oom_kills()

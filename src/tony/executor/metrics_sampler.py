@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.dataclass import replace
-from tony.executor.progress_listener import Advance, Checkpoint, Progress
-from tony.linux.process_usage import Usage
-from tony.linux.threads import beside
+from tony.executor.progress_listener import Advance, CheckpointReport, ProgressListener
+from tony.linux.process_usage import ProcessUsage
+from tony.linux.threads import to_thread
 from tony.protocol.messages import Sample, Saved
 
 if TYPE_CHECKING:
     from tony.executor.gpu_metrics import Devices
     from tony.executor.output_capture import Stream
     from tony.executor.progress_pattern import LogPattern
-    from tony.executor.tensorboard_progress import Summaries
+    from tony.executor.tensorboard_progress import TensorBoardProgress
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Outbox:
             self._kept.popleft()
 
 
-class Measuring:
+class MetricsSampler:
     """Measures one try. `run` while it runs, then `finish`.
 
     Args:
@@ -95,8 +95,8 @@ class Measuring:
         interval: Callable[[], float],
         pids: Callable[[], Sequence[int]],
         outbox: Outbox,
-        usage: Usage,
-        progress: Progress | None = None,
+        usage: ProcessUsage,
+        progress: ProgressListener | None = None,
         step_interval: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._step_interval = step_interval
@@ -110,12 +110,12 @@ class Measuring:
         self._progress = progress
         self._pattern: LogPattern | None = None
         self._streams: Sequence[Stream] = ()
-        self._summaries: Summaries | None = None
+        self._summaries: TensorBoardProgress | None = None
         self._devices: Devices | None = None
         self._advances = [Advance(), Advance(), Advance()]
         self._first: tuple[float, float] | None = None
         self._step_at = 0.0
-        self._saved: list[Checkpoint] = []
+        self._saved: list[CheckpointReport] = []
         self._looking: asyncio.Future[dict[str, float]] | None = None
         self._cost = 0.0
 
@@ -138,9 +138,9 @@ class Measuring:
 
             self._pattern, self._streams = LogPattern(pattern), streams
         if summaries is not None:
-            from tony.executor.tensorboard_progress import Summaries
+            from tony.executor.tensorboard_progress import TensorBoardProgress
 
-            self._summaries = Summaries(summaries, clock.wall())
+            self._summaries = TensorBoardProgress(summaries, clock.wall())
         self._devices = devices
 
     async def run(self) -> None:
@@ -157,7 +157,7 @@ class Measuring:
         await asyncio.sleep(min(_FIRST, self._interval()) if usual else self._interval() * random.random())
         while True:
             began = clock.monotonic()
-            self._looking = asyncio.ensure_future(beside(self._look))
+            self._looking = asyncio.ensure_future(to_thread(self._look))
             values = await asyncio.shield(self._looking)
             self._tell(values, clock.monotonic() - began)
             await self._report_steps_until(began + self._pause)
@@ -197,7 +197,7 @@ class Measuring:
                 if self._looking is not None and not self._looking.done():
                     await asyncio.shield(self._looking)
                 if self._summaries is not None or self._devices is not None:
-                    await beside(self._last_look)
+                    await to_thread(self._last_look)
         except TimeoutError:
             log.warning("the last look takes too long: it is left out")
         except Exception:  # as above

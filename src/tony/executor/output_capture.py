@@ -17,10 +17,10 @@ from pathlib import Path
 
 from tony import clock
 from tony.executor.decisive_line import find_decisive_line, with_decisive_line
-from tony.executor.log_file import LogFile
+from tony.executor.log_file import BoundedLogFile
 from tony.executor.log_serving import STREAMS, Book, LogReaders
 from tony.executor.output_exports import Exports
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 from tony.model.masking import MaskedStream, SecretMask
 
 #: Size of a pipe once a program has filled one: 1 MiB where a user may (the default of pipe-max-size). Not from the
@@ -53,8 +53,8 @@ class Stream:
 
     def __init__(
         self,
-        file: LogFile,
-        pen: Pen,
+        file: BoundedLogFile,
+        pen: WriterThread,
         came: Callable[[], None],
         over: Callable[[], None] = lambda: None,
         look: Callable[[bytes], None] | None = None,
@@ -227,7 +227,7 @@ class Output:
         folder: Path,
         name: str,
         limit: int,
-        pen: Pen,
+        pen: WriterThread,
         began: Callable[[], None],
         readers: LogReaders | None = None,
         exports: Exports | None = None,
@@ -259,7 +259,7 @@ class Output:
         self.err = self._stream(folder, f"{name}.err", limit, 1)
 
     def _stream(self, folder: Path, name: str, limit: int, number: int) -> Stream:
-        file = LogFile(folder / name, limit)
+        file = BoundedLogFile(folder / name, limit)
         self._books.append(Book(STREAMS[number], name, file))
         look = self._exports.reader().feed if self._exports else None
         return Stream(file, self._pen, lambda: self._came(number), lambda: self._over(number), look, self._mask)

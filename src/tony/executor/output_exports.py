@@ -30,11 +30,11 @@ class Exports:
     def __init__(self, wanted: Mapping[str, str]) -> None:
         self._marks = {name: text.encode() for name, text in wanted.items()}
         self._found: dict[str, bytes] = {}
-        self._readers: list[Reader] = []
+        self._readers: list[ExportReader] = []
 
-    def reader(self) -> Reader:
+    def reader(self) -> ExportReader:
         """Looks for them in one further stream."""
-        reader = Reader(self._marks, self._found)
+        reader = ExportReader(self._marks, self._found)
         self._readers.append(reader)
         return reader
 
@@ -51,7 +51,7 @@ class Exports:
         return values
 
 
-class Reader:
+class ExportReader:
     """One stream, in pieces of any size."""
 
     def __init__(self, marks: Mapping[str, bytes], found: dict[str, bytes]) -> None:

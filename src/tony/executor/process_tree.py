@@ -17,7 +17,7 @@ from tony.linux import cgroup, process
 PATIENCE = 10.0
 
 
-class Family:
+class ProcessTree:
     """All processes that this executor's programs have started and that still live."""
 
     def __init__(self, marker: str, folders: Sequence[str], helpers: Callable[[], Collection[int]]) -> None:

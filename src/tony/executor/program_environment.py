@@ -20,7 +20,7 @@ from tony.executor.host_address import ip_of
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.model.cluster_spec import place_among
 from tony.model.codec import Json
-from tony.model.container_env import filled
+from tony.model.container_env import expand_variables
 from tony.model.ids import TaskId
 from tony.model.masking import find_secrets
 from tony.model.placeholders import fill, find_addressed_roles
@@ -63,19 +63,19 @@ def load_framework(home: str, path: str | None) -> Framework:
     return adapter
 
 
-def seen_as(task: TaskPart, command: StartProgram) -> TaskId:
+def renumber_for_session(task: TaskPart, command: StartProgram) -> TaskId:
     """The task as programs of its session know it: counted among those that take part."""
     return TaskId(task.role, place_among(task.index, command.absent.get(task.role, ())))
 
 
 def has_board(task: TaskPart, command: StartProgram) -> bool:
     """Whether the port for TensorBoard, if the task has one, is this task's in its session."""
-    return task.board is None or task.board == str(seen_as(task, command))
+    return task.board is None or task.board == str(renumber_for_session(task, command))
 
 
 def view(task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = ".") -> TaskView:
     """What a framework's adapter is told of the task: of those that take part in the session, counted without gaps."""
-    seen = seen_as(task, command)
+    seen = renumber_for_session(task, command)
     return TaskView(
         job_id=task.job_id,
         task=seen,
@@ -210,7 +210,7 @@ def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str
         own: the executor's; a cluster has set them there.
     """
     if container.inherit_env:
-        return filled(task.container_env, own)
+        return expand_variables(task.container_env, own)
     return {name: own[name] for name in task.container_env if name in own}
 
 

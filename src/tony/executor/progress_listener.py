@@ -66,7 +66,7 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class CheckpointReport:
     """A checkpoint that was written, at time `at` of `tony.clock.monotonic`, within `took` seconds."""
 
     step: int
@@ -74,7 +74,7 @@ class Checkpoint:
     took: float
 
 
-def parse(data: bytes, now: float) -> Advance | Checkpoint | None:
+def parse(data: bytes, now: float) -> Advance | CheckpointReport | None:
     """One datagram; None for what makes no sense.
 
     Args:
@@ -87,7 +87,7 @@ def parse(data: bytes, now: float) -> Advance | Checkpoint | None:
         if kind == "c" and len(parts) == 3:
             step, at, took = map(number, parts)
             if step >= 0 and now - _OLDEST <= at and 0 <= took <= _OLDEST:
-                return Checkpoint(int(step), min(at, now), took)
+                return CheckpointReport(int(step), min(at, now), took)
     except ValueError:
         return None
     return None
@@ -130,7 +130,7 @@ def number(text: str) -> float:
     return value
 
 
-class Progress:
+class ProgressListener:
     """What one try has told. Lives on the event loop.
 
     Attributes:
@@ -162,7 +162,7 @@ class Progress:
             raise
         self._resting: asyncio.TimerHandle | None = None
         self._advance: Advance | None = None
-        self._saved: deque[Checkpoint] = deque(maxlen=_MOST_SAVED)
+        self._saved: deque[CheckpointReport] = deque(maxlen=_MOST_SAVED)
         self.refused = 0
         self.first: tuple[float, float] | None = None
         self.stepped = 0.0
@@ -179,7 +179,7 @@ class Progress:
         found, self._advance = self._advance, None
         return found
 
-    def saved(self) -> list[Checkpoint]:
+    def saved(self) -> list[CheckpointReport]:
         """Checkpoints since the last call, oldest first."""
         self.take()
         found = list(self._saved)
@@ -219,7 +219,7 @@ class Progress:
                     if step is not None:
                         self.first, self.stepped = self.first or (step, now), now
                     self._advance = told if self._advance is None else self._advance.then(told)
-                case Checkpoint():
+                case CheckpointReport():
                     self._saved.append(told)
                 case None:
                     self.refused += 1

@@ -16,8 +16,8 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, Message, Summon
 from tony.rpc.am_address import TlsAddress, is_callable, parse
-from tony.rpc.connection import Connection
-from tony.rpc.server import Server
+from tony.rpc.connection import RpcConnection
+from tony.rpc.server import RpcServer
 from tony.rpc.sockets import EVERYWHERE
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _PATIENCE = 5.0
 _MOST_ATTEMPTS = 10**6
 
 
-class Summons:
+class ReattachListener:
     """The executor's own door, for application masters only.
 
     Args:
@@ -42,7 +42,7 @@ class Summons:
     def __init__(self, context: LaunchContext, obey: Callable[[Summon], bool]) -> None:
         self._host = context.container.host
         self._obey = obey
-        self._server = Server(
+        self._server = RpcServer(
             context.credentials,
             self,
             handshake_timeout=_PATIENCE,
@@ -72,10 +72,10 @@ class Summons:
 
     # --- what the server tells us ---------------------------------------------------------------------------------
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RpcConnection) -> None:
         """An application master has proved itself. It speaks first."""
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """It says where it is. One call, one answer."""
         if not isinstance(message, Summon) or not is_sound(message):
             connection.refuse(Code.BAD_MESSAGE, "an executor can be told where its application master is, nothing else")
@@ -85,7 +85,7 @@ class Summons:
         else:
             connection.refuse(Code.SUPERSEDED, f"attempt {message.attempt} is not the latest that has been obeyed here")
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def closed(self, connection: RpcConnection, reason: str) -> None:
         """It is gone."""
 
 

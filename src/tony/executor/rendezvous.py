@@ -25,11 +25,11 @@ from tony.model.states import Meeting
 log = logging.getLogger(__name__)
 
 
-class NoMeeting(InfraError):  # noqa: N818 - a noun reads better where it is raised
+class RendezvousError(InfraError):
     """The meeting point cannot be opened."""
 
 
-class MeetingPoint:
+class Rendezvous:
     """One session's after the other's. `close` it in the end; that may be done twice.
 
     Attributes:
@@ -59,7 +59,7 @@ class MeetingPoint:
         """
         self.close()
         try:
-            with listening, oom_score.own().children(oom_score.Share.KEEPER):
+            with listening, oom_score.own().children(oom_score.OomScoreOffset.KEEPER):
                 child = subprocess.Popen(
                     self._command(session),
                     stdin=listening.fileno(),
@@ -67,8 +67,8 @@ class MeetingPoint:
                     preexec_fn=_die_with(os.getpid()),
                 )
         except (OSError, subprocess.SubprocessError) as error:
-            raise NoMeeting(
-                f"the meeting point of the task cannot be started: {resource_limits.said(error)}"
+            raise RendezvousError(
+                f"the meeting point of the task cannot be started: {resource_limits.describe_os_error(error)}"
             ) from error
         child.returncode = 0  # the reaper waits for it, not this object
         self.pid = child.pid

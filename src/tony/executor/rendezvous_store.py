@@ -46,7 +46,7 @@ class Full(Exception):  # noqa: N818 - a noun reads better where it is raised
     """No room for another value."""
 
 
-class Store:
+class RendezvousStore:
     """What was put, by scope and key."""
 
     def __init__(self, most: int = MOST_ALL) -> None:
@@ -122,7 +122,7 @@ class Service:
         max_connections: at one time.
     """
 
-    def __init__(self, store: Store, hold: float = HOLD, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(self, store: RendezvousStore, hold: float = HOLD, max_connections: int = MAX_CONNECTIONS) -> None:
         self._store = store
         self._hold = hold
         self._max_connections = max_connections
@@ -218,6 +218,6 @@ async def _answer(writer: asyncio.StreamWriter, status: bytes, body: bytes = b""
 def main() -> int:
     """Serves the listening socket that is our standard input until we are killed."""
     max_connections = min(MAX_CONNECTIONS, allow_open_files(MAX_CONNECTIONS + _OTHER_FILES) - _OTHER_FILES)
-    service = Service(Store(), max_connections=max_connections)
+    service = Service(RendezvousStore(), max_connections=max_connections)
     asyncio.run(service.serve(socket.socket(fileno=0)))
     return 0

@@ -23,7 +23,7 @@ Start = Callable[[Sequence[str], Mapping[str, str], str, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandOutput:
     """What a program said, and how it ended: below 0 by that signal."""
 
     status: int
@@ -31,7 +31,7 @@ class Said:
     err: str
 
 
-async def said(
+async def run_captured(
     argv: Sequence[str],
     environment: Mapping[str, str],
     folder: str,
@@ -39,7 +39,7 @@ async def said(
     patience: float,
     began: Callable[[int], None] = lambda pid: None,
     start: Start | None = None,
-) -> Said:
+) -> CommandOutput:
     """Runs a program to its end.
 
     Args:
@@ -78,10 +78,10 @@ async def said(
             os.killpg(pid, signal.SIGKILL)
         raise
     complaints = " ".join(texts[1].result().split())[-_MOST_COMPLAINTS:]
-    return Said(os.waitstatus_to_exitcode(status), texts[0].result(), complaints)
+    return CommandOutput(os.waitstatus_to_exitcode(status), texts[0].result(), complaints)
 
 
-def spawned(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
+def spawn_command(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
     """Starts it as a program is started: it dies with us. Only while we have one thread."""
     return spawn(argv, environment, folder, (), out, err)
 

@@ -22,20 +22,20 @@ from tony.protocol import messages as msg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareSession:
-    """Stop what runs, reserve ports, then call `Dialog.ready`."""
+    """Stop what runs, reserve ports, then call `SessionProtocol.ready`."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartTry:
-    """Start the program; call `Dialog.started`, `first_output`, and in any case `exited`."""
+class StartTaskAttempt:
+    """Start the program; call `SessionProtocol.started`, `first_output`, and in any case `exited`."""
 
     command: msg.StartProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopTry:
+class StopTaskAttempt:
     """Stop the program that runs or is about to; `exited` follows."""
 
     session: int
@@ -52,41 +52,43 @@ class EndExecutor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TalkAs:
+class ApplyLogLevel:
     """Write our own log from this level on: `debug`, `info`, `warning`, `error`."""
 
     level: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellLog:
+class ServeLog:
     """Somebody reads what our programs print, or does so no more."""
 
     command: msg.ReadLog | msg.DropLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReachPort:
+class OpenPort:
     """Somebody wants to be connected to a port of ours."""
 
     command: msg.DialTunnel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellStacks:
+class SendStacks:
     """Somebody wants to know where the program stands."""
 
     request: str
 
 
-Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs | TellLog | ReachPort | TellStacks
+Wish = (
+    PrepareSession | StartTaskAttempt | StopTaskAttempt | EndExecutor | ApplyLogLevel | ServeLog | OpenPort | SendStacks
+)
 
 
 #: Seconds between heartbeats, whatever a Welcome says: a master that has lost its senses shall not drown in them.
 _FASTEST, _SLOWEST = 0.01, 600.0
 
 
-class Stance(Enum):
+class LinkState(Enum):
     """How far we are with the application master at the other end of the present connection."""
 
     APART = "apart"  #: no connection
@@ -100,7 +102,7 @@ class _Kept:
     ended: float | None
 
 
-class Dialog:
+class SessionProtocol:
     """One executor's memory of what was said.
 
     Attributes:
@@ -122,7 +124,7 @@ class Dialog:
         self.sample_interval = 0.0
         self.step_interval = 0.0
         self.refused = 0
-        self.stance = Stance.APART
+        self.stance = LinkState.APART
         self.partner = 0
         self._kept: deque[_Kept] = deque()
         self._made = 0
@@ -139,7 +141,7 @@ class Dialog:
 
     def connected(self) -> msg.Attach:
         """A new connection is there; answers what to say first."""
-        self.stance = Stance.ATTACHED
+        self.stance = LinkState.ATTACHED
         return replace(
             self._attach,
             highest_attempt=self.highest_attempt,
@@ -162,12 +164,12 @@ class Dialog:
 
     def disconnected(self) -> None:
         """The connection is gone; what it carried may be lost."""
-        self.stance = Stance.APART
+        self.stance = LinkState.APART
         self.partner = 0
 
     def unsent(self, now: float) -> Sequence[msg.Reported]:
         """Reports to send now, oldest first; each once per connection. None before the Welcome."""
-        if self.stance is not Stance.WELCOME:
+        if self.stance is not LinkState.WELCOME:
             return ()
         found = [_aged(kept, now) for kept in self._kept if kept.report.n > self._sent]
         self._sent = self._made
@@ -183,7 +185,7 @@ class Dialog:
     @property
     def heeds(self) -> bool:
         """Whether the one that we talk with has welcomed us, and no later one has called since."""
-        return self.stance is Stance.WELCOME and self.partner == self.highest_attempt
+        return self.stance is LinkState.WELCOME and self.partner == self.highest_attempt
 
     def received(self, message: msg.Message) -> Sequence[Wish]:
         """Takes a message; answers what is to be done about it, in this order."""
@@ -205,13 +207,13 @@ class Dialog:
                 self._released = True
                 return [EndExecutor(grace=grace)]
             case msg.SetLogLevel(level=level):
-                return [TalkAs(level=level)]
+                return [ApplyLogLevel(level=level)]
             case msg.ReadLog() | msg.DropLog():
-                return [TellLog(command=message)]
+                return [ServeLog(command=message)]
             case msg.DialTunnel():
-                return [ReachPort(command=message)]
+                return [OpenPort(command=message)]
             case msg.DumpStacks(request=request):
-                return [TellStacks(request=request)]
+                return [SendStacks(request=request)]
         return self._ignore()
 
     def _welcome(self, message: msg.Welcome) -> Sequence[Wish]:
@@ -224,8 +226,8 @@ class Dialog:
         steps = message.step_interval
         self.step_interval = min(max(steps, _FASTEST), _SLOWEST) if steps > 0 else 0.0
         self._acknowledged(message.acked)
-        if self.stance is Stance.ATTACHED:
-            self.stance = Stance.WELCOME
+        if self.stance is LinkState.ATTACHED:
+            self.stance = LinkState.WELCOME
             self._sent = 0
         return ()
 
@@ -265,7 +267,7 @@ class Dialog:
             self._not_started(message, ExitReason.LAUNCH_FAILED, why)
         else:
             self._running = message.session, message.try_
-            return [StartTry(command=message)]
+            return [StartTaskAttempt(command=message)]
         return ()
 
     def _not_started(self, message: msg.StartProgram, reason: ExitReason, why: str) -> None:
@@ -278,7 +280,7 @@ class Dialog:
         self._enter(message.session)
         session, try_ = self._running or (0, 0)
         if session == message.session and (not message.try_ or try_ <= message.try_):
-            return [StopTry(session=session, try_=try_, grace=message.grace, reason=message.reason)]
+            return [StopTaskAttempt(session=session, try_=try_, grace=message.grace, reason=message.reason)]
         self._barred = max(self._barred, message.try_ or (0 if self._last_try else 1))
         return ()
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from tony.executor.program_environment import LaunchFailed, check_sizes
-from tony.executor.spawn_errors import explain
+from tony.executor.spawn_errors import describe_spawn_error
 from tony.linux import cgroup, oom_score, process
 
 
@@ -36,7 +36,7 @@ def spawn(
         cgroup.enter(groups, 0)
 
     try:
-        with oom_score.own().children(oom_score.Share.PROGRAM):
+        with oom_score.own().children(oom_score.OomScoreOffset.PROGRAM):
             child = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -48,7 +48,7 @@ def spawn(
                 preexec_fn=prepare,
             )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise LaunchFailed(explain(argv[0], error, folder, env.get("PATH", os.defpath))) from error
+        raise LaunchFailed(describe_spawn_error(argv[0], error, folder, env.get("PATH", os.defpath))) from error
     child.returncode = 0  # the reaper waits for it, not this object
     return child.pid
 

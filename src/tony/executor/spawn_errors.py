@@ -13,7 +13,7 @@ _SHOWN = 200
 _FIRST_LINE = 256
 
 
-def explain(program: str, error: Exception, folder: str, path: str) -> str:
+def describe_spawn_error(program: str, error: Exception, folder: str, path: str) -> str:
     """One sentence without its full stop.
 
     Args:
@@ -28,7 +28,7 @@ def explain(program: str, error: Exception, folder: str, path: str) -> str:
     if number == errno.ENAMETOOLONG:
         return f"command not found: {program} (the name is too long for the file system)"
     if number not in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG):
-        return f"cannot start {program}: {resource_limits.said(error)}"
+        return f"cannot start {program}: {resource_limits.describe_os_error(error)}"
     if number == errno.E2BIG:
         return f"cannot start {program}: command and environment are too long together for Linux"
     if place is None:

@@ -19,10 +19,10 @@ from tony.dataclass import dataclass
 from tony.executor import faulthandler_stacks
 from tony.executor.program_environment import MARKER, LaunchFailed
 from tony.executor.reaper import Reaper
-from tony.executor.run_command import said
+from tony.executor.run_command import run_captured
 from tony.linux.ownership import only_root_can_change
-from tony.linux.threads import beside
-from tony.linux.wait_channel import command_of, waiting
+from tony.linux.threads import to_thread
+from tony.linux.wait_channel import command_of, wait_channel
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
 from tony.protocol.messages import LONGEST_STACKS
@@ -41,7 +41,7 @@ _MOST_KEPT = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StacksResult:
     """What was found: as `protocol.messages.Stacks` has it."""
 
     text: str
@@ -58,7 +58,7 @@ class _Found:
     why: str = ""
 
 
-class Stacks:
+class StackDumper:
     """Asks the processes of one executor's programs, one request after the other.
 
     Args:
@@ -75,7 +75,7 @@ class Stacks:
         self._turn = asyncio.Lock()
         self.helpers: set[int] = set()
 
-    async def dump(self, pids: Sequence[int], mask: SecretMask) -> Standing:
+    async def dump(self, pids: Sequence[int], mask: SecretMask) -> StacksResult:
         """Where these processes stand, without the secrets of their command lines."""
         async with self._turn:
             deadline = clock.monotonic() + _PATIENCE
@@ -91,12 +91,12 @@ class Stacks:
             parts.append(f"=== and {len(pids) - _MOST} more processes\n")
         return _standing(_cut("\n".join(parts)), found)
 
-    async def keep(self, folder: Path, name: str, standing: Standing) -> None:
+    async def keep(self, folder: Path, name: str, standing: StacksResult) -> None:
         """Writes it to the end of a file among the logs; a disk that stands still is not waited for."""
         head = f"##### {clock.stamp(clock.wall())} {standing.how or 'nothing'}\n"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DISK):
-                await beside(_append, folder / name, f"{head}{standing.text or standing.problem}\n")
+                await to_thread(_append, folder / name, f"{head}{standing.text or standing.problem}\n")
 
     async def _one(self, pid: int, deadline: float) -> _Found:
         why = "not enough time"
@@ -104,10 +104,10 @@ class Stacks:
             seen, why = await self._spied(pid) if is_python(pid) else ("", "it is no Python")
             if seen:
                 return _Found(seen, _SPY)
-            told = await beside(faulthandler_stacks.stacks_of, pid)
+            told = await to_thread(faulthandler_stacks.stacks_of, pid)
             if told:
                 return _Found(told, "faulthandler")
-        return _Found(await beside(waiting, pid), "", why)
+        return _Found(await to_thread(wait_channel, pid), "", why)
 
     async def _spied(self, pid: int) -> tuple[str, str]:
         """What py-spy sees in a process, or why it does not."""
@@ -126,7 +126,7 @@ class Stacks:
             # Without pausing it, if that will do: one that moves too fast has to be stopped for a moment.
             for how in (["--nonblocking"], []):
                 argv = [program, "dump", "--full-filenames", *how, "--pid", str(pid)]
-                answer = await said(argv, environment, "/", self._reaper, _SPY_PATIENCE, began)
+                answer = await run_captured(argv, environment, "/", self._reaper, _SPY_PATIENCE, began)
                 if answer.status == 0 and answer.out.strip():
                     return answer.out, ""
                 why = f"{_SPY}: {answer.err or f'exit code {answer.status}'}"
@@ -182,18 +182,18 @@ def is_python(pid: int) -> bool:
     return False
 
 
-def _standing(text: str, found: Sequence[_Found]) -> Standing:
+def _standing(text: str, found: Sequence[_Found]) -> StacksResult:
     ways = list(dict.fromkeys(each.how for each in found if each.how))
     if ways:
-        return Standing(text, ", ".join(ways), "")
+        return StacksResult(text, ", ".join(ways), "")
     whys = list(dict.fromkeys(each.why for each in found if each.why))
     if not found:
-        return Standing("", "", "the program has just ended")
+        return StacksResult("", "", "the program has just ended")
     if whys == ["it is no Python"]:
-        return Standing(text, "kernel", "no process of the program is Python: only what the kernel knows of them")
+        return StacksResult(text, "kernel", "no process of the program is Python: only what the kernel knows of them")
     why = "; ".join(why for why in whys if why != "it is no Python")
     problem = f"Python does not show where it stands: {why[:500]}; and our hook is not in it (see python_stacks)"
-    return Standing(text, "kernel", problem)
+    return StacksResult(text, "kernel", problem)
 
 
 def _plain(text: str) -> str:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.dataclass import dataclass
 from tony.executor.executable_bit import make_executable
-from tony.executor.exit_classification import End, Seen, judge, signal_name
+from tony.executor.exit_classification import ExitObservation, ProcessExit, judge, signal_name
 from tony.executor.log_serving import LogReaders
-from tony.executor.memory_monitor import Meter
-from tony.executor.metrics_sampler import Measuring, Outbox
+from tony.executor.memory_monitor import MemoryMonitor
+from tony.executor.metrics_sampler import MetricsSampler, Outbox
 from tony.executor.missing_files import explain_missing_file
 from tony.executor.output_capture import Output
 from tony.executor.output_exports import Exports
 from tony.executor.port_reservation import TaskPorts
-from tony.executor.process_tree import Family
+from tony.executor.process_tree import ProcessTree
 from tony.executor.program_environment import (
     MARKER,
     LaunchFailed,
@@ -35,15 +35,15 @@ from tony.executor.program_environment import (
     summaries_folder,
     view,
 )
-from tony.executor.progress_listener import Progress, Trusted
+from tony.executor.progress_listener import ProgressListener, Trusted
 from tony.executor.python_hooks import variables
 from tony.executor.reaper import Reaper
 from tony.executor.spawn import spawn
-from tony.executor.writer_thread import Pen
+from tony.executor.writer_thread import WriterThread
 from tony.frameworks.base import TaskView
 from tony.linux import process, resource_limits
 from tony.linux.process import has_marker, own_peak
-from tony.linux.process_usage import Usage
+from tony.linux.process_usage import ProcessUsage
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
 from tony.model.masking import SecretMask
@@ -72,15 +72,15 @@ _KIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class RunContext:
     """What a try finds when it begins; the same for all tries of an executor."""
 
     context: LaunchContext
     environment: Mapping[str, str]
-    family: Family
+    family: ProcessTree
     ports: TaskPorts
     reaper: Reaper
-    pen: Pen
+    pen: WriterThread
     readers: LogReaders
     point_out: Callable[[Sequence[int]], None]
     outbox: Outbox
@@ -100,7 +100,7 @@ class _Stop:
     ours: bool
 
 
-class Trial:
+class ProgramRun:
     """One try of the program. `run` once; `stop` at any time.
 
     Attributes:
@@ -110,7 +110,7 @@ class Trial:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: RunContext,
         command: StartProgram,
         started: Callable[[int], None],
         first_output: Callable[[], None],
@@ -126,8 +126,8 @@ class Trial:
         self._started = started
         self._first_output = first_output
         self._family = around.family
-        self._meter = Meter(around.context.task.memory, around.family, self._saw)
-        self._progress: Progress | None = None
+        self._meter = MemoryMonitor(around.context.task.memory, around.family, self._saw)
+        self._progress: ProgressListener | None = None
         self._launched = 0.0
         self._output: Output | None = None
         self._ranks: RankOutput | None = None
@@ -135,7 +135,7 @@ class Trial:
         self._exports = Exports(wanted) if wanted else None
         self._mask = around.mask
         self._pids: list[int] = []
-        self._ends: list[End] = []
+        self._ends: list[ProcessExit] = []
         self._stop: _Stop | None = None
         self._forced = False
         self._news = asyncio.Event()
@@ -247,29 +247,33 @@ class Trial:
         finally:
             known.cancel()
 
-    def _listen(self) -> Progress | None:
+    def _listen(self) -> ProgressListener | None:
         """What the program will tell of itself, if anybody wants to know."""
         if self._around.sample_interval() <= 0:
             return None
         try:
             container = self._around.context.container
-            return Progress(Trusted(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent)
+            return ProgressListener(
+                Trusted(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent
+            )
         except OSError as error:
-            log.warning("no socket for what the program tells of its progress: %s", resource_limits.said(error))
+            log.warning(
+                "no socket for what the program tells of its progress: %s", resource_limits.describe_os_error(error)
+            )
             return None
 
-    def _measure(self, output: Output) -> Measuring:
+    def _measure(self, output: Output) -> MetricsSampler:
         """Beside the program, which has just been started."""
         task, container = self._around.context.task, self._around.context.container
         if self._progress:
             self._progress.begin()
-        measuring = Measuring(
+        measuring = MetricsSampler(
             self._command.session,
             self._command.try_,
             self._around.sample_interval,
             self._family.near,
             self._around.outbox,
-            Usage(container.cgroup, self._launched),
+            ProcessUsage(container.cgroup, self._launched),
             self._progress,
             self._around.step_interval,
         )
@@ -290,7 +294,7 @@ class Trial:
             readers, began = self._around.readers, self._first_output
             output = self._output = Output(folder, name, task.log_limit, pen, began, readers, self._exports, self._mask)
         except OSError as error:
-            raise LaunchFailed(f"no pipes for its output: {resource_limits.said(error)}") from error
+            raise LaunchFailed(f"no pipes for its output: {resource_limits.describe_os_error(error)}") from error
         self._around.ports.before_start()
         self._around.reaper.adopt(self._stranger_ended)
         self._launched = clock.monotonic()
@@ -314,7 +318,7 @@ class Trial:
         try:
             return RankOutput(output, count)
         except OSError as error:
-            log.warning("the output of its processes is not labelled: %s", resource_limits.said(error))
+            log.warning("the output of its processes is not labelled: %s", resource_limits.describe_os_error(error))
             return None
 
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:
@@ -379,7 +383,7 @@ class Trial:
 
     def _main_ended(self, number: int, status: int, usage: struct_rusage) -> None:
         code = os.waitstatus_to_exitcode(status)
-        end = End(
+        end = ProcessExit(
             process=number,
             code=code if code >= 0 else None,
             signum=-code if code < 0 else None,
@@ -426,7 +430,7 @@ class Trial:
 
     def _judge(self, output: Output, left: Sequence[str], undead: Sequence[int], began: float) -> ExitStatus:
         tail = output.tail()
-        ends = self._ends or [End(process=0, code=None, signum=signal.SIGKILL, at=self.ended)]
+        ends = self._ends or [ProcessExit(process=0, code=None, signum=signal.SIGKILL, at=self.ended)]
         stop = self._stop
         stopped = stop is not None and not stop.ours
         failed = any(end.failed for end in ends)
@@ -435,7 +439,7 @@ class Trial:
         killed = any(signal.SIGKILL in (end.signum, (end.code or 0) - 128) for end in ends)  # a shell says 128 + 9
         blamed = ports.blamed(tail) if failed else ""  # also of one that was stopped: the next session profits
         judged = judge(
-            Seen(
+            ExitObservation(
                 ends=ends,
                 through_shell=isinstance(task.command, str),
                 stopped=stopped,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.executor.progress_listener import Advance, own_name
-from tony.executor.tfevents import HEAD, Damaged, Record, is_short, length_of, record
+from tony.executor.tfevents import HEAD, Damaged, TFRecord, is_short, length_of, record
 from tony.model.metrics import MOST_OF_A_PROGRAM
 
 #: Folders and files that are looked through, and files that are read.
@@ -24,7 +24,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME = 58
 
 
-class Summaries:
+class TensorBoardProgress:
     """The event files below one folder that have grown since the program was started.
 
     Args:
@@ -104,9 +104,9 @@ class _File:
             for each in found
         ]
 
-    def _records(self, descriptor: int) -> deque[Record]:
+    def _records(self, descriptor: int) -> deque[TFRecord]:
         """The last of the records that came; of many the others are passed over."""
-        found: deque[Record] = deque(maxlen=_READ)
+        found: deque[TFRecord] = deque(maxlen=_READ)
         size = os.fstat(descriptor).st_size
         if size < self._place:
             self._place = 0  # it was begun anew

@@ -41,7 +41,7 @@ class Scalars:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TFRecord:
     """One record: its data, and what is said to be its sum."""
 
     data: bytes
@@ -74,9 +74,9 @@ def is_short(length: int) -> bool:
     return length <= _LONGEST
 
 
-def record(body: bytes) -> Record:
+def record(body: bytes) -> TFRecord:
     """A record from what follows its head."""
-    return Record(body[:-4], _CRC.unpack(body[-4:])[0])
+    return TFRecord(body[:-4], _CRC.unpack(body[-4:])[0])
 
 
 # --- CRC32C -----------------------------------------------------------------------------------------------------------

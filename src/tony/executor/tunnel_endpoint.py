@@ -32,7 +32,7 @@ _NOBODY = {errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EN
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Tunnels:
+class TunnelEndpoint:
     """All tunnels of one executor.
 
     Args:

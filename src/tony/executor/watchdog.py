@@ -84,7 +84,7 @@ class Watchdog:
         self._tell(told)  # it waits in the pipe: the new one knows all from its first moment
         self._write(self._lease)
         try:
-            with oom_score.own().children(oom_score.Share.KEEPER):
+            with oom_score.own().children(oom_score.OomScoreOffset.KEEPER):
                 self._process = subprocess.Popen(
                     command("tony.executor.watchdog", self._marker, *self._folders),
                     stdin=reading,

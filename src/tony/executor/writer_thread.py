@@ -17,7 +17,7 @@ from queue import SimpleQueue
 _Waiter = tuple[int, asyncio.AbstractEventLoop, Callable[[], object]]
 
 
-class Pen:
+class WriterThread:
     """Does what it is given, one after the other, elsewhere; without a thread, should there be none left, at once."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Pen:
 class PenHandler(logging.Handler):
     """Hands lines of our own log to the pen as long as it writes, and writes them itself otherwise."""
 
-    def __init__(self, pen: Pen, inner: logging.Handler) -> None:
+    def __init__(self, pen: WriterThread, inner: logging.Handler) -> None:
         super().__init__()
         self._pen = pen
         self._inner = inner

@@ -14,8 +14,8 @@ from tony.errors import InfraError, StorageError, TonyError
 from tony.executor.main import begin
 from tony.executor.program_environment import MARKER
 from tony.protocol.launch import ContainerPart, LaunchContext
-from tony.schedulers.yarn.container_env import Inside
-from tony.schedulers.yarn.launch_payload import TASK, TaskPapers
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import TASK, TaskPayload
 
 #: What a program needs to find Hadoop's file system, as far as the node gives it.
 _HADOOP = (
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _context() -> LaunchContext:
-    papers, inside = Inside.look(os.environ).take(TASK, TaskPapers)
+    papers, inside = ContainerEnv.look(os.environ).take(TASK, TaskPayload)
     task = replace(papers.task, framework_path=inside.plug_in(papers.task.framework_path))
     marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
     work = inside.folder / "work" / f"{task.role}-{task.index}"
@@ -71,7 +71,7 @@ def of_hadoop(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def _in_a_fork(
-    papers: TaskPapers, inside: Inside, work: Path, marker: str
+    papers: TaskPayload, inside: ContainerEnv, work: Path, marker: str
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Lays the files down in a process of its own: what it loads for that, we need never again.
 
@@ -104,7 +104,7 @@ def _make(work: Path) -> None:
         raise InfraError(f"cannot make {work}: {error.strerror}") from error
 
 
-def _answer(writing: int, papers: TaskPapers, inside: Inside, work: Path, marker: str) -> None:
+def _answer(writing: int, papers: TaskPayload, inside: ContainerEnv, work: Path, marker: str) -> None:
     code = 1
     try:
         try:
@@ -119,16 +119,16 @@ def _answer(writing: int, papers: TaskPapers, inside: Inside, work: Path, marker
         os._exit(code)
 
 
-def _lay_down(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> dict[str, object]:
+def _lay_down(papers: TaskPayload, inside: ContainerEnv, work: Path, marker: str) -> dict[str, object]:
     """All containers of the job on one node unpack what they share once."""
-    from tony.storage.disk_errors import explained
+    from tony.storage.disk_errors import explain_os_error
     from tony.storage.localization import localize
     from tony.storage.object_cache import Cache
 
     cache = Cache(inside.shared / "cache")
     cache.prepare()
     for item in papers.staged.items:
-        with explained(f"take {item.name}", cache.path), cache.lock(f"take-{item.digest}"):
+        with explain_os_error(f"take {item.name}", cache.path), cache.lock(f"take-{item.digest}"):
             if not cache.has(item.digest, item.size):
                 brought = (inside.folder / item.digest).resolve()
                 if not brought.is_file():

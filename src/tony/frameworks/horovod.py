@@ -14,8 +14,8 @@ from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView, meeting_folder
 from tony.frameworks.framework_checks import whole_gang
 from tony.frameworks.horovod_slots import Slot, count_slots, slots_of
-from tony.frameworks.rank_order import told_apart
-from tony.frameworks.role_gangs import computing, lone_rank, roles_together
+from tony.frameworks.rank_order import local_rank_variables
+from tony.frameworks.role_gangs import compute_roles, lone_rank, roles_together
 from tony.frameworks.variable_limits import MAX_STRING, string_size
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
@@ -70,7 +70,7 @@ class Horovod(Framework):
         }
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        apart = told_apart(task)
+        apart = local_rank_variables(task)
         if shared is None:
             return apart
         for world in shared["worlds"]:
@@ -103,7 +103,7 @@ def _worlds(spec: JobSpec) -> Iterator[dict[str, Role]]:
     """The roles of each group that computes together, the chief's first; the driver, if there is one, is the last."""
     chief = spec.chief.role if spec.chief else None
     for group in roles_together(spec):
-        ranks = computing({name: role for name, role in group.items() if name != DRIVER})
+        ranks = compute_roles({name: role for name, role in group.items() if name != DRIVER})
         world = {name: ranks[name] for name in sorted(ranks, key=lambda name: name != chief)}  # a stable sort
         if world:
             yield world | {name: role for name, role in group.items() if name == DRIVER}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.rank_order import place_of, places, to_shared, told_apart
+from tony.frameworks.rank_order import local_rank_variables, place_of, places, to_shared
 from tony.frameworks.role_gangs import lone_rank
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
@@ -48,7 +48,7 @@ class Jax(Framework):
         return {"places": to_shared(found), "devices": {name: count for name, count in devices.items() if count}}
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        apart = told_apart(task)
+        apart = local_rank_variables(task)
         place = place_of(shared["places"], task.task.role) if shared else None
         if place is None:
             return apart

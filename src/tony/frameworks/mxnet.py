@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.rank_order import told_apart
-from tony.frameworks.role_gangs import computing, roles_together
+from tony.frameworks.rank_order import local_rank_variables
+from tony.frameworks.role_gangs import compute_roles, roles_together
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec, Role
@@ -48,7 +48,7 @@ class MxNet(Framework):
         }
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        apart = told_apart(task)
+        apart = local_rank_variables(task)
         if shared is None or task.task.role not in ROLES:
             return apart
         host, _, port = shared["scheduler"].rpartition(":")
@@ -81,7 +81,7 @@ def _wrong_roles(spec: JobSpec) -> Iterator[Problem]:
                 message=f'framework = "mxnet" needs a role {name}: there is one scheduler, and at least one server and '
                 f"one worker. Add [roles.{name}] with instances = 1 or more.",
             )
-        elif role and name not in computing({name: role}):
+        elif role and name not in compute_roles({name: role}):
             yield Problem(
                 key=f"roles.{name}.kind",
                 value=role.kind.value,

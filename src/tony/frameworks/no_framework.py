@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.rank_order import told_apart
+from tony.frameworks.rank_order import local_rank_variables
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
@@ -26,4 +26,4 @@ class NoFramework(Framework):
         return None
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        return told_apart(task)
+        return local_rank_variables(task)

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.rank_order import Place, local_rank, place_of, places, processes, to_shared, told_apart
+from tony.frameworks.rank_order import (
+    RoleRanks,
+    local_rank,
+    local_rank_variables,
+    place_of,
+    places,
+    processes,
+    to_shared,
+)
 from tony.frameworks.role_gangs import lone_rank
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
@@ -34,11 +42,11 @@ class PyTorch(Framework):
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
         place = place_of(shared, task.task.role)
         if place is None:
-            return told_apart(task)
+            return local_rank_variables(task)
         return [_rank(place, task, number) for number in range(processes(task))]
 
 
-def _rank(place: Place, task: TaskView, number: int) -> dict[str, str]:
+def _rank(place: RoleRanks, task: TaskView, number: int) -> dict[str, str]:
     host, _, port = place.coordinator.rpartition(":")
     index = task.task.index
     return {

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 from tony.dataclass import dataclass
 from tony.frameworks.base import TaskView
-from tony.frameworks.role_gangs import computing, roles_together
+from tony.frameworks.role_gangs import compute_roles, roles_together
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RoleRanks:
     """Where a role stands in the rank order.
 
     Attributes:
@@ -34,14 +34,14 @@ class Place:
     first_task: int
 
 
-def places(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Place]:
+def places(spec: JobSpec, cluster: ClusterSpec) -> dict[str, RoleRanks]:
     """The place of every role of the cluster spec that has ranks.
 
     A group of which a part is over already has no places: its programs cannot meet any more.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, RoleRanks] = {}
     for group in roles_together(spec):
-        roles = _chief_first(spec, computing(group))
+        roles = _chief_first(spec, compute_roles(group))
         if roles and all(name in cluster.roles for name in roles):
             found.update(_lay_out(roles, cluster))
     return found
@@ -52,26 +52,26 @@ def _chief_first(spec: JobSpec, roles: Mapping[str, Role]) -> dict[str, Role]:
     return {name: roles[name] for name in sorted(roles, key=lambda name: name != chief)}  # a stable sort
 
 
-def _lay_out(roles: Mapping[str, Role], cluster: ClusterSpec) -> dict[str, Place]:
+def _lay_out(roles: Mapping[str, Role], cluster: ClusterSpec) -> dict[str, RoleRanks]:
     coordinator = cluster.roles[next(iter(roles))][0]
     world = sum(role.instances * role.procs_per_task for role in roles.values())
-    found: dict[str, Place] = {}
+    found: dict[str, RoleRanks] = {}
     rank = task = 0
     for name, role in roles.items():
-        found[name] = Place(coordinator=coordinator, world=world, first_rank=rank, first_task=task)
+        found[name] = RoleRanks(coordinator=coordinator, world=world, first_rank=rank, first_task=task)
         rank += role.instances * role.procs_per_task
         task += role.instances
     return found
 
 
-def to_shared(found: Mapping[str, Place]) -> Json:
+def to_shared(found: Mapping[str, RoleRanks]) -> Json:
     """Places as they travel: role -> plain Place."""
     return to_plain(found)
 
 
-def place_of(shared: Json, role: str) -> Place | None:
+def place_of(shared: Json, role: str) -> RoleRanks | None:
     """A role's place out of the shared value; None if its tasks have no ranks."""
-    return from_plain(Place, shared[role]) if shared and role in shared else None
+    return from_plain(RoleRanks, shared[role]) if shared and role in shared else None
 
 
 def processes(task: TaskView) -> int:
@@ -84,7 +84,7 @@ def local_rank(task: TaskView, number: int) -> dict[str, str]:
     return {"LOCAL_RANK": str(number), "LOCAL_WORLD_SIZE": str(processes(task))}
 
 
-def told_apart(task: TaskView) -> list[dict[str, str]]:
+def local_rank_variables(task: TaskView) -> list[dict[str, str]]:
     """The variables of a task without ranks: `local_rank` if it has several processes, else nothing.
 
     A lone process is not told that it is number 0 of 1: libraries take LOCAL_RANK as a sign of torchrun.

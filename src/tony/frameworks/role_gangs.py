@@ -33,14 +33,14 @@ def lone_rank(spec: JobSpec, role: str) -> str | None:
     An answer as of `Framework.lone_restart`.
     """
     for group in roles_together(spec):
-        ranks = computing(group)
+        ranks = compute_roles(group)
         if role in ranks and sum(each.instances for each in ranks.values()) > 1:
             names = " and ".join(ranks)
             return f"the tasks of {names} compute together: all ranks wait for each other, and begin together"
     return None
 
 
-def computing(roles: Mapping[str, Role]) -> dict[str, Role]:
+def compute_roles(roles: Mapping[str, Role]) -> dict[str, Role]:
     """The roles of a group whose tasks compute together: no sidecars, no bystanders, none that only prepare.
 
     Evaluators that start by themselves (after the trainers, say) stand beside nobody: they compute together.

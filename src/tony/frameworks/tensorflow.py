@@ -9,7 +9,7 @@ from tony.dataclass import dataclass
 from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import one_process_per_task
-from tony.frameworks.role_gangs import computing, lone_rank, roles_together
+from tony.frameworks.role_gangs import compute_roles, lone_rank, roles_together
 from tony.frameworks.variable_limits import MAX_STRING, string_size
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
@@ -72,7 +72,7 @@ class TensorFlow(Framework):
 
     def lone_restart(self, spec: JobSpec, role: str) -> str | None:
         group = next((group for group in roles_together(spec) if role in group), {})
-        if spec.distributed_mode is DistributedMode.FCFS or role not in computing(group):
+        if spec.distributed_mode is DistributedMode.FCFS or role not in compute_roles(group):
             return None
         if PS not in group:
             return lone_rank(spec, role)

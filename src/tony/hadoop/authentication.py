@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import Final
 
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.configuration.service_addresses import Daemon, NameService
-from tony.hadoop.configuration.settings import Configuration
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.configuration.service_addresses import NameService, ServiceAddress
+from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.remote_text import one_line
 from tony.hadoop.sasl.quality_of_protection import Protection, parse_protections
-from tony.hadoop.tokens.credentials import Credentials, read_file
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.credentials import TokenCredentials, read_file
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import AM_RM, HDFS_DELEGATION, RM_DELEGATION, select, service_of
 from tony.hadoop.tokens.writable import Malformed
 
 _AUTHENTICATION: Final = "hadoop.security.authentication"
 _PROTECTION: Final = "hadoop.rpc.protection"
 _TOKEN_FILE: Final = "HADOOP_TOKEN_FILE_LOCATION"
-_NO_TOKENS: Final = Credentials()
+_NO_TOKENS: Final = TokenCredentials()
 
 
-def is_secure(settings: Configuration) -> bool:
+def is_secure(settings: HadoopConfiguration) -> bool:
     """Whether the cluster wants proofs: `hadoop.security.authentication` is `kerberos`.
 
     Raises:
@@ -45,7 +45,7 @@ def is_secure(settings: Configuration) -> bool:
     return word == "kerberos"
 
 
-def user_name(settings: Configuration, environ: Mapping[str, str]) -> str:
+def user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) -> str:
     """The name that a cluster without proofs believes. On a secure one: the name of the process's user."""
     named = environ.get("HADOOP_USER_NAME", "").strip()
     if named and not is_secure(settings):
@@ -62,7 +62,7 @@ def user_name(settings: Configuration, environ: Mapping[str, str]) -> str:
         ) from None
 
 
-def token_file(environ: Mapping[str, str]) -> Credentials:
+def token_file(environ: Mapping[str, str]) -> TokenCredentials:
     """The tokens of the file that HADOOP_TOKEN_FILE_LOCATION names; none if it is not set.
 
     Raises:
@@ -80,7 +80,7 @@ def token_file(environ: Mapping[str, str]) -> Credentials:
     raise ConfigurationError(f"{_TOKEN_FILE} = {one_line(named)}: cannot be read: {why}", source=_TOKEN_FILE)
 
 
-def protections(settings: Configuration) -> tuple[Protection, ...]:
+def protections(settings: HadoopConfiguration) -> tuple[Protection, ...]:
     """What the site wants for traffic after a login; nothing if it says nothing: then the daemon's wish counts.
 
     Raises:
@@ -104,7 +104,7 @@ class Logins:
     """
 
     def __init__(
-        self, settings: Configuration, environ: Mapping[str, str], credentials: Credentials | None = None
+        self, settings: HadoopConfiguration, environ: Mapping[str, str], credentials: TokenCredentials | None = None
     ) -> None:
         self._settings, self._environ = settings, environ
         self.credentials = token_file(environ) if credentials is None else credentials
@@ -141,11 +141,11 @@ class Logins:
 
         return ticket_holder()
 
-    def service_of(self, daemon: Daemon) -> str:
+    def service_of(self, daemon: ServiceAddress) -> str:
         """What tokens for this daemon have as their service. May ask the DNS."""
         return service_of(daemon.address, use_ip=self._use_ip)
 
-    def for_resource_manager(self, daemon: Daemon) -> Login:
+    def for_resource_manager(self, daemon: ServiceAddress) -> LoginIdentity:
         """For clients of the ResourceManager.
 
         Raises:
@@ -154,19 +154,19 @@ class Logins:
         token = select(self.credentials, RM_DELEGATION, self.service_of(daemon)) if self._has(RM_DELEGATION) else None
         return self._login(token, "yarn.resourcemanager.principal")
 
-    def for_name_node(self, service: NameService) -> Callable[[Daemon], Login]:
+    def for_name_node(self, service: NameService) -> Callable[[ServiceAddress], LoginIdentity]:
         """For clients of a file system: a function, for tokens may be for a single NameNode.
 
         Raises (when it is called):
             ConfigurationError: a secure cluster whose NameNode's principal is not known.
         """
 
-        def login(daemon: Daemon) -> Login:
+        def login(daemon: ServiceAddress) -> LoginIdentity:
             return self._login(self._file_token(service, daemon), "dfs.namenode.kerberos.principal")
 
         return login
 
-    def file_token(self, service: NameService) -> Token | None:
+    def file_token(self, service: NameService) -> HadoopToken | None:
         """The token for a file system, if there is one. May ask the DNS."""
         found = (self._file_token(service, daemon) for daemon in service.name_nodes)
         return next((token for token in found if token is not None), None)
@@ -175,14 +175,14 @@ class Logins:
         """What tokens for a file system have as their service. May ask the DNS."""
         return service.service or self.service_of(service.name_nodes[0])
 
-    def _file_token(self, service: NameService, daemon: Daemon) -> Token | None:
+    def _file_token(self, service: NameService, daemon: ServiceAddress) -> HadoopToken | None:
         if not self._has(HDFS_DELEGATION):
             return None
         names = ([service.service] if service.service else []) + [self.service_of(daemon)]
         found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
         return next((each for each in found if each is not None), None)
 
-    def for_scheduler(self) -> Login:
+    def for_scheduler(self) -> LoginIdentity:
         """For an application master: the token that the ResourceManager gave it.
 
         Raises:
@@ -195,19 +195,21 @@ class Logins:
                 "container of an application has one; this program must run in it.",
                 source=_TOKEN_FILE,
             )
-        return Login.with_token(token, protections=self._protections)
+        return LoginIdentity.with_token(token, protections=self._protections)
 
     def _has(self, kind: str) -> bool:
         """Whether it is worth while to find out what the service is called."""
         return bool(self.credentials.of_kind(kind))
 
-    def _login(self, token: Token | None, principal_key: str) -> Login:
+    def _login(self, token: HadoopToken | None, principal_key: str) -> LoginIdentity:
         acting_for = self.acts_for or None
         if token is not None:
             user = None if self.is_secure else self.user
-            return Login.with_token(token, protections=self._protections, fallback_to_simple=self._fallback, user=user)
+            return LoginIdentity.with_token(
+                token, protections=self._protections, fallback_to_simple=self._fallback, user=user
+            )
         if not self.is_secure:
-            return Login.simple(acting_for or self.user, self.user if acting_for else None)
+            return LoginIdentity.simple(acting_for or self.user, self.user if acting_for else None)
         principal = self._settings.get(principal_key)
         pattern = self._settings.get(f"{principal_key}.pattern")
         if not principal and not pattern:
@@ -216,7 +218,7 @@ class Logins:
                 f"is needed, for {_AUTHENTICATION} is kerberos: without it anybody could play the daemon. "
                 "Take it from the cluster's own configuration.",
             )
-        return Login.kerberos(
+        return LoginIdentity.kerberos(
             principal or None,
             server_pattern=pattern or None,
             protections=self._protections,

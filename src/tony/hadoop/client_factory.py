@@ -6,20 +6,20 @@ from collections.abc import Mapping
 
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers, schedulers
-from tony.hadoop.configuration.settings import Configuration
-from tony.hadoop.failover import Policy, Proxy, connection_options, name_node_policy, resource_manager_policy
+from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.failover import FailoverProxy, Policy, connection_options, name_node_policy, resource_manager_policy
 from tony.hadoop.hdfs.namenode import NameNode
-from tony.hadoop.ipc.login_method import Login
-from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire import application_client, application_master, namenode
 from tony.hadoop.yarn.application_client import ApplicationClient
 
 
 def resource_manager(
-    settings: Configuration,
+    settings: HadoopConfiguration,
     environ: Mapping[str, str],
     *,
-    credentials: Credentials | None = None,
+    credentials: TokenCredentials | None = None,
     policy: Policy | None = None,
 ) -> ApplicationClient:
     """A client of the ResourceManagers; connects with its first call.
@@ -35,7 +35,7 @@ def resource_manager(
     """
     logins = Logins(settings, environ, credentials)
     daemons = resource_managers(settings)
-    proxy = Proxy(
+    proxy = FailoverProxy(
         name="ResourceManager",
         daemons=daemons,
         login=logins.for_resource_manager,
@@ -48,7 +48,7 @@ def resource_manager(
     return ApplicationClient(proxy, token_service=services)
 
 
-def scheduler(settings: Configuration, login: Login, *, policy: Policy | None = None) -> Proxy:
+def scheduler(settings: HadoopConfiguration, login: LoginIdentity, *, policy: Policy | None = None) -> FailoverProxy:
     """The ResourceManagers' doors for application masters.
 
     Args:
@@ -59,7 +59,7 @@ def scheduler(settings: Configuration, login: Login, *, policy: Policy | None = 
     Raises:
         ConfigurationError: addresses that make no sense.
     """
-    return Proxy(
+    return FailoverProxy(
         name="ResourceManager",
         daemons=schedulers(settings),
         login=login,
@@ -70,11 +70,11 @@ def scheduler(settings: Configuration, login: Login, *, policy: Policy | None = 
 
 
 def name_node(
-    settings: Configuration,
+    settings: HadoopConfiguration,
     environ: Mapping[str, str],
     *,
     uri: str | None = None,
-    credentials: Credentials | None = None,
+    credentials: TokenCredentials | None = None,
     policy: Policy | None = None,
 ) -> NameNode:
     """A client of a file system's NameNodes; connects with its first call.
@@ -93,10 +93,10 @@ def name_node(
 
 
 def name_node_for(
-    settings: Configuration, logins: Logins, service: NameService, *, policy: Policy | None = None
+    settings: HadoopConfiguration, logins: Logins, service: NameService, *, policy: Policy | None = None
 ) -> NameNode:
     """The same, for a program that has its logins already."""
-    proxy = Proxy(
+    proxy = FailoverProxy(
         name=f"NameNode of {service.uri}",
         daemons=service.name_nodes,
         login=logins.for_name_node(service),

@@ -28,10 +28,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from tony.dataclass import dataclass
-from tony.hadoop.configuration.service_addresses import Daemon
-from tony.hadoop.configuration.settings import Configuration
-from tony.hadoop.ipc.connection import Connection, connect
-from tony.hadoop.ipc.connection_options import DEFAULTS, Options
+from tony.hadoop.configuration.service_addresses import ServiceAddress
+from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.ipc.connection import IpcConnection, connect
+from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -45,7 +45,7 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.units import format_duration
 
@@ -53,7 +53,7 @@ from tony.units import format_duration
 _LOGIN_TRIES: Final = 3
 _AS_SET: Final = -1.0
 
-Connector = Callable[..., Coroutine[Any, Any, Connection]]
+Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +84,12 @@ class Unavailable(HadoopError):  # noqa: N818 - a noun reads better where it is 
         failures: the last one of each daemon that was tried, in their order.
     """
 
-    def __init__(self, message: str, failures: Sequence[tuple[Daemon, HadoopError]]) -> None:
+    def __init__(self, message: str, failures: Sequence[tuple[ServiceAddress, HadoopError]]) -> None:
         self.failures = tuple(failures)
         super().__init__(message)
 
 
-class Proxy:
+class FailoverProxy:
     """One service. Any number of calls at once; all share one connection.
 
     Args:
@@ -106,11 +106,11 @@ class Proxy:
         self,
         *,
         name: str,
-        daemons: Sequence[Daemon],
-        login: Login | Callable[[Daemon], Login],
+        daemons: Sequence[ServiceAddress],
+        login: LoginIdentity | Callable[[ServiceAddress], LoginIdentity],
         protocol: str,
         policy: Policy = DEFAULT_POLICY,
-        options: Options = DEFAULTS,
+        options: ConnectionOptions = DEFAULTS,
         connector: Connector = connect,
     ) -> None:
         if not daemons:
@@ -119,9 +119,9 @@ class Proxy:
         self.options = options
         self._login, self._protocol, self._connector = login, protocol, connector
         self._current = 0
-        self._connection: Connection | None = None
+        self._connection: IpcConnection | None = None
         #: Connections that are left, and have calls that still wait.
-        self._retired: set[Connection] = set()
+        self._retired: set[IpcConnection] = set()
         #: The attempt to connect that is going on: whoever comes meanwhile waits for it.
         self._attempt: _Attempt | None = None
         self._strikes = 0
@@ -132,14 +132,14 @@ class Proxy:
         self._is_proven = False
         self._is_closed = False
 
-    async def __aenter__(self) -> Proxy:
+    async def __aenter__(self) -> FailoverProxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
-    def active(self) -> Daemon:
+    def active(self) -> ServiceAddress:
         """Who answered last, or will be asked next."""
         return self.daemons[self._current]
 
@@ -191,7 +191,7 @@ class Proxy:
         return {"timeout": self.policy.first_answer} if is_first and math.isfinite(self.policy.first_answer) else {}
 
     async def _ask(
-        self, connection: Connection, method: Method[Request, Response], request: Request, how: dict[str, Any]
+        self, connection: IpcConnection, method: Method[Request, Response], request: Request, how: dict[str, Any]
     ) -> Response:
         try:
             answer = await connection.call(method, request, **how)
@@ -204,7 +204,7 @@ class Proxy:
         finally:
             await self._let_go(connection)
 
-    async def login_as(self, login: Login | Callable[[Daemon], Login]) -> None:
+    async def login_as(self, login: LoginIdentity | Callable[[ServiceAddress], LoginIdentity]) -> None:
         """From now on, another login: the next call makes a new connection. Calls on their way go on."""
         self._login = login
         await self._retire()
@@ -220,7 +220,7 @@ class Proxy:
 
     # -- connecting
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> IpcConnection:
         """The connection that all share, made now if there is none."""
         while True:
             if self._is_closed:
@@ -234,7 +234,7 @@ class Proxy:
             if attempt.error is not None:
                 raise attempt.error.with_traceback(None)
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> IpcConnection:
         attempt = self._attempt = _Attempt()
         try:
             await asyncio.sleep(max(0.0, self._not_before - asyncio.get_running_loop().time()))
@@ -267,7 +267,7 @@ class Proxy:
 
     # -- using and leaving connections
 
-    def _well(self, connection: Connection) -> None:
+    def _well(self, connection: IpcConnection) -> None:
         if connection is self._connection:
             self._is_proven = True
             self._strikes = 0
@@ -275,7 +275,7 @@ class Proxy:
             self._failures.clear()
         self._was_well = True
 
-    def _leave(self, connection: Connection, failure: HadoopError) -> None:
+    def _leave(self, connection: IpcConnection, failure: HadoopError) -> None:
         """What a failed call means for the connection that others share. The first to come decides."""
         if isinstance(failure, RetriableError) or connection is not self._connection:
             return
@@ -291,7 +291,7 @@ class Proxy:
             self._retired.add(connection)
             await self._let_go(connection)
 
-    async def _let_go(self, connection: Connection) -> None:
+    async def _let_go(self, connection: IpcConnection) -> None:
         """Closes a connection that was left, when the last call on it is through."""
         if connection is not self._connection and not connection.pending:
             self._retired.discard(connection)
@@ -343,7 +343,7 @@ def _is_final(error: HadoopError) -> bool:
     return isinstance(error, SafeModeError) and not error.class_name.endswith("RetriableException")
 
 
-def resource_manager_policy(settings: Configuration) -> Policy:
+def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
     """The patience that `yarn.resourcemanager.connect.max-wait.ms` asks for (below 0: without end)."""
     patience = settings.get_seconds("yarn.resourcemanager.connect.max-wait.ms")
     base, most = "yarn.client.failover-sleep-base-ms", "yarn.client.failover-sleep-max-ms"
@@ -356,7 +356,7 @@ def resource_manager_policy(settings: Configuration) -> Policy:
     )
 
 
-def name_node_policy(settings: Configuration) -> Policy:
+def name_node_policy(settings: HadoopConfiguration) -> Policy:
     """About as patient as HDFS's own clients: so many attempts, with pauses that double up to a limit."""
     attempts = min(1000, settings.get_int("dfs.client.failover.max.attempts"))
     base = settings.get_seconds("dfs.client.failover.sleep.base.millis")
@@ -364,10 +364,10 @@ def name_node_policy(settings: Configuration) -> Policy:
     return Policy(patience=sum(min(most, base * 2.0**number) for number in range(attempts)))
 
 
-def connection_options(settings: Configuration) -> Options:
+def connection_options(settings: HadoopConfiguration) -> ConnectionOptions:
     """What the configuration says of connections (`ipc.client...`)."""
     call = settings.get_seconds("ipc.client.rpc-timeout.ms")
-    return Options(
+    return ConnectionOptions(
         connect_timeout=settings.get_seconds("ipc.client.connect.timeout", unit="ms"),
         call_timeout=call or None,
         ping_interval=settings.get_seconds("ipc.ping.interval", unit="ms"),

@@ -33,7 +33,7 @@ def read(home: Home) -> tuple[dict[str, JobHead], int]:
     return heads, len(lines)
 
 
-def add(home: Home, heads: Iterable[JobHead]) -> None:
+def append_entry(home: Home, heads: Iterable[JobHead]) -> None:
     """Adds jobs that have ended, in one write. A home that cannot be written is left as it is."""
     with contextlib.suppress(OSError):
         descriptor = os.open(home.index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

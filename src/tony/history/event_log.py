@@ -50,7 +50,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=("
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """One logged event."""
 
     seq: int
@@ -165,7 +165,7 @@ def read_header(path: Path) -> Header:
     return _header(path, line)
 
 
-def read(segments: Iterable[Path]) -> Iterator[Entry]:
+def read(segments: Iterable[Path]) -> Iterator[LogEntry]:
     """Every event of a job, oldest first. A torn last line of a segment is left out: it was never acted upon.
 
     A segment in which nothing stands, not even its header, is of an attempt that died before it could write.
@@ -328,7 +328,7 @@ def _header(path: Path, line: bytes) -> Header:
     return header
 
 
-def decode_entry(where: str, line: bytes, attempt: int) -> Entry:
+def decode_entry(where: str, line: bytes, attempt: int) -> LogEntry:
     """One event from its line; `where` is for the message.
 
     Raises:
@@ -344,4 +344,4 @@ def decode_entry(where: str, line: bytes, attempt: int) -> Entry:
         event = from_plain(kind, plain.data, ignore_unknown=True)
     except ValueError as error:
         raise RecordError(f"{where}: not an event: {error!s:.200}") from None
-    return Entry(seq=plain.seq, at=plain.at, wall=plain.wall, attempt=attempt, event=event)
+    return LogEntry(seq=plain.seq, at=plain.at, wall=plain.wall, attempt=attempt, event=event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tony.history.event_log import LONGEST_LINE, Entry, decode_entry, is_whole, opened, read_header, segments
+from tony.history.event_log import LONGEST_LINE, LogEntry, decode_entry, is_whole, opened, read_header, segments
 from tony.model.layout import JobFolder
 
 
@@ -27,7 +27,7 @@ class EventTail:
         except (IndexError, OSError):
             return False
 
-    def new(self) -> Iterator[Entry]:
+    def new(self) -> Iterator[LogEntry]:
         """What was logged since the last call. A line that is not whole yet waits for the next one.
 
         Raises:
@@ -40,7 +40,7 @@ class EventTail:
             if number < len(found):  # a later attempt writes its own: this segment is complete
                 self._done, self._offset, self._line = number, 0, 0
 
-    def _read_on(self, path: Path, attempt: int) -> Iterator[Entry]:
+    def _read_on(self, path: Path, attempt: int) -> Iterator[LogEntry]:
         name = str(path)
         with opened(path) as file:
             file.seek(self._offset)

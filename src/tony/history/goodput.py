@@ -16,8 +16,8 @@ from enum import Enum
 
 from tony.dataclass import dataclass, field
 from tony.errors import PlatformError
-from tony.history.progress_records import Checkpoint, Marks
-from tony.history.timeline import Shape, Span, Timeline, What
+from tony.history.progress_records import CheckpointRecord, ProgressRecords
+from tony.history.timeline import Span, TaskPhase, TaskResources, Timeline
 from tony.model.job_spec import GIB
 from tony.model.progress import Progress, is_repeating, is_stalled
 from tony.model.states import RoleKind
@@ -69,7 +69,7 @@ class TaskLedger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class GoodputLedger:
     """A job's seconds.
 
     Attributes:
@@ -100,7 +100,7 @@ class Ledger:
 Piece = tuple[float, float, Bucket]
 
 
-def ledger(line: Timeline, marks: Marks | None = None) -> Ledger:
+def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedger:
     """Sums up a timeline.
 
     Args:
@@ -109,7 +109,7 @@ def ledger(line: Timeline, marks: Marks | None = None) -> Ledger:
     Raises:
         PlatformError: the buckets do not add up: a bug of ours.
     """
-    told = Told(line, marks)
+    told = AttemptFacts(line, marks)
     tasks = tuple(_of_task(name, spans, line, told) for name, spans in line.by_task())
     held = _Sums()
     for task in tasks:
@@ -118,7 +118,7 @@ def ledger(line: Timeline, marks: Marks | None = None) -> Ledger:
     while_held = {bucket: _sum(task.held[bucket] for task in tasks) for bucket in _BUCKETS}
     whole, whole_held = math.fsum(task.whole for task in tasks), math.fsum(_known(while_held))
     judged = whole_held - (while_held[Bucket.UNKNOWN.value] or 0.0)
-    made = Ledger(
+    made = GoodputLedger(
         until=line.until,
         tasks=tasks,
         seconds=seconds,
@@ -136,7 +136,7 @@ def ledger(line: Timeline, marks: Marks | None = None) -> Ledger:
     return made
 
 
-def check(made: Ledger) -> None:
+def check(made: GoodputLedger) -> None:
     """Holds the buckets to their sum.
 
     Raises:
@@ -151,9 +151,9 @@ def check(made: Ledger) -> None:
             raise PlatformError(f"the times of {name} add up to {found} s of {whole} s: this is a bug of tony's")
 
 
-def pieces(spans: Sequence[Span], line: Timeline, marks: Marks | None = None) -> list[Piece]:
+def pieces(spans: Sequence[Span], line: Timeline, marks: ProgressRecords | None = None) -> list[Piece]:
     """One task's time in pieces, in order, each with its bucket; what is not its time is left out."""
-    return list(Told(line, marks).pieces(spans))
+    return list(AttemptFacts(line, marks).pieces(spans))
 
 
 # --- what programs told -----------------------------------------------------------------------------------------------
@@ -170,13 +170,13 @@ class _Words:
     """
 
     progress: Progress | None = None
-    saved: list[Checkpoint] = field(default_factory=list)
+    saved: list[CheckpointRecord] = field(default_factory=list)
     silent: bool = False
     stalls: Sequence[tuple[float, float]] = ()
     repeating: Sequence[tuple[float, float]] = ()
 
 
-class Told:
+class AttemptFacts:
     """What is known of each try; of one that said nothing, by another of its gang.
 
     Args:
@@ -187,13 +187,13 @@ class Told:
         unlisted: task -> seconds for checkpoints whose own times were not kept.
     """
 
-    def __init__(self, line: Timeline, marks: Marks | None = None) -> None:
+    def __init__(self, line: Timeline, marks: ProgressRecords | None = None) -> None:
         progress, saved = (marks.progress(), marks.checkpoints()) if marks else ((), ())
         self._line = line
         self._own: dict[tuple[str, int, int], _Words] = {}
         #: (role or "", session) -> the first task of it that told of steps, and of checkpoints.
         self._steps: dict[tuple[str, int], Progress] = {}
-        self._saves: dict[tuple[str, int], list[Checkpoint]] = {}
+        self._saves: dict[tuple[str, int], list[CheckpointRecord]] = {}
         self._alone = {name for name, shape in line.roles.items() if shape.kind in (RoleKind.SIDECAR, RoleKind.SETUP)}
         self.unlisted: dict[str, float] = {}
         for each in progress:
@@ -207,7 +207,7 @@ class Told:
         self._heeded = {
             group
             for span in (line.spans if self._tellers else ())
-            if span.what is What.RUNNING and span.task in self._tellers
+            if span.what is TaskPhase.RUNNING and span.task in self._tellers
             for group in self._groups(span.task, span.session)
         }
         for one in sorted(saved, key=lambda one: one.since):
@@ -260,7 +260,7 @@ class Told:
 # --- one task ---------------------------------------------------------------------------------------------------------
 
 
-def _of_task(name: str, spans: Sequence[Span], line: Timeline, told: Told) -> TaskLedger:
+def _of_task(name: str, spans: Sequence[Span], line: Timeline, told: AttemptFacts) -> TaskLedger:
     # Of ten thousand tasks: by name, and only what there is anything of.
     seconds: dict[str, list[float]] = {}
     held: dict[str, list[float]] = {}
@@ -278,7 +278,7 @@ def _of_task(name: str, spans: Sequence[Span], line: Timeline, told: Told) -> Ta
         role=_role(name),
         seconds=_summed(seconds, told.unknown),
         held=_summed(held, told.unknown),
-        whole=math.fsum(span.seconds for span in spans if span.what is not What.GONE),
+        whole=math.fsum(span.seconds for span in spans if span.what is not TaskPhase.GONE),
     )
 
 
@@ -300,11 +300,11 @@ def _move(seconds: dict[str, list[float]], amount: float) -> None:
             amount -= taken
 
 
-def _pieces(spans: Iterable[Span], line: Timeline, told: Told) -> Iterator[Piece]:
+def _pieces(spans: Iterable[Span], line: Timeline, told: AttemptFacts) -> Iterator[Piece]:
     for span in spans:
-        if span.what is What.GONE:
+        if span.what is TaskPhase.GONE:
             continue
-        if span.what is What.RUNNING:
+        if span.what is TaskPhase.RUNNING:
             setup = line.roles[_role(span.task)].kind is RoleKind.SETUP
             if setup:
                 yield span.since, span.until, Bucket.SET_UP
@@ -312,17 +312,17 @@ def _pieces(spans: Iterable[Span], line: Timeline, told: Told) -> Iterator[Piece
                 yield from _running(span, told.of(span))
         elif span.again:
             yield span.since, span.until, Bucket.RESTART
-        elif span.what is What.WAITING:
+        elif span.what is TaskPhase.WAITING:
             yield from _waiting(span, line.queued)
         else:
             yield span.since, span.until, _PLAIN[span.what]
 
 
-_PLAIN: Mapping[What, Bucket] = {
-    What.SET_UP: Bucket.SET_UP,
-    What.RENDEZVOUS: Bucket.RENDEZVOUS,
-    What.STOPPING: Bucket.IDLE,
-    What.IDLE: Bucket.IDLE,
+_PLAIN: Mapping[TaskPhase, Bucket] = {
+    TaskPhase.SET_UP: Bucket.SET_UP,
+    TaskPhase.RENDEZVOUS: Bucket.RENDEZVOUS,
+    TaskPhase.STOPPING: Bucket.IDLE,
+    TaskPhase.IDLE: Bucket.IDLE,
 }
 
 
@@ -395,7 +395,7 @@ class _Sums:
         self.memory: dict[str, float | None] = dict(self.gpus)
         self.cores: dict[str, float | None] = dict(self.gpus)
 
-    def add(self, task: TaskLedger, shape: Shape) -> None:
+    def add(self, task: TaskLedger, shape: TaskResources) -> None:
         """One task more."""
         for bucket, seconds in task.held.items():
             if seconds is not None:

@@ -25,7 +25,7 @@ _STALE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class JobListing:
     """What a home holds.
 
     Attributes:
@@ -39,7 +39,7 @@ class Listing:
     unreadable: Mapping[str, str]
 
 
-def scan(home: Home) -> Listing:
+def scan(home: Home) -> JobListing:
     """Looks at every job of a home. Blocking; touches only the records that the index lacks."""
     try:
         ids = [name for name in os.listdir(home.jobs) if JOB_ID.fullmatch(name)]
@@ -66,7 +66,7 @@ def scan(home: Home) -> Listing:
         else:
             still_open.append(head)
     _update_index(home, indexed, ended, lines)
-    return Listing(ended=tuple(ended.values()), open=tuple(still_open), unreadable=unreadable)
+    return JobListing(ended=tuple(ended.values()), open=tuple(still_open), unreadable=unreadable)
 
 
 def _as_pinned(home: Home, head: JobHead) -> JobHead:
@@ -74,7 +74,7 @@ def _as_pinned(home: Home, head: JobHead) -> JobHead:
     return replace(head, pinned=True) if os.path.exists(home.job(head.job).pinned) else head
 
 
-def newest(home: Home) -> str | None:
+def newest_jobs(home: Home) -> str | None:
     """The id of the job that was submitted last, be it one that a newer version wrote; None without any. Blocking."""
     listing = scan(home)
     submitted = [(head.submitted, head.job) for head in (*listing.ended, *listing.open)]
@@ -184,4 +184,4 @@ def _update_index(home: Home, indexed: Mapping[str, JobHead], ended: Mapping[str
     if lines - len(ended) > _STALE:
         ended_jobs_index.write(home, ended.values())
     elif new:
-        ended_jobs_index.add(home, new)
+        ended_jobs_index.append_entry(home, new)

@@ -116,7 +116,7 @@ def write_summary(folder: JobFolder, report: JobReport) -> None:
     write_json(folder.summary, to_plain(report), durable=True)
     home = Home(folder.path.parent.parent)
     if home.job(folder.job_id) == folder:
-        ended_jobs_index.add(home, [ended_jobs_index.head_of_report(report)])
+        ended_jobs_index.append_entry(home, [ended_jobs_index.head_of_report(report)])
 
 
 def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:

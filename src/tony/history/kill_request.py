@@ -29,18 +29,18 @@ class KillRequest:
     now: bool = False
 
 
-def keep_kill(folder: JobFolder, request: KillRequest) -> None:
+def save_kill_request(folder: JobFolder, request: KillRequest) -> None:
     """Keeps it for the next application master, or for whoever closes the record. One without grace stays so.
 
     Raises:
         StorageError: the file system refused.
     """
-    before = kept_kill(folder)
+    before = load_kill_request(folder)
     if before is None or (request.now and not before.now):
         write_json(folder.kill_request, to_plain(request))
 
 
-def kept_kill(folder: JobFolder) -> KillRequest | None:
+def load_kill_request(folder: JobFolder) -> KillRequest | None:
     """What was kept; None if nothing was, or if it makes no sense."""
     try:
         request = from_plain(KillRequest, read_json(folder.kill_request), ignore_unknown=True)

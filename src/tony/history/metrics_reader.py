@@ -19,7 +19,7 @@ from tony import clock
 from tony.dataclass import dataclass
 from tony.history import metrics_schema as layout
 from tony.history.metrics_writer import progress_of
-from tony.history.progress_records import Checkpoint
+from tony.history.progress_records import CheckpointRecord
 from tony.model.ids import TaskId
 from tony.model.metrics import series_of
 from tony.model.progress import Progress
@@ -242,7 +242,7 @@ class Metrics:
         rows = self._ask(f"{question} {where} ORDER BY session, try, task", values)
         return tuple(self._each(progress_of, rows))
 
-    def checkpoints(self, task: str | None = None) -> tuple[Checkpoint, ...]:
+    def checkpoints(self, task: str | None = None) -> tuple[CheckpointRecord, ...]:
         """What was saved, by one task or by all, in the order of time."""
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
         rows = self._ask(
@@ -435,9 +435,9 @@ def _sound(task: object, role: object, width: object) -> bool:
         return False
 
 
-def _checkpoint(row: Sequence[Any]) -> Checkpoint:
+def _checkpoint(row: Sequence[Any]) -> CheckpointRecord:
     task, session, try_, step, since, until = row
-    return Checkpoint(str(task), int(session), int(try_), int(step), float(since), float(until))
+    return CheckpointRecord(str(task), int(session), int(try_), int(step), float(since), float(until))
 
 
 def _extremes(row: Sequence[Any]) -> tuple[int, int, float, float, float]:

@@ -87,7 +87,7 @@ PRAGMA user_version = {VERSION};
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TaskMetricsUpdate:
     """What has changed of one task.
 
     Attributes:
@@ -106,8 +106,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What the file holds of one task; see `Part`."""
+class StoredTaskMetrics:
+    """What the file holds of one task; see `TaskMetricsUpdate`."""
 
     task: str
     width: float

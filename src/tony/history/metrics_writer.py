@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.history import metrics_schema as layout
-from tony.history.metrics_schema import Kept, Part
-from tony.history.progress_records import Checkpoint
+from tony.history.metrics_schema import StoredTaskMetrics, TaskMetricsUpdate
+from tony.history.progress_records import CheckpointRecord
 from tony.model.metrics import series_of
 from tony.model.progress import Progress
 
@@ -57,9 +57,9 @@ class MetricsWriter:
 
     def write(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[TaskMetricsUpdate],
         progress: Sequence[Progress] = (),
-        checkpoints: Sequence[Checkpoint] = (),
+        checkpoints: Sequence[CheckpointRecord] = (),
         *,
         now: float | None = None,
         many: bool = False,
@@ -92,7 +92,7 @@ class MetricsWriter:
                 [(c.task, c.session, c.try_, c.step, c.since, c.until) for c in checkpoints],
             )
 
-    def kept(self) -> Iterator[Kept]:
+    def kept(self) -> Iterator[StoredTaskMetrics]:
         """Everything that an earlier attempt has measured, task by task.
 
         Raises:
@@ -191,7 +191,7 @@ class MetricsWriter:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def _write_part(self, part: Part, digits: int) -> None:
+    def _write_part(self, part: TaskMetricsUpdate, digits: int) -> None:
         number, width = self._tasks.get(part.task, (-1, 0.0))
         if number < 0:
             number = len(self._tasks)
@@ -260,7 +260,7 @@ def _chunks(first: int, numbers: Sequence[float]) -> Iterator[tuple[int, list[fl
         at += taken
 
 
-def _joined(task: str, width: float, found: Mapping[str, Mapping[int, list[float]]]) -> Kept:
+def _joined(task: str, width: float, found: Mapping[str, Mapping[int, list[float]]]) -> StoredTaskMetrics:
     """All series of a task over the same buckets; rows of a damaged file that lie far before the last are left out."""
     chunks = {chunk for rows in found.values() for chunk in rows}
     last = max(chunks)
@@ -274,7 +274,9 @@ def _joined(task: str, width: float, found: Mapping[str, Mapping[int, list[float
             numbers += (rows.get(chunk, []) + nothing)[: 3 * layout.CHUNK]
         series[name] = numbers[: 3 * (end - first * layout.CHUNK)]
     empty = min(_leading(numbers) for numbers in series.values())
-    return Kept(task, width, first * layout.CHUNK + empty, {name: each[3 * empty :] for name, each in series.items()})
+    return StoredTaskMetrics(
+        task, width, first * layout.CHUNK + empty, {name: each[3 * empty :] for name, each in series.items()}
+    )
 
 
 def _leading(numbers: Sequence[float]) -> int:

@@ -12,9 +12,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass
-from tony.history.goodput import Piece, Told
-from tony.history.progress_records import Marks
-from tony.history.timeline import Span, Timeline, What
+from tony.history.goodput import AttemptFacts, Piece
+from tony.history.progress_records import ProgressRecords
+from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.codec import Json
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
@@ -72,7 +72,9 @@ class _Spans:
         }
 
 
-def requests(line: Timeline, report: JobReport, marks: Marks | None = None, version: str = "") -> Iterator[Json]:
+def requests(
+    line: Timeline, report: JobReport, marks: ProgressRecords | None = None, version: str = ""
+) -> Iterator[Json]:
     """The trace as bodies of requests, `MOST` spans each; the job's own span is in the first.
 
     Args:
@@ -90,7 +92,7 @@ def requests(line: Timeline, report: JobReport, marks: Marks | None = None, vers
         }
 
 
-def _spans(line: Timeline, report: JobReport, marks: Marks | None) -> Iterator[dict[str, Json]]:
+def _spans(line: Timeline, report: JobReport, marks: ProgressRecords | None) -> Iterator[dict[str, Json]]:
     make = _Spans(line.job, line.accepted)
     yield _job(make, line, report)
     for session in line.sessions:
@@ -98,9 +100,9 @@ def _spans(line: Timeline, report: JobReport, marks: Marks | None) -> Iterator[d
         path = ("session", session.number)
         yield make.span(f"session {session.number}", path, (), session.since, session.until, attributes)
     opened = {session.number for session in line.sessions}
-    told = Told(line, marks)
+    told = AttemptFacts(line, marks)
     for task, spans in line.by_task():
-        yield from _task(make, task, [span for span in spans if span.what is not What.GONE], opened, told)
+        yield from _task(make, task, [span for span in spans if span.what is not TaskPhase.GONE], opened, told)
 
 
 def _job(make: _Spans, line: Timeline, report: JobReport) -> dict[str, Json]:
@@ -133,7 +135,9 @@ def _job(make: _Spans, line: Timeline, report: JobReport) -> dict[str, Json]:
     return span
 
 
-def _task(make: _Spans, task: str, spans: Sequence[Span], opened: set[int], told: Told) -> Iterator[dict[str, Json]]:
+def _task(
+    make: _Spans, task: str, spans: Sequence[Span], opened: set[int], told: AttemptFacts
+) -> Iterator[dict[str, Json]]:
     """A task's part in each session, and what it did there."""
     for session in dict.fromkeys(span.session for span in spans):
         mine = [span for span in spans if span.session == session]

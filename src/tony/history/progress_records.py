@@ -10,7 +10,7 @@ from tony.model.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class CheckpointRecord:
     """One that a program has saved, from `since` to `until` (seconds since the job was accepted)."""
 
     task: str
@@ -21,7 +21,7 @@ class Checkpoint:
     until: float
 
 
-class Marks(Protocol):
+class ProgressRecords(Protocol):
     """Where such things are found."""
 
     @property
@@ -31,5 +31,5 @@ class Marks(Protocol):
     def progress(self, task: str | None = None) -> Sequence[Progress]:
         """Of one task, or of all, in the order of sessions and tries."""
 
-    def checkpoints(self, task: str | None = None) -> Sequence[Checkpoint]:
+    def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
         """Of one task, or of all, in the order of time."""

@@ -38,7 +38,7 @@ _NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class JobSnapshot:
     """One job, as it was looked at.
 
     Attributes:
@@ -67,7 +67,7 @@ class _Family:
     samples: list[_Sample]
 
 
-def exposition(jobs: Iterable[Seen]) -> str:
+def exposition(jobs: Iterable[JobSnapshot]) -> str:
     """The answer to who collects, about these jobs."""
     families: dict[str, _Family] = {}
     for seen in jobs:
@@ -101,7 +101,7 @@ def _number(value: float) -> str:
 _Told = tuple[str, str, str, _Sample]
 
 
-def _told(seen: Seen) -> Iterator[_Told]:
+def _told(seen: JobSnapshot) -> Iterator[_Told]:
     report = seen.report
     job = (("job_id", report.job),)
     about = (*job, ("name", report.name), ("user", report.user), ("scheduler", report.scheduler))
@@ -150,7 +150,7 @@ def _tasks(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_Tol
             yield "tony_job_tasks", "gauge", "Tasks by state.", _Sample(labels, counts.get((role, state), 0))
 
 
-def _measured(seen: Seen, job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
+def _measured(seen: JobSnapshot, job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
     known = [task for task in seen.report.tasks if task.task in seen.latest]
     if len(known) > MOST_TASKS:
         yield from _by_role(seen, known, job)
@@ -164,7 +164,7 @@ def _measured(seen: Seen, job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
                 yield f"tony_task_{name}", "gauge", what, _Sample(labels, value)
 
 
-def _by_role(seen: Seen, tasks: Sequence[TaskReport], job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
+def _by_role(seen: JobSnapshot, tasks: Sequence[TaskReport], job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
     values: dict[tuple[str, str], list[float]] = {}
     for task in tasks:
         for series, value in seen.latest[task.task].items():

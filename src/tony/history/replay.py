@@ -9,7 +9,7 @@ from tony.core.events import AttemptStarted, Snapshot
 from tony.core.state_digest import MACHINE
 from tony.dataclass import dataclass
 from tony.errors import InvalidTransition
-from tony.history.event_log import Entry, settings_digest
+from tony.history.event_log import LogEntry, settings_digest
 from tony.model.job_spec import JobSpec
 
 
@@ -39,7 +39,10 @@ def _is_ours(digest: str) -> bool:
 
 
 def replay(
-    job_id: str, spec: JobSpec, entries: Iterable[Entry], watch: Callable[[Entry, Application], None] | None = None
+    job_id: str,
+    spec: JobSpec,
+    entries: Iterable[LogEntry],
+    watch: Callable[[LogEntry, Application], None] | None = None,
 ) -> Replay:
     """Runs the whole log. Stops at the first mismatch.
 

@@ -15,12 +15,12 @@ from tony.core.application import Application
 from tony.core.state import Task
 from tony.dataclass import dataclass, field, fields, replace
 from tony.errors import InvalidTransition
-from tony.history.event_log import Entry
+from tony.history.event_log import LogEntry
 from tony.model.job_record import JobRecord
 from tony.model.states import JobState, RoleKind, TaskState
 
 
-class What(Enum):
+class TaskPhase(Enum):
     """What a task is doing."""
 
     WAITING = "waiting"  #: for a container, or with one for the next session
@@ -32,7 +32,7 @@ class What(Enum):
     GONE = "gone"  #: it has no container and wants none: its turn has not come, it is left out, or it is over
 
 
-class Happened(Enum):
+class MarkerKind(Enum):
     """What a mark stands for."""
 
     FAILURE = "failure"  #: a failure got its verdict
@@ -46,7 +46,7 @@ class Happened(Enum):
 #: Marks that are kept, the latest: each task of the largest job may fail several times.
 MOST_MARKS = 100_000
 #: Those in which a program lives.
-_PROGRAM = (What.RUNNING, What.STOPPING)
+_PROGRAM = (TaskPhase.RUNNING, TaskPhase.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Span:
     task: str
     session: int
     try_: int
-    what: What
+    what: TaskPhase
     since: float
     until: float
     note: str = ""
@@ -90,14 +90,14 @@ class SessionSpan:
 class Mark:
     """Something that happened at a moment; `task` is empty if it befell no single one."""
 
-    what: Happened
+    what: MarkerKind
     at: float
     task: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TaskResources:
     """What each task of a role holds: bytes of memory, GPUs, cores."""
 
     kind: RoleKind
@@ -129,7 +129,7 @@ class Timeline:
     spans: tuple[Span, ...]
     sessions: tuple[SessionSpan, ...]
     marks: tuple[Mark, ...]
-    roles: Mapping[str, Shape]
+    roles: Mapping[str, TaskResources]
     queued: tuple[tuple[float, float], ...] = ()
     began: float | None = None
     ended: float | None = None
@@ -148,7 +148,7 @@ class Timeline:
             yield found[0].task, found
 
 
-def timeline(record: JobRecord, entries: Iterable[Entry], until: float | None = None) -> Timeline:
+def timeline(record: JobRecord, entries: Iterable[LogEntry], until: float | None = None) -> Timeline:
     """The whole of it.
 
     Args:
@@ -157,7 +157,7 @@ def timeline(record: JobRecord, entries: Iterable[Entry], until: float | None = 
     Raises:
         RecordError, StorageError: whatever `entries` raises.
     """
-    chronicle = Chronicle(record)
+    chronicle = TimelineReader(record)
     for entry in entries:
         chronicle.take(entry)
     return chronicle.timeline(until)
@@ -165,7 +165,7 @@ def timeline(record: JobRecord, entries: Iterable[Entry], until: float | None = 
 
 def with_checkpoints(line: Timeline, saved: Iterable[tuple[str, float, int]]) -> Timeline:
     """The same with a mark for each checkpoint: its task, when it was written, its step."""
-    more = (Mark(Happened.CHECKPOINT, at, task, f"step {step}") for task, at, step in saved)
+    more = (Mark(MarkerKind.CHECKPOINT, at, task, f"step {step}") for task, at, step in saved)
     return replace(line, marks=tuple(sorted([*line.marks, *more], key=lambda mark: mark.at)))
 
 
@@ -175,7 +175,7 @@ class _Row:
 
     task: Task
     closed: list[Span]
-    what: What = What.WAITING
+    what: TaskPhase = TaskPhase.WAITING
     since: float = 0.0
     session: int = 0
     try_: int = 0
@@ -194,7 +194,7 @@ class _Open:
     sessions: list[tuple[int, float, str]] = field(default_factory=list)
 
 
-class Chronicle:
+class TimelineReader:
     """Reads a log, event by event, and can tell at any time what there is so far."""
 
     def __init__(self, record: JobRecord) -> None:
@@ -211,7 +211,7 @@ class Chronicle:
         self._accepted = record.submitted
         self._doubt = ""
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: LogEntry) -> None:
         """The next event of the log."""
         event, at = entry.event, max(entry.at, self._last)
         kind = type(event)
@@ -258,7 +258,7 @@ class Chronicle:
             sessions=tuple(_sessions(self._open.sessions, end)),
             marks=tuple(self._marks),
             roles={
-                name: Shape(role.kind, role.resources.memory, role.resources.gpus, role.resources.vcores)
+                name: TaskResources(role.kind, role.resources.memory, role.resources.gpus, role.resources.vcores)
                 for name, role in state.spec.effective_roles.items()
             },
             queued=tuple(queued),
@@ -294,21 +294,21 @@ class Chronicle:
             case ev.AttemptStarted(attempt=attempt):
                 if attempt > 1:
                     said = f"attempt {attempt} of the application master went on"
-                    self._marks.append(Mark(Happened.ATTEMPT, at, note=said))
+                    self._marks.append(Mark(MarkerKind.ATTEMPT, at, note=said))
                 self._accepted = self._state.accepted_wall or self._accepted
             case ev.SessionOpened(session=session, reason=reason):
                 self._open.sessions.append((session, at, reason))
                 if session > 1:
-                    self._marks.append(Mark(Happened.RESTART, at, note=reason))
+                    self._marks.append(Mark(MarkerKind.RESTART, at, note=reason))
             case ev.Judged(task=task, failure=failure, decision=decision, reason=reason):
                 name = str(task) if task else ""
-                self._marks.append(Mark(Happened.FAILURE, at, name, f"{failure} -> {decision} ({reason})"))
+                self._marks.append(Mark(MarkerKind.FAILURE, at, name, f"{failure} -> {decision} ({reason})"))
                 if decision == "retry":
-                    self._marks.append(Mark(Happened.RESTART, at, name, failure))
+                    self._marks.append(Mark(MarkerKind.RESTART, at, name, failure))
             case ev.ContainerEnded(cause=cause) if lost is not None:
-                self._marks.append(Mark(Happened.DEATH, at, lost.name, cause))
+                self._marks.append(Mark(MarkerKind.DEATH, at, lost.name, cause))
             case ev.UserCommand(actor=actor, what=what):
-                self._marks.append(Mark(Happened.COMMAND, at, note=f"{actor} asked for {what}"))
+                self._marks.append(Mark(MarkerKind.COMMAND, at, note=f"{actor} asked for {what}"))
 
     # --- one task -------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class Chronicle:
             row.closed.append(_span(row, moment))
         row.since = moment
         row.what, row.session, row.try_, row.held, row.again = what, state.session, try_, held, again
-        row.note = task.note if what in (What.GONE, What.IDLE) else ""
+        row.note = task.note if what in (TaskPhase.GONE, TaskPhase.IDLE) else ""
 
 
 #: Events after which tasks may stand elsewhere that have not moved.
@@ -357,23 +357,23 @@ def _is_turn(before: JobState, after: JobState) -> bool:
     return JobState.RESTARTING in (before, after) or after.ended
 
 
-def _doing(task: Task, job: JobState, *, begun: bool, held: bool) -> What:
+def _doing(task: Task, job: JobState, *, begun: bool, held: bool) -> TaskPhase:
     match task.state:
         case TaskState.PENDING:
-            return What.WAITING if held or not begun or job is JobState.RESTARTING else What.GONE
+            return TaskPhase.WAITING if held or not begun or job is JobState.RESTARTING else TaskPhase.GONE
         case TaskState.REQUESTED:
-            return What.WAITING
+            return TaskPhase.WAITING
         case TaskState.STARTING:
-            return What.SET_UP
+            return TaskPhase.SET_UP
         case TaskState.REGISTERED:
-            return What.RENDEZVOUS
+            return TaskPhase.RENDEZVOUS
         case TaskState.RUNNING:
-            return What.RUNNING
+            return TaskPhase.RUNNING
         case TaskState.STOPPING:
-            return What.STOPPING
+            return TaskPhase.STOPPING
     if job is JobState.RESTARTING and task.state is not TaskState.SUCCEEDED:
-        return What.WAITING
-    return What.IDLE if held else What.GONE
+        return TaskPhase.WAITING
+    return TaskPhase.IDLE if held else TaskPhase.GONE
 
 
 def _span(row: _Row, until: float) -> Span:

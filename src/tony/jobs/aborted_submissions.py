@@ -16,7 +16,7 @@ from tony.model.layout import Home, JobFolder
 
 
 @contextmanager
-def marked(home: Home, job_id: str) -> Iterator[None]:
+def mark_submission(home: Home, job_id: str) -> Iterator[None]:
     """Inside, the job's folder is being filled; should we die in there, others can tell.
 
     Where no mark can be made nothing is marked: it is a help, nothing more.
@@ -53,7 +53,7 @@ def is_under_way(home: Home, job_id: str) -> bool:
     return False
 
 
-def sweep(home: Home) -> None:
+def remove_aborted_submissions(home: Home) -> None:
     """Removes what killed submissions have left. Blocking; looks at those alone that have not ended in order."""
     try:
         names = os.listdir(home.submitting)

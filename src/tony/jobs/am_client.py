@@ -16,7 +16,7 @@ from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.protocol.hello import PeerKind
-from tony.protocol.launch import Credentials, JobCredentials
+from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.protocol.messages import (
     Done,
     GetMetrics,
@@ -32,7 +32,7 @@ from tony.protocol.messages import (
     Watch,
 )
 from tony.rpc.client_connection import connect
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.storage.local_store import LocalStore
 
 #: Seconds to get a connection, and seconds to get an answer: a master that is busy with 10,000 tasks needs a few.
@@ -45,7 +45,7 @@ M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class AmLocation:
     """What `am.json` says: who and where the application master is.
 
     Attributes:
@@ -60,7 +60,7 @@ class Whereabouts:
     supervisor: int | None = None
 
 
-def whereabouts(folder: JobFolder) -> Whereabouts | None:
+def whereabouts(folder: JobFolder) -> AmLocation | None:
     """Where the application master is; None before it has come up.
 
     Raises:
@@ -69,14 +69,14 @@ def whereabouts(folder: JobFolder) -> Whereabouts | None:
     return _whereabouts(folder, read_json(folder.am))
 
 
-def _whereabouts(folder: JobFolder, data: Json | None) -> Whereabouts | None:
+def _whereabouts(folder: JobFolder, data: Json | None) -> AmLocation | None:
     try:
-        return None if data is None else from_plain(Whereabouts, data, ignore_unknown=True)
+        return None if data is None else from_plain(AmLocation, data, ignore_unknown=True)
     except DecodeError as error:
         raise RecordError(f"{folder.am} is not what it should be: {error}") from error
 
 
-def _explained(error: ConnectionFailed, there: Whereabouts) -> ConnectionFailed:
+def _explained(error: ConnectionFailed, there: AmLocation) -> ConnectionFailed:
     """Says why nobody answers, if it can be seen from here."""
     if error.gone or there.host != socket.gethostname() or not process.is_stopped(there.pid):
         return error
@@ -84,7 +84,7 @@ def _explained(error: ConnectionFailed, there: Whereabouts) -> ConnectionFailed:
     return ConnectionFailed(text)
 
 
-def held_up(folder: JobFolder) -> ConnectionFailed | None:
+def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
     """Why no other application master follows one of this machine that is dead, if its supervisor was stopped.
 
     Raises:
@@ -104,7 +104,7 @@ def held_up(folder: JobFolder) -> ConnectionFailed | None:
 
 
 @asynccontextmanager
-async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[Connection]:
+async def connect_to_am(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[RpcConnection]:
     """A connection to the application master, closed at the end.
 
     Its address and the credentials are read only where they belong to the user to whom the job directory belongs, and
@@ -139,14 +139,14 @@ async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[C
 
 async def ask_report(folder: JobFolder) -> JobReport:
     """The job as it stands, from the one who knows. Raises as `reach` does."""
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(GetReport())
         return (await _answer(connection, Report)).report
 
 
 async def tell_kill(folder: JobFolder, actor: str, now: bool) -> None:
     """Asks for the job's end; returns once that is on its way. Raises as `reach` does."""
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(KillJob(actor=actor, now=now))
         await _answer(connection, Done)
 
@@ -157,14 +157,14 @@ async def tell_restart(folder: JobFolder, actor: str) -> None:
     Raises:
         ProtocolError: with code `busy`: there is none that could be restarted now. Otherwise as `reach`.
     """
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(RestartJob(actor=actor))
         await _answer(connection, Done)
 
 
 async def tell_log_level(folder: JobFolder, level: str, actor: str = "") -> None:
     """Asks the application master and all executors to log from `level` on. Raises as `reach` does."""
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(SetLogLevel(level=level, actor=actor))
         await _answer(connection, Done)
 
@@ -178,21 +178,21 @@ async def ask_metrics(
         tasks, series: which ones; none for all. One answer holds some 4,000 series: the others are asked for again.
         points: of each series, the newest; at most `MOST_POINTS`.
     """
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(GetMetrics(tasks=tuple(tasks), series=tuple(series), points=points))
         return await _answer(connection, Measured)
 
 
 async def ask_stacks(folder: JobFolder, actor: str, task: str) -> Stacks:
     """Where the program of a task stands; the answer says why, where there is nothing. Raises as `reach` does."""
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(GetStacks(actor=actor, task=task))
         return await _answer(connection, Stacks, _STACKS)
 
 
 async def ask_all_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) -> AsyncGenerator[Stacks, None]:
     """As `ask_stacks`, of one task after the other, over one connection."""
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         for first in range(0, len(tasks), _STACKS_AT_ONCE):
             some = tasks[first : first + _STACKS_AT_ONCE]
             for task in some:
@@ -214,7 +214,7 @@ async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Repo
     Args:
         ages: also when nothing but time has passed.
     """
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(Watch(ages=ages))
         while (message := await connection.receive()) is not None:
             if isinstance(message, Report):
@@ -224,7 +224,7 @@ async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Repo
                     return
 
 
-async def _wait_gone(connection: Connection) -> None:
+async def _wait_gone(connection: RpcConnection) -> None:
     try:
         async with asyncio.timeout(PATIENCE):
             while await connection.receive() is not None:
@@ -233,7 +233,7 @@ async def _wait_gone(connection: Connection) -> None:
         return
 
 
-async def _answer(connection: Connection, kind: type[M], patience: float | None = None) -> M:
+async def _answer(connection: RpcConnection, kind: type[M], patience: float | None = None) -> M:
     patience = PATIENCE if patience is None else patience
     try:
         async with asyncio.timeout(patience):
@@ -245,7 +245,7 @@ async def _answer(connection: Connection, kind: type[M], patience: float | None 
     raise ConnectionFailed(f"{connection.peer} went away without an answer", gone=True)
 
 
-def _credentials(folder: JobFolder, secret: object) -> Credentials:
+def _credentials(folder: JobFolder, secret: object) -> AmCredentials:
     try:
         return from_plain(JobCredentials, secret, ignore_unknown=True).executors
     except DecodeError as error:

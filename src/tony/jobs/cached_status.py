@@ -14,7 +14,7 @@ from tony.dataclass import replace
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError
 from tony.history.job_record import record_of
 from tony.history.json_files import read_json, write_json
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
@@ -36,10 +36,10 @@ async def last_known(home: Home, job_id: str) -> JobReport:
         await registry.load(record.spec.scheduler).submitter(home).fetch(folder)
     except (InfraError, LookupError):
         fresh = False
-    return replace(await beside(known, folder, record, fresh=fresh), waiting=_WITHOUT)
+    return replace(await to_thread(load_cached_report, folder, record, fresh=fresh), waiting=_WITHOUT)
 
 
-def known(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:
+def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:
     """What log and last report say. Blocking: replays the whole log.
 
     Args:
@@ -62,7 +62,7 @@ def note(folder: JobFolder, report: JobReport) -> None:
         write_json(folder.heard, to_plain(report))
 
 
-class Heard:
+class ReportCache:
     """What somebody hears who follows a job: kept when he hears no more. A context manager.
 
     Args:
@@ -99,7 +99,7 @@ def _heard(folder: JobFolder) -> JobReport | None:
         return None
 
 
-def with_way_out(home: Home, job_id: str, error: ConnectionFailed) -> ConnectionFailed:
+def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> ConnectionFailed:
     """Says what becomes of a job elsewhere whose application master lives and does not answer."""
     try:
         here = registry.load(record_of(home, job_id).spec.scheduler).submitter(home).capabilities.same_host

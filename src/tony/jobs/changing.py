@@ -82,25 +82,25 @@ async def stacks(home: Home, job_id: str, words: Sequence[str] = ()) -> AsyncGen
         ConnectionFailed: its application master cannot be reached.
     """
     chosen = named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
-    report = await facts.report(home, job_id)
+    report = await facts.load_report(home, job_id)
     try:
-        async with aclosing(ask_all_stacks(home.job(job_id), user_name(), whose(report, chosen))) as answers:
+        async with aclosing(ask_all_stacks(home.job(job_id), user_name(), select_tasks(report, chosen))) as answers:
             async for told in answers:
                 yield told
     except ConnectionFailed as error:
         if error.gone:
-            refuse_ended(await facts.report(home, job_id), NO_STACKS)
+            require_running(await facts.load_report(home, job_id), NO_STACKS)
         raise
 
 
-def whose(report: JobReport, chosen: frozenset[str] | None) -> list[str]:
+def select_tasks(report: JobReport, chosen: frozenset[str] | None) -> list[str]:
     """The tasks that are to be asked where they stand; those whose programs run, if none is named.
 
     Raises:
         UserError: the job has ended.
         InfraError: no program of it runs now.
     """
-    refuse_ended(report, NO_STACKS)
+    require_running(report, NO_STACKS)
     if chosen is not None:
         return [each.task for each in report.tasks if each.task in chosen]
     running = [each.task for each in report.tasks if each.state in LIVING_TASK_STATES]
@@ -109,7 +109,7 @@ def whose(report: JobReport, chosen: frozenset[str] | None) -> list[str]:
     return running
 
 
-def refuse_ended(report: JobReport, otherwise: str) -> None:
+def require_running(report: JobReport, otherwise: str) -> None:
     """Says how a job has ended of which something is asked that only one can do that runs.
 
     Raises:
@@ -129,9 +129,9 @@ async def _told(home: Home, job_id: str, otherwise: str, tell: Callable[[JobRepo
     give_up = clock.monotonic() + PATIENCE
     first: JobReport | None = None
     while True:
-        report = await facts.report(home, job_id)
+        report = await facts.load_report(home, job_id)
         first = first or report
-        refuse_ended(report, otherwise)
+        require_running(report, otherwise)
         try:
             await tell(report)
             return first

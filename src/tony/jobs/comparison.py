@@ -9,11 +9,11 @@ from tony.config.load import Resolved
 from tony.config.resolved_table import resolved_rows
 from tony.dataclass import dataclass
 from tony.errors import TonyError
-from tony.history.goodput import Bucket, Ledger
+from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.job_metrics import ordered
-from tony.jobs.told import Told, tell
-from tony.linux.threads import beside
+from tony.jobs.told import JobOverview, load_overview
+from tony.linux.threads import to_thread
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -25,7 +25,7 @@ Value = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SettingDifference:
     """One that differs; None where a job has no such value."""
 
     key: str
@@ -34,7 +34,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class MetricDifference:
     """One series of one role: the medians of its tasks' means; None where nothing is known."""
 
     role: str
@@ -44,7 +44,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedJob:
     """How one of the two went; a number that is not known is None.
 
     Attributes:
@@ -72,15 +72,15 @@ class Comparison:
         same: how many do not.
     """
 
-    a: Side
-    b: Side
-    settings: tuple[Setting, ...] | None
+    a: ComparedJob
+    b: ComparedJob
+    settings: tuple[SettingDifference, ...] | None
     same: int
-    measures: tuple[Measure, ...]
+    measures: tuple[MetricDifference, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ComparedFacts:
     """What is known of one of the two.
 
     Attributes:
@@ -90,7 +90,7 @@ class Seen:
 
     report: JobReport
     record: JobRecord | None
-    goodput: Ledger | None
+    goodput: GoodputLedger | None
     metrics: Metrics | None
 
 
@@ -100,13 +100,13 @@ async def compare(home: Home, a: str, b: str) -> Comparison:
     Raises:
         UnknownJobError, RecordError, InfraError: as `tell`, of either.
     """
-    first, second = await tell(home, a), await tell(home, b)
-    return await beside(_compared, home, first, second)
+    first, second = await load_overview(home, a), await load_overview(home, b)
+    return await to_thread(_compared, home, first, second)
 
 
-def _compared(home: Home, *both: Told) -> Comparison:
+def _compared(home: Home, *both: JobOverview) -> Comparison:
     first, second = (
-        Seen(
+        ComparedFacts(
             report=told.report,
             record=told.record,
             goodput=told.goodput,
@@ -117,20 +117,20 @@ def _compared(home: Home, *both: Told) -> Comparison:
     return compared(first, second)
 
 
-def compared(a: Seen, b: Seen) -> Comparison:
+def compared(a: ComparedFacts, b: ComparedFacts) -> Comparison:
     """Compares what is known of two jobs; reads what was measured."""
     settings, same = _settings(a.record, b.record)
     return Comparison(a=_side(a), b=_side(b), settings=settings, same=same, measures=_measures(a.metrics, b.metrics))
 
 
-def _side(seen: Seen) -> Side:
+def _side(seen: ComparedFacts) -> ComparedJob:
     report, used = seen.report, seen.report.used
     charged = report.restarts
     seconds = seen.goodput.seconds if seen.goodput else {}
     took = seen.goodput.until if seen.goodput else None
     if report.submitted is not None and report.ended is not None:
         took = max(0.0, report.ended - report.submitted)
-    return Side(
+    return ComparedJob(
         report=report,
         took=took,
         restarts=charged.charged + charged.free if charged else 0,
@@ -142,13 +142,13 @@ def _side(seen: Seen) -> Side:
     )
 
 
-def _settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[Setting, ...] | None, int]:
+def _settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[SettingDifference, ...] | None, int]:
     values = [_values(record) for record in (a, b)]
     first, second = values
     if first is None or second is None:
         return None, 0
     keys = dict.fromkeys((*first, *second))
-    found = [Setting(key=key, a=first.get(key), b=second.get(key)) for key in keys]
+    found = [SettingDifference(key=key, a=first.get(key), b=second.get(key)) for key in keys]
     differ = tuple(each for each in found if (each.a and each.a[0]) != (each.b and each.b[0]))
     return differ, len(found) - len(differ)
 
@@ -163,12 +163,12 @@ def _values(record: JobRecord | None) -> Mapping[str, Value] | None:
     return {row.key: (row.value, row.source) for row in rows}
 
 
-def _measures(a: Metrics | None, b: Metrics | None) -> tuple[Measure, ...]:
+def _measures(a: Metrics | None, b: Metrics | None) -> tuple[MetricDifference, ...]:
     first, second = _medians(a), _medians(b)
     roles = dict.fromkeys(role for role, _ in (*first, *second))
     names = ordered({name for _, name in (*first, *second)})
     return tuple(
-        Measure(role=role, series=name, a=first.get((role, name)), b=second.get((role, name)))
+        MetricDifference(role=role, series=name, a=first.get((role, name)), b=second.get((role, name)))
         for role in roles
         for name in names
         if (role, name) in first or (role, name) in second

@@ -9,7 +9,7 @@ from pathlib import Path
 from tony import clock
 from tony.core.application import Application
 from tony.core.failure_text import EXIT_CODES
-from tony.core.report_builder import Surroundings
+from tony.core.report_builder import ReportContext
 from tony.core.report_builder import report as view
 from tony.dataclass import replace
 from tony.errors import ExitCode, RecordError, StorageError
@@ -17,12 +17,12 @@ from tony.history import event_log
 from tony.history.job_record import pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import whereabouts
-from tony.jobs.finalize_lost import over_time
+from tony.jobs.finalize_lost import timed_out_report
 from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
-from tony.schedulers.interface import Sight
+from tony.schedulers.interface import ApplicationStatus
 
 #: Lines of the application master's own log that a verdict quotes.
 _QUOTED = 10
@@ -32,7 +32,7 @@ _LOST = "lost with the application master"
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
-def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None) -> JobReport:
+def last_report(folder: JobFolder, record: JobRecord, sight: ApplicationStatus | None = None) -> JobReport:
     """The last report of a job whose application master is dead. Blocking: replays the whole log.
 
     Args:
@@ -43,7 +43,7 @@ def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None
     if lost is None or lost.cause != "am-lost" or sight is None or sight.result is None:
         return report
     if sight.overdue:
-        return over_time(ended_with_the_job(report), sight.overdue)
+        return timed_out_report(ended_with_the_job(report), sight.overdue)
     if sight.result is JobState.SUCCEEDED:
         tasks = tuple(_told(task, "the end of its record is missing") for task in report.tasks)
         return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
@@ -62,7 +62,7 @@ def as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
     with contextlib.suppress(Exception):  # as in `last_report`; and of a log that is still to come there is nothing
         result = replay(record.job_id, record.spec, event_log.read(event_log.segments(folder.path)))
         if result.events:
-            around = Surroundings(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
+            around = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
             return view(result.app, result.last_at, around)
     return pending_report(folder, record)
 
@@ -76,7 +76,7 @@ def _last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     except Exception as error:  # a bug that our machine meets again in the log must not keep the job open for ever
         note = f" Its event log cannot be replayed ({type(error).__name__}: {error}), which is a bug of ours."
         return _lost(folder, pending_report(folder, record), last_sign=0.0, note=note)
-    around = Surroundings(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
+    around = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
     if not result.events:
         return _lost(folder, pending_report(folder, record), last_sign=0.0)
     report = view(result.app, result.last_at, around)

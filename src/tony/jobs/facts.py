@@ -13,7 +13,7 @@ from tony.errors import ConnectionFailed, InfraError
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
 from tony.jobs import remote_jobs
-from tony.jobs.am_client import PATIENCE, ask_report, held_up
+from tony.jobs.am_client import PATIENCE, ask_report, describe_delay
 from tony.jobs.finalize_lost import close_lost
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
@@ -47,7 +47,7 @@ def submitter_of(home: Home, record: JobRecord) -> Submitter:
         ) from None
 
 
-async def report(home: Home, job_id: str, patience: float | None = None) -> JobReport:
+async def load_report(home: Home, job_id: str, patience: float | None = None) -> JobReport:
     """The job as it stands.
 
     A job whose application master died is closed first; the answer then is its verdict. If another one goes on, that
@@ -94,7 +94,7 @@ async def report(home: Home, job_id: str, patience: float | None = None) -> JobR
 async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
     """One look; None if things are changing right now and the next look will tell."""
     if not submitter.capabilities.same_host:
-        return await remote_jobs.look(folder, record, submitter)
+        return await remote_jobs.poll_job(folder, record, submitter)
     if _is_being_submitted(folder, record):
         return pending_report(folder, record)
     if submitter.am_alive(folder) is False:
@@ -104,7 +104,7 @@ async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
     except ConnectionFailed as error:
         if not error.gone:
             raise
-    stopped = held_up(folder)
+    stopped = describe_delay(folder)
     if stopped is not None:
         raise stopped
     return None if event_log.segments(folder.path) else pending_report(folder, record)

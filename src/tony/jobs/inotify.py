@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tony.linux.inotify import Change, Inotify
+from tony.linux.inotify import Inotify, InotifyMask
 
-_CHANGES = Change.MODIFY | Change.CLOSE_WRITE | Change.MOVED_TO | Change.CREATE
+_CHANGES = InotifyMask.MODIFY | InotifyMask.CLOSE_WRITE | InotifyMask.MOVED_TO | InotifyMask.CREATE
 #: Seconds between two looks where the kernel does not wake us.
 LOOK_AGAIN = 0.5
 
@@ -74,6 +74,6 @@ class FolderWatch:
         if self._inotify is None:
             return None
         happened = self._inotify.read()
-        if any(change & Change.OVERFLOW for _, change in happened):
+        if any(change & InotifyMask.OVERFLOW for _, change in happened):
             return None
-        return {path for path, change in happened if path and not change & Change.IGNORED}
+        return {path for path, change in happened if path and not change & InotifyMask.IGNORED}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from tony.history.event_log import Entry
+from tony.history.event_log import LogEntry
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
 from tony.jobs import facts
@@ -17,7 +17,7 @@ from tony.model.layout import Home
 _LOOK_AGAIN = 1.0
 
 
-async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGenerator[Entry, None]:
+async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGenerator[LogEntry, None]:
     """What has happened to a job, oldest first; with `follow` also what will, until it has ended.
 
     Raises:
@@ -43,4 +43,4 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
                     await changes.wait_change()
             except TimeoutError:
                 if far or submitter.am_alive(folder) is False:
-                    await facts.report(home, job_id)
+                    await facts.load_report(home, job_id)

@@ -16,9 +16,9 @@ from tony.history.job_record import record_of
 from tony.jobs import cached_status, facts, remote_jobs
 from tony.jobs.am_client import watch
 from tony.jobs.inotify import FolderWatch
-from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
+from tony.jobs.log_fetcher import LogFetcher, bring, bringing
 from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import Line, portions
+from tony.jobs.log_reader import LogLine, portions
 from tony.jobs.log_tail import LogTail
 from tony.jobs.queue_timeout import QueueLimit
 from tony.model.job_record import JobRecord
@@ -46,7 +46,7 @@ class Viewer(Protocol):
     def opened(self, session: int, reason: str) -> None:
         """A further session begins. Told before the first report of it."""
 
-    def printed(self, lines: Sequence[Line]) -> None:
+    def printed(self, lines: Sequence[LogLine]) -> None:
         """Programs printed these lines."""
 
     def noticed(self, text: str) -> None:
@@ -94,7 +94,7 @@ async def follow(
 
 
 async def _watch(
-    home: Home, job_id: str, viewer: Viewer, printer: _Printer, remote: RemoteLogs | None, *, ages: bool
+    home: Home, job_id: str, viewer: Viewer, printer: _Printer, remote: LogFetcher | None, *, ages: bool
 ) -> JobReport:
     last: JobReport | None = None
     sessions = _Sessions(home, job_id, viewer)
@@ -151,7 +151,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     record = record_of(home, job_id)
     submitter = facts.submitter_of(home, record)
     far = not submitter.capabilities.same_host
-    with FolderWatch() as changes, cached_status.Heard(folder if far else None) as heard:
+    with FolderWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
         changes.add(folder.path)
         pause = _SOON
         asker = _Asker(home, record, notice)
@@ -165,7 +165,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                         asker.heard()
                         attempts.tell(message.report)
                         if message.final and far:
-                            yield await remote_jobs.told_last(folder, submitter, message.report)
+                            yield await remote_jobs.last_am_report(folder, submitter, message.report)
                         else:
                             yield message.report
                         if message.final:
@@ -224,10 +224,10 @@ class _Asker:
     async def ask(self) -> JobReport | None:
         """How it stands; None if that is not to be known now."""
         try:
-            report = await facts.report(self._home, self._job_id)
+            report = await facts.load_report(self._home, self._job_id)
             if self._limit.is_over(report):
                 await self._limit.end(report)
-                report = await facts.report(self._home, self._job_id)
+                report = await facts.load_report(self._home, self._job_id)
         except ConnectionFailed as error:
             if str(error) != self._told:
                 self._told = str(error)
@@ -262,7 +262,7 @@ class _Printer:
     def __init__(self, tail: LogTail, viewer: Viewer) -> None:
         self._tail = tail
         self._viewer = viewer
-        self._lines: Iterator[Line] = iter(())
+        self._lines: Iterator[LogLine] = iter(())
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
@@ -286,7 +286,7 @@ class _Printer:
         except TimeoutError:
             return frozenset()
 
-    async def _tell(self, lines: Iterator[Line]) -> None:
+    async def _tell(self, lines: Iterator[LogLine]) -> None:
         async with self._turn:
             await self._hand_over()  # what was left when it was cancelled
             self._lines = lines

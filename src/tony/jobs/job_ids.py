@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
-from tony.history.job_listing import newest, scan
+from tony.history.job_listing import newest_jobs, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 
@@ -101,7 +101,7 @@ def _last(home: Home) -> str | None:
     noted = ""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         noted = home.last.read_text(encoding="ascii")
-    return noted if JOB_ID.fullmatch(noted) and home.job(noted).job.exists() else newest(home)
+    return noted if JOB_ID.fullmatch(noted) and home.job(noted).job.exists() else newest_jobs(home)
 
 
 def _matches(text: str, job_id: str) -> bool:
@@ -110,17 +110,17 @@ def _matches(text: str, job_id: str) -> bool:
 
 def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
     if matches:
-        return f"{len(matches)} jobs match {text!r}: {_some(matches[::-1])}. Write more of the id."
+        return f"{len(matches)} jobs match {text!r}: {_format_ids(matches[::-1])}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} holds no job yet."
     named = _named(home, text)
     if named:
         count = "1 job" if len(named) == 1 else f"{len(named)} jobs"
-        return f"{text!r} is the name of {count}: {_some(named)}. Write the id of the job, or a part of it."
+        return f"{text!r} is the name of {count}: {_format_ids(named)}. Write the id of the job, or a part of it."
     import difflib  # 10 ms, and only after a mistake
 
     near = difflib.get_close_matches(text, ids, n=_SHOWN, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_some(ids[::-1])}."
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_format_ids(ids[::-1])}."
     return f"there is no job {text!r} in {home.jobs}; {hint}"
 
 
@@ -130,7 +130,7 @@ def _named(home: Home, name: str) -> list[str]:
     return sorted((head.job for head in (*found.ended, *found.open) if head.name == name), key=_age, reverse=True)
 
 
-def _some(ids: list[str]) -> str:
+def _format_ids(ids: list[str]) -> str:
     rest = len(ids) - _SHOWN
     return ", ".join(ids[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, TonyError
 from tony.history.ended_jobs_index import JobHead, head_of_report
-from tony.history.job_listing import Listing, scan
+from tony.history.job_listing import JobListing, scan
 from tony.model.layout import Home
 from tony.model.states import JobState
 
@@ -76,17 +76,17 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
 
     from tony.jobs import facts
     from tony.jobs.cached_status import last_known
-    from tony.linux.threads import beside
+    from tony.linux.threads import to_thread
 
     elsewhere = await _jobs_of(home, wanted.scheduler) if wanted.scheduler else {}
-    listing = await beside(scan, home)
+    listing = await to_thread(scan, home)
     slots = asyncio.Semaphore(_AT_ONCE)
     unknown: dict[str, list[str]] = {}
 
     async def ask(head: JobHead) -> JobHead:
         async with slots:
             try:
-                return head_of_report(await facts.report(home, head.job))
+                return head_of_report(await facts.load_report(home, head.job))
             except TonyError as error:
                 unknown.setdefault(" ".join(str(error).split()), []).append(head.job)
                 if head.job in elsewhere or not isinstance(error, ConnectionFailed):
@@ -128,11 +128,11 @@ async def _jobs_of(home: Home, scheduler: str) -> Mapping[str, JobHead]:
     }
 
 
-def _open(listing: Listing, wanted: Filter) -> list[JobHead]:
+def _open(listing: JobListing, wanted: Filter) -> list[JobHead]:
     return [head for head in listing.open if wanted.takes(head)]
 
 
-def _chosen(listing: Listing, living: Collection[JobHead], problems: Collection[str], wanted: Filter) -> Jobs:
+def _chosen(listing: JobListing, living: Collection[JobHead], problems: Collection[str], wanted: Filter) -> Jobs:
     ended = [head for head in listing.ended if wanted.takes(head)]
     heads = [head for head in (*ended, *living) if wanted.states is None or head.state in wanted.states]
     heads.sort(key=lambda head: (head.submitted, head.job), reverse=True)

@@ -10,7 +10,7 @@ from tony.history import event_log
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.am_client import ask_metrics
 from tony.jobs.progress import Reports, read_reports
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.layout import JobFolder
 from tony.model.metrics import OF_PROGRAMS, PROGRAM
 from tony.model.progress import Progress
@@ -31,7 +31,7 @@ async def measured(
         most: points of each, at most.
         live: ask its application master as well; one that cannot be asked is no error, what was written down counts.
     """
-    kept = await beside(_kept, folder, tasks, wanted, most)
+    kept = await to_thread(_kept, folder, tasks, wanted, most)
     if live:
         newer = await newest(folder, tasks, (), min(most, MOST_POINTS))
         _add(kept, [points for points in newer if takes(wanted, points.series)], most)
@@ -78,7 +78,7 @@ async def read_progress(folder: JobFolder, tasks: Sequence[str], *, live: bool) 
                 found += answer.progress
         except (ConnectionFailed, ProtocolError):  # it ends just now
             found = []
-    return Reports(progress=tuple(found), now=now) if found else await beside(_read_reports, folder)
+    return Reports(progress=tuple(found), now=now) if found else await to_thread(_read_reports, folder)
 
 
 def _read_reports(folder: JobFolder) -> Reports:

@@ -8,11 +8,11 @@ import contextlib
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, record_of
-from tony.history.kill_request import KillRequest, keep_kill
+from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs import aborted_submissions, facts
 from tony.jobs.am_client import PATIENCE, tell_kill, whereabouts
 from tony.jobs.whoami import user_name
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 
@@ -49,7 +49,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
     while True:
         began = clock.monotonic()
         try:
-            report = await facts.report(home, job_id, _GAP if here else _GAP_ELSEWHERE)
+            report = await facts.load_report(home, job_id, _GAP if here else _GAP_ELSEWHERE)
             if report.state.ended:
                 folder.kill_request.unlink(missing_ok=True)
                 return report
@@ -65,7 +65,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
                 return pending_report(folder, record_of(home, job_id))
             lives = submitter.am_alive(folder) if here else not aborted_submissions.is_under_way(home, job_id)
             if kept is None and lives and (error.gone or (here and hangs)):
-                keep_kill(folder, KillRequest(actor=user_name(), now=now))
+                save_kill_request(folder, KillRequest(actor=user_name(), now=now))
                 with contextlib.suppress(InfraError):  # then it counts as long as we are here
                     await submitter.keep(folder)
                 kept = clock.monotonic()
@@ -86,7 +86,7 @@ async def _end_from_here(home: Home, job_id: str) -> JobReport:
     from tony.jobs.dead_am_report import as_logged  # late: it loads the whole machine
 
     folder, record = home.job(job_id), record_of(home, job_id)
-    report = await beside(as_logged, folder, record)
+    report = await to_thread(as_logged, folder, record)
     await facts.submitter_of(home, record).withdraw(folder, f"killed by {user_name()}")
     return report
 

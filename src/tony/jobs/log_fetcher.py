@@ -18,17 +18,17 @@ from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
 from tony.history import event_log
 from tony.jobs import facts
-from tony.jobs.am_client import reach
+from tony.jobs.am_client import connect_to_am
 from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_mirror import Mirror, complete, note_complete
 from tony.jobs.log_names import LogName, Selection, find
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.schedulers.interface import LogSink, Submitter
 from tony.schedulers.registry import is_elsewhere
 
@@ -82,7 +82,7 @@ class _Stream:
         return (name.role, name.index, name.stream) == (self.task.role, self.task.index, self.stream)
 
 
-class RemoteLogs:
+class LogFetcher:
     """Brings some streams of one job. Inside `bringing` it is at work.
 
     Args:
@@ -153,7 +153,7 @@ class RemoteLogs:
             changes.add(self._folder.path)
             while self._open_streams():
                 try:
-                    async with reach(self._folder) as connection:
+                    async with connect_to_am(self._folder) as connection:
                         await self._converse(connection)
                 except ConnectionFailed:
                     pass  # whoever follows the job tells of that
@@ -178,7 +178,7 @@ class RemoteLogs:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _converse(self, connection: RpcConnection) -> None:
         self._extra = _EXTRA
         for stream in self._streams.values():
             stream.most = 0
@@ -196,7 +196,7 @@ class RemoteLogs:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def _ask_all(self, connection: Connection) -> None:
+    async def _ask_all(self, connection: RpcConnection) -> None:
         """Asks for every stream; for those that another process brings, as soon as it does so no more."""
         while waiting := [stream for stream in self._open_streams() if not stream.most]:
             self._take_over(stream for stream in waiting if not stream.ours)
@@ -227,7 +227,7 @@ class RemoteLogs:
         except OSError:  # a file system without locks: two who follow at once may write lines twice
             return True
 
-    def _ask(self, connection: Connection, stream: _Stream) -> None:
+    def _ask(self, connection: RpcConnection, stream: _Stream) -> None:
         stream.most = self._share()
         if stream.full and self._extra >= LOG_PIECE > stream.most:
             stream.most = LOG_PIECE
@@ -247,7 +247,7 @@ class RemoteLogs:
     def _share(self) -> int:
         return max(_LEAST, min(LOG_PIECE, _CREDIT // len(self._streams)))
 
-    def _take(self, connection: Connection, piece: LogPiece) -> None:
+    def _take(self, connection: RpcConnection, piece: LogPiece) -> None:
         stream = self._streams.get(piece.reader)
         if stream is None or not stream.most:
             return
@@ -340,7 +340,7 @@ async def _fetched(
         async with asyncio.timeout(_FETCH):
             if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
                 await submitter.fetch(folder)  # for the newest events
-            containers = await beside(_ended_containers, folder)
+            containers = await to_thread(_ended_containers, folder)
             await submitter.fetch_logs(folder, containers, sink, owner=owner)
     except TimeoutError:
         notice(f"some output may be missing: the scheduler did not show it within {_FETCH:g} s")
@@ -428,7 +428,7 @@ def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
 @asynccontextmanager
 async def bringing(
     home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]
-) -> AsyncIterator[RemoteLogs | None]:
+) -> AsyncIterator[LogFetcher | None]:
     """Inside, what programs print comes into the job's folder; None where it is there, or comes by itself.
 
     Raises:
@@ -443,7 +443,7 @@ async def bringing(
         await _bring_all(folder, record, submitter, selection, notice)
         yield None
         return
-    logs = RemoteLogs(folder, record, submitter, selection, notice, wait=True)
+    logs = LogFetcher(folder, record, submitter, selection, notice, wait=True)
     logs.start()
     try:
         yield logs
@@ -463,14 +463,14 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
         return
     if not folder.summary.exists():
         try:
-            await facts.report(home, record.job_id)  # it also finds out where the application master is
+            await facts.load_report(home, record.job_id)  # it also finds out where the application master is
         except TonyError as error:
             notice(f"what was printed last may be missing: {_on_a_line(error)}")
             return
     if folder.summary.exists():
         await _bring_all(folder, record, submitter, selection, notice)
         return
-    logs = RemoteLogs(folder, record, submitter, selection, notice, wait=False)
+    logs = LogFetcher(folder, record, submitter, selection, notice, wait=False)
     logs.start()
     try:
         await logs.finished()

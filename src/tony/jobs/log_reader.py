@@ -23,7 +23,7 @@ _MARK = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line that a program printed.
 
     Attributes:
@@ -39,7 +39,7 @@ class Line:
         return self.data.removesuffix(b"\r").decode("utf-8", errors="replace")
 
 
-class Reader:
+class LogReader:
     """Reads one stream's file from where it stopped, over rotations.
 
     No file stays open between two reads, so that a thousand tasks need no thousand descriptors.
@@ -63,7 +63,7 @@ class Reader:
         if keep is not None:
             self._skip_to_last(keep)
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[LogLine]:
         """What was printed since the last call, as whole lines; what has no end yet waits for it."""
         with ExitStack() as stack:
             files = self._open(stack)
@@ -74,16 +74,16 @@ class Reader:
             for number, file in enumerate(files):
                 yield from self._read_on(file, self._offset if number == 0 and any(ours) else 0)
 
-    def drain(self) -> Iterator[Line]:
+    def drain(self) -> Iterator[LogLine]:
         """The rest, with the last line even if it has no end. For when nothing more will be printed."""
         yield from self.read()
         yield from self.take()
 
-    def take(self) -> Iterator[Line]:
+    def take(self) -> Iterator[LogLine]:
         """What was read and has no end yet, as a line of its own."""
         if self._rest:
             rest, self._rest = self._rest, b""
-            yield Line(self.name, rest)
+            yield LogLine(self.name, rest)
 
     @property
     def unfinished(self) -> bool:
@@ -109,7 +109,7 @@ class Reader:
             and _before(file, self._offset) == self._mark
         )
 
-    def _read_on(self, file: BinaryIO, offset: int) -> Iterator[Line]:
+    def _read_on(self, file: BinaryIO, offset: int) -> Iterator[LogLine]:
         self._stand(file, offset)
         file.seek(offset)
         while part := file.read(_CHUNK):
@@ -120,14 +120,14 @@ class Reader:
     def _stand(self, file: BinaryIO, offset: int) -> None:
         self._inode, self._offset, self._mark = _inode(file), offset, _before(file, offset)
 
-    def _split(self, part: bytes) -> Iterator[Line]:
+    def _split(self, part: bytes) -> Iterator[LogLine]:
         *lines, rest = (self._rest + part).split(b"\n")
         self._rest = rest
         for line in lines:
-            yield Line(self.name, line)
+            yield LogLine(self.name, line)
         while len(self._rest) > LONGEST_LINE:
             piece, self._rest = self._rest[:LONGEST_LINE], self._rest[LONGEST_LINE:]
-            yield Line(self.name, piece)
+            yield LogLine(self.name, piece)
 
     def _skip_to_last(self, keep: int) -> None:
         with ExitStack() as stack:
@@ -139,9 +139,9 @@ class Reader:
                     return
 
 
-def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
+def portions(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
     """The lines, several at a time: many that are short, few that are long."""
-    portion: list[Line] = []
+    portion: list[LogLine] = []
     size = 0
     for line in lines:
         portion.append(line)
@@ -154,8 +154,8 @@ def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
 
 
 def readers(
-    folder: Path, names: Collection[LogName], keep: int | None = None, kind: type[Reader] = Reader
-) -> list[Reader]:
+    folder: Path, names: Collection[LogName], keep: int | None = None, kind: type[LogReader] = LogReader
+) -> list[LogReader]:
     """A reader for each file, in order.
 
     Args:
@@ -165,7 +165,7 @@ def readers(
     if keep is None:
         return [kind(folder, name) for name in ordered]
     left: dict[tuple[str, str], int] = {}
-    made: list[Reader] = []
+    made: list[LogReader] = []
     for name in reversed(ordered):
         stream = name.task, name.stream
         reader = kind(folder, name, left.get(stream, keep))

@@ -11,7 +11,7 @@ from tony.history.job_record import record_of
 from tony.jobs import facts
 from tony.jobs.log_fetcher import bring, bringing, far_submitter
 from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import Line, portions
+from tony.jobs.log_reader import LogLine, portions
 from tony.jobs.log_tail import LogTail
 from tony.model.layout import Home
 
@@ -25,7 +25,7 @@ _LOOK_AGAIN = 1.0
 
 async def lines(
     home: Home, job_id: str, selection: Selection, *, follow: bool = False, keep: int | None = None
-) -> AsyncGenerator[list[Line], None]:
+) -> AsyncGenerator[list[LogLine], None]:
     """What programs printed, in portions; with `follow` also what they will print, until the job has ended.
 
     A slow taker slows the reading and loses nothing but what is rotated away meanwhile.
@@ -60,4 +60,4 @@ async def lines(
                 except TimeoutError:
                     changed = None
                     if far or facts.submitter_of(home, record).am_alive(folder) is False:
-                        await facts.report(home, job_id)
+                        await facts.load_report(home, job_id)

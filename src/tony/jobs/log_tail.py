@@ -11,7 +11,7 @@ from typing import Self
 from tony import clock
 from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.log_reader import Line, Reader, readers
+from tony.jobs.log_reader import LogLine, LogReader, readers
 from tony.jobs.partial_lines import LiveReader
 
 
@@ -27,13 +27,13 @@ class LogTail:
 
     def __init__(self, folder: Path, selection: Selection, keep: int | None = None, *, live: bool = False) -> None:
         self._folder = folder
-        self._kind = LiveReader if live else Reader
+        self._kind = LiveReader if live else LogReader
         self._selection = selection
         self._watch = FolderWatch()
         self._watch.add(folder)
         # Whatever is written from here on wakes us; what is there already is read by the first `new_lines`.
-        self._readers: dict[LogName, Reader] = {}
-        self._tries: dict[tuple[str, int, str], list[Reader]] = {}
+        self._readers: dict[LogName, LogReader] = {}
+        self._tries: dict[tuple[str, int, str], list[LogReader]] = {}
         self._unended: set[LiveReader] = set()
         for reader in readers(folder, find(folder, selection), keep, self._kind):
             self._add(reader)
@@ -54,7 +54,7 @@ class LogTail:
         """Waits until something was printed; the answer is for `new_lines`."""
         return await self._watch.wait_change()
 
-    def new_lines(self, changed: AbstractSet[Path] | None = None) -> Iterator[Line]:
+    def new_lines(self, changed: AbstractSet[Path] | None = None) -> Iterator[LogLine]:
         """What was printed to the files in `changed` (None: to any) since they were read last."""
         for name in self._named(changed):
             yield from self._lines_of(name)
@@ -64,7 +64,7 @@ class LogTail:
         """When `due_lines` should be called, in monotonic seconds; None if nothing waits for its end."""
         return min((reader.due for reader in self._unended if reader.due is not None), default=None)
 
-    def due_lines(self) -> Iterator[Line]:
+    def due_lines(self) -> Iterator[LogLine]:
         """What was read and has waited for its line's end long enough."""
         now = clock.monotonic()
         for reader in sorted(self._unended, key=lambda reader: reader.name.order):
@@ -73,7 +73,7 @@ class LogTail:
                 if reader.due is not None:
                     yield from reader.take()
 
-    def drain(self) -> Iterator[Line]:
+    def drain(self) -> Iterator[LogLine]:
         """The rest, last lines without an end included. For when no program runs any more."""
         for name in find(self._folder, self._selection):
             yield from self._reader(name).drain()
@@ -87,7 +87,7 @@ class LogTail:
             key=lambda name: name.order,
         )
 
-    def _lines_of(self, name: LogName) -> Iterator[Line]:
+    def _lines_of(self, name: LogName) -> Iterator[LogLine]:
         if name not in self._readers:
             yield from self._end_earlier(name)
         reader = self._reader(name)
@@ -95,18 +95,18 @@ class LogTail:
         if isinstance(reader, LiveReader) and reader.due is not None:
             self._unended.add(reader)
 
-    def _end_earlier(self, name: LogName) -> Iterator[Line]:
+    def _end_earlier(self, name: LogName) -> Iterator[LogLine]:
         """A new try begins: the earlier ones of this stream print no more, so their last words are due."""
         for reader in self._tries.get(_stream(name), ()):
             if reader.name.order < name.order:
                 yield from reader.drain()
 
-    def _reader(self, name: LogName) -> Reader:
+    def _reader(self, name: LogName) -> LogReader:
         if name not in self._readers:
             self._add(self._kind(self._folder, name))
         return self._readers[name]
 
-    def _add(self, reader: Reader) -> None:
+    def _add(self, reader: LogReader) -> None:
         self._readers[reader.name] = reader
         self._tries.setdefault(_stream(reader.name), []).append(reader)
 

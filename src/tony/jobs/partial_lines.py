@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony import clock
-from tony.jobs.log_reader import Line, Reader
+from tony.jobs.log_reader import LogLine, LogReader
 
 #: Seconds that something without an end waits for it. So often, at most, a progress bar's state is shown.
 PATIENCE = 1.0
 
 
-class LiveReader(Reader):
+class LiveReader(LogReader):
     """Reads lines, and of those that overwrite themselves (`\\r 25%\\r 50%`) only the newest state.
 
     A line that nobody ends for a while is shown as far as it got; what follows then is a line of its own.
@@ -25,25 +25,25 @@ class LiveReader(Reader):
         """When `take` should be called, in monotonic seconds; None if nothing waits."""
         return None if self._since is None else self._since + PATIENCE
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[LogLine]:
         """As of any reader."""
         for line in super().read():
             self._since = None
             begun, self._begun = self._begun, False
             newest = _newest(line.data)
             if newest or not begun:  # of a line that was shown already, only the end is left
-                yield Line(self.name, newest)
+                yield LogLine(self.name, newest)
         if self._since is None and self.unfinished:
             self._since = clock.monotonic()
 
-    def take(self) -> Iterator[Line]:
+    def take(self) -> Iterator[LogLine]:
         """What has no end yet, as a line of its own."""
         self._since = None
         for line in super().take():
             newest = _newest(line.data)
             if newest:
                 self._begun = True
-                yield Line(self.name, newest)
+                yield LogLine(self.name, newest)
 
 
 def _newest(data: bytes) -> bytes:

@@ -17,7 +17,7 @@ from tony.model.layout import Home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class PortalLocation:
     """What `portal.json` says.
 
     Attributes:
@@ -35,7 +35,7 @@ class Whereabouts:
 def noted(home: Home, address: str) -> Iterator[None]:
     """Inside, others find it. Of several portals of a home the one that began last is found."""
     pid = os.getpid()
-    mine = Whereabouts(address=address, pid=pid, started=process.start_time(pid), host=socket.gethostname())
+    mine = PortalLocation(address=address, pid=pid, started=process.start_time(pid), host=socket.gethostname())
     with contextlib.suppress(StorageError, OSError):  # a home that nobody may write: its jobs are shown nevertheless
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_json(home.portal_here, to_plain(mine))
@@ -57,9 +57,9 @@ def running(home: Home) -> str | None:
     return found.address if found.address.endswith("/") else f"{found.address}/"
 
 
-def _read(home: Home) -> Whereabouts | None:
+def _read(home: Home) -> PortalLocation | None:
     try:
         plain = read_json(home.portal_here)
-        return None if plain is None else from_plain(Whereabouts, plain, ignore_unknown=True)
+        return None if plain is None else from_plain(PortalLocation, plain, ignore_unknown=True)
     except (RecordError, StorageError, DecodeError):
         return None

@@ -140,7 +140,7 @@ def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-class Portal:
+class PortalClient:
     """One portal.
 
     Args:
@@ -154,7 +154,7 @@ class Portal:
         self._connection: http.client.HTTPConnection | None = None
 
     @classmethod
-    def of(cls, home: Home, text: str) -> Portal:
+    def of(cls, home: Home, text: str) -> PortalClient:
         """The one that somebody names, with the token that we have for it.
 
         Raises:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tony.jobs.log_names import LogName, Selection, named_tasks
-from tony.jobs.log_reader import LONGEST_LINE, Line
-from tony.jobs.portal_client import Portal, RemoteLog
+from tony.jobs.log_reader import LONGEST_LINE, LogLine
+from tony.jobs.portal_client import PortalClient, RemoteLog
 from tony.model.ids import TaskId
 
 #: Bytes of one piece of a log, and seconds between two looks at one that is followed.
@@ -27,10 +27,10 @@ class PortalLogs:
         missing: task -> what of its output the portal cannot show, and why; empty if nothing.
 
     Raises:
-        UserError: the job has no such task. Otherwise as `Portal.get`.
+        UserError: the job has no such task. Otherwise as `PortalClient.get`.
     """
 
-    def __init__(self, portal: Portal, job: str, words: Sequence[str]) -> None:
+    def __init__(self, portal: PortalClient, job: str, words: Sequence[str]) -> None:
         self._portal, self.job = portal, job
         report = portal.report(job)
         self._ended = report.state.ended
@@ -40,7 +40,7 @@ class PortalLogs:
         self.missing: dict[str, str] = {}
         self._places: dict[str, tuple[int, bytes]] = {}
 
-    def lines(self, selection: Selection, tail: int | None, *, follow: bool) -> Iterator[Sequence[Line]]:
+    def lines(self, selection: Selection, tail: int | None, *, follow: bool) -> Iterator[Sequence[LogLine]]:
         """What there is by now, of each task in turn.
 
         Args:
@@ -48,7 +48,7 @@ class PortalLogs:
             follow: go on with what comes, until the job has ended.
 
         Raises:
-            As `Portal.get`.
+            As `PortalClient.get`.
         """
         while True:
             over = self._ended or not follow  # what has no end yet is told as well, if nobody looks again
@@ -59,7 +59,7 @@ class PortalLogs:
             time.sleep(_PAUSE)
             self._ended = self._portal.report(self.job, tasks=False).state.ended
 
-    def _new(self, selection: Selection, tail: int | None, over: bool) -> Iterator[Sequence[Line]]:
+    def _new(self, selection: Selection, tail: int | None, over: bool) -> Iterator[Sequence[LogLine]]:
         """What has come since the last call."""
         for task in self.tasks:
             logs, self.missing[task] = self._portal.logs(self.job, task)
@@ -68,7 +68,7 @@ class PortalLogs:
                 if name is not None and selection.takes(name):
                     yield from self._of(name, log, tail, over)
 
-    def _of(self, name: LogName, log: RemoteLog, tail: int | None, over: bool) -> Iterator[Sequence[Line]]:
+    def _of(self, name: LogName, log: RemoteLog, tail: int | None, over: bool) -> Iterator[Sequence[LogLine]]:
         place = self._places.get(log.name)
         offset, rest = place or (0, b"")
         if place is None and tail is not None:
@@ -81,9 +81,9 @@ class PortalLogs:
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > LONGEST_LINE:
                 lines, rest = [*lines, rest], b""
-            yield [Line(name, line) for line in lines]
+            yield [LogLine(name, line) for line in lines]
         if over and rest:
-            yield [Line(name, rest)]
+            yield [LogLine(name, rest)]
             rest = b""
         self._places[log.name] = offset, rest
 

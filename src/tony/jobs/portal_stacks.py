@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tony.errors import ConnectionFailed, InfraError
-from tony.jobs.changing import whose
+from tony.jobs.changing import select_tasks
 from tony.jobs.log_names import named_tasks
-from tony.jobs.portal_client import Portal
+from tony.jobs.portal_client import PortalClient
 from tony.model.ids import TaskId
 from tony.protocol.messages import Stacks
 
 
-def stacks(portal: Portal, job: str, words: Sequence[str] = ()) -> Iterator[Stacks]:
+def stacks(portal: PortalClient, job: str, words: Sequence[str] = ()) -> Iterator[Stacks]:
     """As `tony.jobs.changing.stacks`, of a job of a portal.
 
     Raises:
@@ -20,7 +20,7 @@ def stacks(portal: Portal, job: str, words: Sequence[str] = ()) -> Iterator[Stac
         InfraError: none of its programs runs now, or the portal fails.
     """
     report = portal.report(job)
-    for task in whose(report, named_tasks(job, [TaskId.parse(each.task) for each in report.tasks], words)):
+    for task in select_tasks(report, named_tasks(job, [TaskId.parse(each.task) for each in report.tasks], words)):
         try:
             yield portal.stacks(job, task)
         except ConnectionFailed:  # the portal itself is gone

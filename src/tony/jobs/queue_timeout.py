@@ -13,7 +13,7 @@ from tony.dataclass import replace
 from tony.errors import ExitCode, InfraError
 from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, write_summary
-from tony.jobs.finalize_lost import only_one
+from tony.jobs.finalize_lost import lock_finalization
 from tony.jobs.remote_jobs import forget_secrets
 from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport
@@ -56,7 +56,7 @@ class QueueLimit:
             InfraError: the scheduler cannot be told.
             StorageError: the record cannot be written.
         """
-        with only_one(self._folder) as mine:
+        with lock_finalization(self._folder) as mine:
             if not mine or read_summary(self._folder) is not None:
                 return
             reason = await self._reason(report)

@@ -19,16 +19,16 @@ from tony.history.job_record import pending_report, read_summary, record_of, wri
 from tony.history.json_files import write_json
 from tony.history.session_facts import session_reasons
 from tony.jobs import aborted_submissions, cached_status
-from tony.jobs.am_client import Whereabouts, ask_report, whereabouts
-from tony.jobs.finalize_lost import by_a_signal, close_lost, whose_signal
+from tony.jobs.am_client import AmLocation, ask_report, whereabouts
+from tony.jobs.finalize_lost import add_signal_source, close_lost, was_killed_by_signal
 from tony.jobs.state_dir import prepare
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
-from tony.schedulers.interface import Sight, Submitter
+from tony.schedulers.interface import ApplicationStatus, Submitter
 
 #: Seconds that a master may take to write the end of its record after it has told it.
 _LAST_WORDS = 20.0
@@ -39,7 +39,7 @@ _LOG_IS_LATE = (0.0, 0.5, 1.0)
 _HELD_UP = 1.0
 
 
-async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
+async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
     """How the job stands; None if things are changing right now and the next look will tell.
 
     Raises:
@@ -68,13 +68,13 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
         if not error.gone:
             raise
         return None
-    if by_a_signal(report):  # the master is about to be gone; then its scheduler tells whose it was
+    if was_killed_by_signal(report):  # the master is about to be gone; then its scheduler tells whose it was
         return None
     cached_status.note(folder, report)
     return replace(report, folder=str(folder.path))
 
 
-async def _sight(folder: JobFolder, submitter: Submitter) -> Sight | JobReport:
+async def _sight(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | JobReport:
     """What the scheduler says; if it is away or takes long, what a master of which we know says, or the record."""
     asking = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
     without = asyncio.get_running_loop().create_task(_without(folder, submitter, asking))
@@ -93,7 +93,9 @@ async def _sight(folder: JobFolder, submitter: Submitter) -> Sight | JobReport:
         await asyncio.gather(asking, without, return_exceptions=True)
 
 
-async def _without(folder: JobFolder, submitter: Submitter, asking: asyncio.Task[Sight | None]) -> JobReport | None:
+async def _without(
+    folder: JobFolder, submitter: Submitter, asking: asyncio.Task[ApplicationStatus | None]
+) -> JobReport | None:
     """How the job stands, from others than its scheduler, once that has had its time; None if they do not know."""
     await asyncio.wait([asking], timeout=_HELD_UP)
     if asking.done() and not asking.cancelled() and not asking.exception():
@@ -113,10 +115,12 @@ async def _from_itself(folder: JobFolder) -> JobReport | None:
         report = await ask_report(folder)
     except (ConnectionFailed, ProtocolError):
         return None
-    return None if by_a_signal(report) else replace(report, folder=str(folder.path))
+    return None if was_killed_by_signal(report) else replace(report, folder=str(folder.path))
 
 
-async def _unregistered(folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight) -> JobReport:
+async def _unregistered(
+    folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus
+) -> JobReport:
     """A job that lives, and whose scheduler knows no master of it: not yet, or not again since one of them began anew,
     the master or the scheduler."""
     there, trouble = whereabouts(folder), ""
@@ -126,7 +130,7 @@ async def _unregistered(folder: JobFolder, record: JobRecord, submitter: Submitt
         return replace(pending_report(folder, record), waiting=sight.note or "waiting for its application master")
     report = await _from_itself(folder)
     if report is None:
-        report = await beside(cached_status.known, folder, record, fresh=not trouble)
+        report = await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble)
         before = max(1, report.attempt, there.attempt if there else 0)
         waiting = sight.note
         if sight.attempt > before:
@@ -160,24 +164,26 @@ async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter)
     there = whereabouts(folder)
     where = f" at {there.address.removeprefix('tls:')}" if there else ""
     waiting = f"its application master does not listen{where} any more, and its end has not been told yet{trouble}"
-    return replace(await beside(cached_status.known, folder, record, fresh=not trouble), waiting=waiting)
+    return replace(
+        await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble), waiting=waiting
+    )
 
 
-def note_master(folder: JobFolder, sight: Sight) -> None:
+def note_master(folder: JobFolder, sight: ApplicationStatus) -> None:
     """Writes down where the master is, if that is news."""
-    there = Whereabouts(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address)
+    there = AmLocation(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address)
     if whereabouts(folder) != there:
         write_json(folder.am, to_plain(there))
 
 
-async def told_last(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
+async def last_am_report(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
     """The last report of a master, with its scheduler's word on whose signal it was that ended the job."""
-    if by_a_signal(report):
+    if was_killed_by_signal(report):
         with contextlib.suppress(InfraError, TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
                 while (sight := await submitter.look(folder.job_id)) is not None and sight.alive is not False:
                     await asyncio.sleep(_LOOK_AGAIN)
-                report = whose_signal(report, sight) if sight else report
+                report = add_signal_source(report, sight) if sight else report
     return keep(folder, report)
 
 
@@ -227,7 +233,7 @@ async def refresh(home: Home, job_id: str) -> None:
             raise
 
 
-async def _fetched(folder: JobFolder, submitter: Submitter) -> Sight | None:
+async def _fetched(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | None:
     """Brings the record, and says what the scheduler sees: nothing certain, if it is away and the record can be had."""
     asking = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
     try:
@@ -235,7 +241,7 @@ async def _fetched(folder: JobFolder, submitter: Submitter) -> Sight | None:
         if not asking.done() or asking.exception():
             await submitter.fetch(folder)
             if segments(folder.path):
-                return Sight(alive=None)
+                return ApplicationStatus(alive=None)
         sight = await asking
         await submitter.fetch(folder)  # after it: what has ended by then is there as a whole
         return sight
@@ -253,14 +259,14 @@ async def sessions(home: Home, job_id: str, last: int, *, ended: bool = False) -
     folder = home.job(job_id)
     submitter = registry.load(record_of(home, job_id).spec.scheduler).submitter(home)
     pauses = () if submitter.capabilities.same_host else _LOG_IS_LATE[:1] if ended else _LOG_IS_LATE
-    reasons = await beside(session_reasons, folder)
+    reasons = await to_thread(session_reasons, folder)
     for pause in pauses:
         if reasons.keys() >= set(range(2, last + 1)):
             break
         await asyncio.sleep(pause)
         with contextlib.suppress(InfraError):
             await refresh(home, job_id)
-        reasons = await beside(session_reasons, folder)
+        reasons = await to_thread(session_reasons, folder)
     return reasons
 
 
@@ -299,7 +305,9 @@ async def end_unrecorded(home: Home, job_id: str) -> bool:
     return await next(each for each in submitters if each.owns(job_id)).end_unrecorded(job_id)
 
 
-async def _ended(folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight) -> JobReport | None:
+async def _ended(
+    folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus
+) -> JobReport | None:
     """Fetches what the master left; without a summary the record is closed here, with the scheduler's own words."""
     try:
         await submitter.fetch(folder)
@@ -308,7 +316,7 @@ async def _ended(folder: JobFolder, record: JobRecord, submitter: Submitter, sig
             raise
     ended = read_summary(folder)
     if ended is not None:
-        known = whose_signal(ended, sight)
+        known = add_signal_source(ended, sight)
         if known != ended:
             write_summary(folder, known)
         return keep(folder, known)

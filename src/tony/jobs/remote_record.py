@@ -15,10 +15,10 @@ from tony.history.job_record import read_job
 from tony.jobs import log_fetcher, remote_jobs
 from tony.jobs.log_mirror import complete
 from tony.jobs.log_names import STREAMS, Selection
-from tony.linux.threads import Slots, beside
+from tony.linux.threads import Slots, to_thread
 from tony.model.job_record import ORIGINAL, JobRecord
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.interface import Link, Submitter
+from tony.schedulers.interface import Submitter, WebLink
 
 #: Seconds for which what a running job printed is as good as new, and after which what failed is tried again.
 _FRESH, _AGAIN = 1.0, 15.0
@@ -40,7 +40,7 @@ def bringing_slots() -> Slots:
     return Slots(_AT_ONCE, _AT_ONCE_FOR_USERS, _AT_ONCE_FOR_ONE_USER)
 
 
-class Far:
+class RemoteRecord:
     """One job.
 
     Args:
@@ -142,7 +142,7 @@ class Far:
         finally:
             self._refreshed = clock.monotonic()
 
-    async def links(self) -> Sequence[Link]:
+    async def links(self) -> Sequence[WebLink]:
         """The scheduler's own pages that show the job.
 
         Raises:
@@ -151,7 +151,7 @@ class Far:
         found = await self._find()
         return await found[1].links(self._folder.job_id, ended=self._folder.summary.exists()) if found else ()
 
-    async def container_links(self, containers: Mapping[str, str]) -> Mapping[str, Sequence[Link]]:
+    async def container_links(self, containers: Mapping[str, str]) -> Mapping[str, Sequence[WebLink]]:
         """Those with what was printed in containers: id -> links.
 
         Args:
@@ -170,10 +170,10 @@ class Far:
     async def _find(self) -> tuple[JobRecord, Submitter] | None:
         """The record, and who knows the rest; None if all of it is here."""
         if self._found is None and not self._near:
-            record = await beside(read_job, self._folder, own=self._owner is None)
+            record = await to_thread(read_job, self._folder, own=self._owner is None)
             if record is None:
                 return None
-            submitter = await beside(log_fetcher.far_submitter, self._home, record)
+            submitter = await to_thread(log_fetcher.far_submitter, self._home, record)
             if submitter is None:
                 self._near = True
             else:

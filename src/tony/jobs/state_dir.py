@@ -14,7 +14,7 @@ from tony.model.layout import Home
 VARIABLE = "TONY_HOME"
 
 
-def find(environment: Mapping[str, str]) -> Home:
+def find_state_dir(environment: Mapping[str, str]) -> Home:
     """The user's folder: `TONY_HOME`, else `~/.tony`. Nothing is made yet.
 
     Args:

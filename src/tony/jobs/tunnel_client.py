@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tony.errors import ConnectionFailed, InfraError, ProtocolError
-from tony.jobs.am_client import reach
+from tony.jobs.am_client import connect_to_am
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.protocol.messages import OpenTunnel, TunnelFailed, TunnelOpened
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.rpc.tunnel import leave
 
 #: Seconds to get an answer: an executor tries a port on several addresses.
@@ -25,7 +25,7 @@ class NoTunnel(ConnectionFailed):
 
 
 @asynccontextmanager
-async def opened(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tuple[Connection, str]]:
+async def opened(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tuple[RpcConnection, str]]:
     """A connection that is one to a port of a task, and what it leads to, `127.0.0.1:8888` on the task's machine.
 
     Args:
@@ -36,7 +36,7 @@ async def opened(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tu
         ConnectionFailed: the application master cannot be reached.
         ProtocolError: it refused us.
     """
-    async with reach(folder) as connection:
+    async with connect_to_am(folder) as connection:
         connection.send(OpenTunnel(task=str(task), port=port))
         try:
             async with asyncio.timeout(_PATIENCE):

@@ -12,7 +12,7 @@ import socket
 _ONE = b"."
 
 
-class Box:
+class FdStore:
     """An empty box."""
 
     def __init__(self) -> None:

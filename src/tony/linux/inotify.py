@@ -14,7 +14,7 @@ _BUFFER = 65536
 _ONLY_FOLDERS = 0x01000000
 
 
-class Change(IntFlag):
+class InotifyMask(IntFlag):
     """What can happen, with the kernel's numbers."""
 
     MODIFY = 0x00000002
@@ -29,7 +29,7 @@ class Change(IntFlag):
     IGNORED = 0x00008000  #: a watch is gone, because its folder is
 
 
-class Happened(NamedTuple):
+class InotifyEvent(NamedTuple):
     """One thing that happened. `path` is the file, or the watched folder when no file is named."""
 
     path: Path | None
@@ -49,7 +49,7 @@ class Inotify:
         self.descriptor = -1
         self.descriptor = _checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
-    def add(self, folder: Path, changes: Change) -> None:
+    def add(self, folder: Path, changes: InotifyMask) -> None:
         """Watches the files directly in `folder`, and the folder itself.
 
         Raises:
@@ -58,7 +58,7 @@ class Inotify:
         number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), int(changes | _ONLY_FOLDERS))
         self._folders[_checked(number)] = folder
 
-    def add_file(self, file: Path, changes: Change) -> None:
+    def add_file(self, file: Path, changes: InotifyMask) -> None:
         """Watches one file, whatever its name becomes.
 
         Raises:
@@ -67,7 +67,7 @@ class Inotify:
         number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(file), int(changes))
         self._folders[_checked(number)] = file
 
-    def read(self) -> list[Happened]:
+    def read(self) -> list[InotifyEvent]:
         """What happened since the last call; empty if nothing has."""
         try:
             data = os.read(self.descriptor, _BUFFER)
@@ -80,7 +80,7 @@ class Inotify:
             name = data[offset + _HEADER.size : offset + _HEADER.size + length].rstrip(b"\0")
             offset += _HEADER.size + length
             folder = self._folders.get(number)
-            happened.append(Happened(folder / os.fsdecode(name) if folder and name else folder, change))
+            happened.append(InotifyEvent(folder / os.fsdecode(name) if folder and name else folder, change))
         return happened
 
     def close(self) -> None:

@@ -32,12 +32,12 @@ def take(path: Path) -> bool:
     return False
 
 
-def let_go(path: Path) -> None:
+def release_lock(path: Path) -> None:
     """Gives it back, as far as this process is concerned."""
     if path in _held:
         os.close(_held.pop(path)[0])
 
 
-def taken_by(path: Path) -> int | None:
+def lock_owner(path: Path) -> int | None:
     """Who took the lock that we hold: ourselves, or a process that we were forked from; None if we hold none."""
     return _held[path][1] if path in _held else None

@@ -23,7 +23,7 @@ _FILE = "/proc/self/oom_score_adj"
 _MOST = 1000
 
 
-class Share(IntEnum):
+class OomScoreOffset(IntEnum):
     """Thousandths of the machine's memory that a process counts more than who started the job."""
 
     KEEPER = 0  #: the application master, and watchdogs
@@ -56,12 +56,12 @@ class Score:
             self._descriptor = _open()
             self.base = self._now = int(os.pread(self._descriptor, 16, 0))
 
-    def settle(self, share: Share) -> None:
+    def settle(self, share: OomScoreOffset) -> None:
         """Takes a share, for good. Where the kernel refuses, everything stays as it is."""
         self._set(self._of(share))
 
     @contextlib.contextmanager
-    def children(self, share: Share) -> Iterator[None]:
+    def children(self, share: OomScoreOffset) -> Iterator[None]:
         """Whatever is started inside has another share than we have: we take it for that moment."""
         before = self._now
         self.settle(share)
@@ -76,10 +76,10 @@ class Score:
                 os.pwrite(self._descriptor, b"%d" % value, 0)
                 self._now = value
 
-    def _of(self, share: Share) -> int:
+    def _of(self, share: OomScoreOffset) -> int:
         """Above `base` by the share; where there is no room for that, by as much of the room as the share is of all."""
         room = max(0, _MOST - self.base)
-        return self.base + min(int(share), int(share) * room // Share.PROGRAM)
+        return self.base + min(int(share), int(share) * room // OomScoreOffset.PROGRAM)
 
 
 def _open() -> int:

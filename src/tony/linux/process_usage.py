@@ -47,7 +47,7 @@ class _Process:
     whole: tuple[float, float, float, float]
 
 
-class Usage:
+class ProcessUsage:
     """One program's use of the machine.
 
     Args:

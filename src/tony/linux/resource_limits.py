@@ -12,7 +12,7 @@ _FILES = {errno.EMFILE, errno.ENFILE}
 _NO_THREAD = "can't start new thread"
 
 
-def said(error: BaseException) -> str:
+def describe_os_error(error: BaseException) -> str:
     """What the system says of an error, without the numbers that Python puts around it, and the limit behind it."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:

@@ -265,6 +265,6 @@ def lock_held(lock: threading.Lock, what: str) -> Iterator[None]:
 USUAL = Lane("the job's record", _TIMEOUT_SECONDS)
 
 
-async def beside(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def to_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """As `Lane.run`, in the usual lane."""
     return await USUAL.run(work, *args, **kwargs)

@@ -17,7 +17,7 @@ _STATES = {
 }
 
 
-def waiting(pid: int) -> str:
+def wait_channel(pid: int) -> str:
     """State and place of each thread, and, where that is for us to know, the kernel's stack; empty if it is gone."""
     try:
         threads = sorted(os.listdir(f"/proc/{pid}/task"), key=int)

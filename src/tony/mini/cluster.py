@@ -16,15 +16,15 @@ from tony.dataclass import dataclass, replace
 from tony.errors import InfraError, RecordError, StorageError, UserError
 from tony.linux.process import is_stopped, memory_of
 from tony.mini import ports, processes, readiness
-from tony.mini.cluster_state import Process, State, load, save
-from tony.mini.daemons import Daemon, Kind, command, daemons, parse, tool_command
+from tony.mini.cluster_state import ClusterState, Process, load, save
+from tony.mini.daemons import DaemonKind, MiniDaemon, command, daemons, parse, tool_command
 from tony.mini.disk_setup import check_place, format_name_node, user_name, write_files
 from tony.mini.hadoop_download import fetch
-from tony.mini.initial_setup import furnish
+from tony.mini.initial_setup import initialize_hdfs
 from tony.mini.java import find_java
-from tony.mini.kill_applications import end_applications
+from tony.mini.kill_applications import kill_applications
 from tony.mini.layout import Places
-from tony.mini.options import Options
+from tony.mini.options import MiniOptions
 from tony.model.layout import Home
 
 #: Seconds after which a cluster that does not come up is given up; it takes some 10.
@@ -74,7 +74,7 @@ class Status:
     daemons: tuple[DaemonStatus, ...] = ()
 
 
-class Cluster:
+class MiniCluster:
     """The cluster of a home, whether or not it runs."""
 
     def __init__(self, home: Home, environment: Mapping[str, str]) -> None:
@@ -93,7 +93,7 @@ class Cluster:
         return self.places.conf
 
     @property
-    def state(self) -> State:
+    def state(self) -> ClusterState:
         """What runs.
 
         Raises:
@@ -104,7 +104,9 @@ class Cluster:
             raise UserError(f"no cluster runs in {self.home.path}; start one: tony mini start")
         return state
 
-    def start(self, options: Options, notice: Callable[[str], None], timeout: float = START_TIMEOUT) -> State:
+    def start(
+        self, options: MiniOptions, notice: Callable[[str], None], timeout: float = START_TIMEOUT
+    ) -> ClusterState:
         """Brings an empty cluster up, and waits until it can be used.
 
         Raises:
@@ -150,7 +152,7 @@ class Cluster:
             with contextlib.suppress(RecordError):
                 state = load(self.places) if notice else None
                 if state is not None and notice is not None:
-                    end_applications(state, notice)
+                    kill_applications(state, notice)
             return self._clear()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> Process | None:
@@ -164,7 +166,7 @@ class Cluster:
             InfraError: it does not end.
         """
         state = self.state
-        daemon = parse(name, state.options.nodes, state.options.datanodes, map(Daemon, state.others))
+        daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
         with self._alone():
             process = self.state.living().get(daemon.name)
             if process is None:
@@ -185,7 +187,7 @@ class Cluster:
             InfraError: it died or is not ready in time.
         """
         state = self.state
-        daemon = parse(name, state.options.nodes, state.options.datanodes, map(Daemon, state.others))
+        daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
         with self._alone():
             old = self.state.living().get(daemon.name)
             if old is not None:
@@ -257,16 +259,18 @@ class Cluster:
                 f"a cluster runs already in {self.places.path}; see tony mini status, end it: tony mini stop"
             )
 
-    def _planned(self, options: Options, java: str, jars: str) -> State:
+    def _planned(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         path = options.path or f"{self.places.bin}:{self._environment.get('PATH') or os.defpath}"
         names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
-        return State(options=options, java=java, jars=jars, path=path, ports=ports.choose(names))
+        return ClusterState(options=options, java=java, jars=jars, path=path, ports=ports.choose(names))
 
-    def _bring_up(self, state: State, timeout: float) -> State:
+    def _bring_up(self, state: ClusterState, timeout: float) -> ClusterState:
         self.places.path.mkdir(mode=0o700, exist_ok=True)
         write_files(state, self.places)
         # HDFS needs to be formatted first; YARN needs no HDFS to come up.
-        yarn = [daemon for daemon in state.daemons if daemon.kind in (Kind.RESOURCE_MANAGER, Kind.NODE_MANAGER)]
+        yarn = [
+            daemon for daemon in state.daemons if daemon.kind in (DaemonKind.RESOURCE_MANAGER, DaemonKind.NODE_MANAGER)
+        ]
         for daemon in yarn:
             state = self._spawn(state, daemon)
         format_name_node(state, self.places, self._variables(state))
@@ -279,20 +283,22 @@ class Cluster:
         save(self.places, state)
         return state
 
-    def _furnish(self, state: State) -> None:
-        furnish(state, user_name())
+    def _furnish(self, state: ClusterState) -> None:
+        initialize_hdfs(state, user_name())
 
-    def _spawn(self, state: State, daemon: Daemon) -> State:
+    def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:
         line = command(daemon, Path(state.java), Path(state.jars), self.places)
         pid = processes.spawn(line, self._variables(state), self.places.path, self.places.log(daemon.name))
         state = state.with_process(daemon, pid)
         save(self.places, state)
         return state
 
-    def _variables(self, state: State) -> dict[str, str]:
+    def _variables(self, state: ClusterState) -> dict[str, str]:
         return processes.environment(state, self.places, self._environment)
 
-    def _wait(self, state: State, since: Mapping[str, float], needed: tuple[Daemon, ...], timeout: float) -> None:
+    def _wait(
+        self, state: ClusterState, since: Mapping[str, float], needed: tuple[MiniDaemon, ...], timeout: float
+    ) -> None:
         def alive() -> None:
             living = state.living()
             for daemon in needed:
@@ -301,10 +307,10 @@ class Cluster:
 
         readiness.wait(lambda: self._missing(state, since), alive, timeout)
 
-    def _missing(self, state: State, since: Mapping[str, float]) -> str | None:
+    def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
         return readiness.waiting_for(state, since)
 
-    def _mourn(self, daemon: Daemon) -> None:
+    def _mourn(self, daemon: MiniDaemon) -> None:
         log = self.places.log(daemon.name)
         kind = _TakenPort if processes.tells_of_a_taken_port(log) else InfraError
         title = daemon.kind.name.replace("_", " ").title().replace(" ", "")
@@ -335,7 +341,7 @@ class Cluster:
                 time.sleep(0.05)
         return count
 
-    def _waiting_for(self, state: State, living: Mapping[str, Process]) -> str | None:
+    def _waiting_for(self, state: ClusterState, living: Mapping[str, Process]) -> str | None:
         dead = [daemon.name for daemon in state.daemons if daemon.name not in living]
         if not living:
             return "no daemon runs"
@@ -344,7 +350,7 @@ class Cluster:
             return f"{' and '.join(dead)} {verb} dead; to mend it: tony mini restart {dead[0]}"
         return readiness.waiting_for(state, {})
 
-    def _status_of(self, daemon: Daemon, process: Process | None, state: State) -> DaemonStatus:
+    def _status_of(self, daemon: MiniDaemon, process: Process | None, state: ClusterState) -> DaemonStatus:
         stands = process is not None and is_stopped(process.pid)
         return DaemonStatus(
             name=daemon.name,

@@ -10,9 +10,9 @@ from pathlib import Path
 from tony.dataclass import dataclass, field, replace
 from tony.errors import RecordError
 from tony.linux.process import is_alive, start_time
-from tony.mini.daemons import Daemon, daemons
+from tony.mini.daemons import MiniDaemon, daemons
 from tony.mini.layout import Places
-from tony.mini.options import Options
+from tony.mini.options import MiniOptions
 from tony.model.codec import DecodeError, from_plain, to_plain
 
 
@@ -34,7 +34,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ClusterState:
     """A cluster as it was last known.
 
     Attributes:
@@ -48,7 +48,7 @@ class State:
         others: daemons beside those of the options, such as `rm2`: of whoever makes a cluster of another kind.
     """
 
-    options: Options
+    options: MiniOptions
     java: str
     jars: str
     path: str
@@ -58,9 +58,9 @@ class State:
     others: tuple[str, ...] = ()
 
     @property
-    def daemons(self) -> tuple[Daemon, ...]:
+    def daemons(self) -> tuple[MiniDaemon, ...]:
         """All that belong to it, running or not."""
-        return (*map(Daemon, self.others), *daemons(self.options.nodes, self.options.datanodes))
+        return (*map(MiniDaemon, self.others), *daemons(self.options.nodes, self.options.datanodes))
 
     def living(self) -> dict[str, Process]:
         """The daemons that run."""
@@ -68,15 +68,15 @@ class State:
 
     def address(self, port: str) -> str:
         """`host:port` of a port such as `rm.web`."""
-        return f"{Daemon(port.partition('.')[0]).host}:{self.ports[port]}"
+        return f"{MiniDaemon(port.partition('.')[0]).host}:{self.ports[port]}"
 
-    def with_process(self, daemon: Daemon, pid: int) -> State:
+    def with_process(self, daemon: MiniDaemon, pid: int) -> ClusterState:
         """With a daemon that was just started by us, so that it cannot be gone yet, not even if it has ended."""
         process = Process(pid=pid, started=start_time(pid) or 0)
         return replace(self, processes={**self.processes, daemon.name: process})
 
 
-def load(places: Places) -> State | None:
+def load(places: Places) -> ClusterState | None:
     """What was last written; None if nothing is there.
 
     Raises:
@@ -87,12 +87,12 @@ def load(places: Places) -> State | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return from_plain(State, json.loads(text))
+        return from_plain(ClusterState, json.loads(text))
     except (ValueError, DecodeError) as error:
         raise RecordError(f"{places.state} is damaged ({error}); end the cluster with: tony mini stop") from error
 
 
-def save(places: Places, state: State) -> None:
+def save(places: Places, state: ClusterState) -> None:
     """Writes it whole or not at all."""
     text = json.dumps(to_plain(state), indent=1)
     new = Path(f"{places.state}.{os.getpid()}")

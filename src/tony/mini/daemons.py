@@ -37,7 +37,7 @@ _OPENED = (
 _EXPORTED = ("sun.net.dns", "sun.net.util")
 
 
-class Kind(Enum):
+class DaemonKind(Enum):
     """What a daemon is."""
 
     NAME_NODE = "nn"
@@ -47,28 +47,28 @@ class Kind(Enum):
 
 
 _MAIN = {
-    Kind.NAME_NODE: f"{_PACKAGE}.hdfs.server.namenode.NameNode",
-    Kind.RESOURCE_MANAGER: f"{_PACKAGE}.yarn.server.resourcemanager.ResourceManager",
-    Kind.DATA_NODE: f"{_PACKAGE}.hdfs.server.datanode.DataNode",
-    Kind.NODE_MANAGER: f"{_PACKAGE}.yarn.server.nodemanager.NodeManager",
+    DaemonKind.NAME_NODE: f"{_PACKAGE}.hdfs.server.namenode.NameNode",
+    DaemonKind.RESOURCE_MANAGER: f"{_PACKAGE}.yarn.server.resourcemanager.ResourceManager",
+    DaemonKind.DATA_NODE: f"{_PACKAGE}.hdfs.server.datanode.DataNode",
+    DaemonKind.NODE_MANAGER: f"{_PACKAGE}.yarn.server.nodemanager.NodeManager",
 }
 _HEAP = {
-    Kind.NAME_NODE: "192m",
-    Kind.RESOURCE_MANAGER: "320m",
-    Kind.DATA_NODE: "160m",
-    Kind.NODE_MANAGER: "224m",
+    DaemonKind.NAME_NODE: "192m",
+    DaemonKind.RESOURCE_MANAGER: "320m",
+    DaemonKind.DATA_NODE: "160m",
+    DaemonKind.NODE_MANAGER: "224m",
 }
 #: What each listens on; `web` is a page for people.
 _PORTS = {
-    Kind.NAME_NODE: ("rpc", "web"),
-    Kind.RESOURCE_MANAGER: ("client", "scheduler", "tracker", "admin", "web"),
-    Kind.DATA_NODE: ("data", "ipc", "web"),
-    Kind.NODE_MANAGER: ("rpc", "localizer", "collector", "web"),
+    DaemonKind.NAME_NODE: ("rpc", "web"),
+    DaemonKind.RESOURCE_MANAGER: ("client", "scheduler", "tracker", "admin", "web"),
+    DaemonKind.DATA_NODE: ("data", "ipc", "web"),
+    DaemonKind.NODE_MANAGER: ("rpc", "localizer", "collector", "web"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Daemon:
+class MiniDaemon:
     """One process of the cluster.
 
     Attributes:
@@ -78,9 +78,9 @@ class Daemon:
     name: str
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> DaemonKind:
         """What it is."""
-        return Kind(self.name[:2])
+        return DaemonKind(self.name[:2])
 
     @property
     def index(self) -> int:
@@ -90,7 +90,7 @@ class Daemon:
     @property
     def host(self) -> str:
         """The address it listens on."""
-        return f"{_NODE_NETWORK}.{self.index}" if self.kind is Kind.NODE_MANAGER else HOST
+        return f"{_NODE_NETWORK}.{self.index}" if self.kind is DaemonKind.NODE_MANAGER else HOST
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -98,13 +98,13 @@ class Daemon:
         return tuple(f"{self.name}.{port}" for port in _PORTS[self.kind])
 
 
-def daemons(nodes: int, datanodes: int) -> tuple[Daemon, ...]:
+def daemons(nodes: int, datanodes: int) -> tuple[MiniDaemon, ...]:
     """All daemons of a cluster, in the order in which they are started."""
     names = ["nn", "rm", *(f"dn{n}" for n in range(1, datanodes + 1)), *(f"nm{n}" for n in range(1, nodes + 1))]
-    return tuple(map(Daemon, names))
+    return tuple(map(MiniDaemon, names))
 
 
-def parse(text: str, nodes: int, datanodes: int, others: Iterable[Daemon] = ()) -> Daemon:
+def parse(text: str, nodes: int, datanodes: int, others: Iterable[MiniDaemon] = ()) -> MiniDaemon:
     """The daemon that a person named; `dn` and `nm` serve where there is one.
 
     Args:
@@ -115,20 +115,20 @@ def parse(text: str, nodes: int, datanodes: int, others: Iterable[Daemon] = ()) 
     """
     known = (*daemons(nodes, datanodes), *others)
     only = {"dn": datanodes, "nm": nodes}.get(text)
-    found = Daemon(f"{text}1" if only == 1 else text)
+    found = MiniDaemon(f"{text}1" if only == 1 else text)
     if found not in known:
         raise UserError(f"{text!r} is no daemon of this cluster; it has {', '.join(each.name for each in known)}.")
     return found
 
 
-def command(daemon: Daemon, java: Path, jars: Path, places: Places, *arguments: str) -> list[str]:
+def command(daemon: MiniDaemon, java: Path, jars: Path, places: Places, *arguments: str) -> list[str]:
     """The command line of a daemon.
 
     Args:
         java: a Java's home.
         arguments: `-format` for a NameNode.
     """
-    web = [places.web] if daemon.kind in (Kind.NAME_NODE, Kind.DATA_NODE) else []
+    web = [places.web] if daemon.kind in (DaemonKind.NAME_NODE, DaemonKind.DATA_NODE) else []
     folders = [*web, places.own_conf(daemon.name), places.conf]
     return java_command(java, jars, folders, places, _HEAP[daemon.kind], _MAIN[daemon.kind], *arguments)
 

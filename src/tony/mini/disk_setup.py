@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tony.errors import InfraError, UserError
 from tony.mini import hadoop_command, site_xml
-from tony.mini.cluster_state import State
-from tony.mini.daemons import Daemon, command
+from tony.mini.cluster_state import ClusterState
+from tony.mini.daemons import MiniDaemon, command
 from tony.mini.layout import Places
 from tony.mini.processes import last_words
 
@@ -44,7 +44,7 @@ def check_place(path: Path) -> None:
         )
 
 
-def write_files(state: State, places: Places) -> None:
+def write_files(state: ClusterState, places: Places) -> None:
     """Makes every file and folder that daemons expect to find."""
     for folder in (places.logs, places.bin, places.tmp, *(places.web / "webapps" / name for name in _WEB)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,14 +60,14 @@ def write_files(state: State, places: Places) -> None:
     hadoop_command.write(Path(state.java), Path(state.jars), places)
 
 
-def format_name_node(state: State, places: Places, variables: dict[str, str]) -> None:
+def format_name_node(state: ClusterState, places: Places, variables: dict[str, str]) -> None:
     """Makes an empty file system.
 
     Raises:
         InfraError: Java or Hadoop failed; says how.
     """
     log = places.log("format")
-    line = command(Daemon("nn"), Path(state.java), Path(state.jars), places, "-format", "-nonInteractive")
+    line = command(MiniDaemon("nn"), Path(state.java), Path(state.jars), places, "-format", "-nonInteractive")
     with open(log, "wb") as file:
         done = subprocess.run(
             line, env=variables, cwd=places.path, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tony.bootstrap import command
 from tony.errors import TonyError
-from tony.mini.cluster import Cluster
-from tony.mini.options import Options
+from tony.mini.cluster import MiniCluster
+from tony.mini.options import MiniOptions
 from tony.model.layout import Home
 
 #: Seconds that a cluster's end may take before it is left to the process that watches.
@@ -26,7 +26,9 @@ _END = 60.0
 
 
 @contextmanager
-def guarded(options: Options, environment: Mapping[str, str], notice: Callable[[str], None]) -> Iterator[Cluster]:
+def run_ephemeral_cluster(
+    options: MiniOptions, environment: Mapping[str, str], notice: Callable[[str], None]
+) -> Iterator[MiniCluster]:
     """A cluster that is started here and ended at the end, whatever that is; nothing of it is left.
 
     Raises:
@@ -38,7 +40,7 @@ def guarded(options: Options, environment: Mapping[str, str], notice: Callable[[
         command("tony.mini.ephemeral_cluster", str(folder)), stdin=subprocess.PIPE, start_new_session=True
     )
     try:
-        cluster = Cluster(Home(folder), environment)
+        cluster = MiniCluster(Home(folder), environment)
         cluster.start(options, notice)
         yield cluster
     finally:
@@ -55,7 +57,7 @@ def main() -> int:
         while os.read(0, 1024):
             pass
     try:
-        Cluster(Home(folder), os.environ).stop()
+        MiniCluster(Home(folder), os.environ).stop()
     except TonyError as error:
         print(f"tony: {error}", file=sys.stderr)
         return error.exit_code

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from urllib.parse import quote, urlencode
 
-from tony.mini.cluster_state import State
+from tony.mini.cluster_state import ClusterState
 from tony.mini.readiness import send
 
 #: Seconds for an answer: the first request of its kind has Java load a lot, while all other daemons still do likewise.
 _PATIENCE = 60.0
 
 
-def furnish(state: State, user: str) -> None:
+def initialize_hdfs(state: ClusterState, user: str) -> None:
     """Makes the user's home and `/tmp`, and gives nodes their labels.
 
     Raises:
@@ -24,14 +24,14 @@ def furnish(state: State, user: str) -> None:
         _label_nodes(state)
 
 
-def _make_folder(state: State, path: str, mode: str, user: str) -> None:
+def _make_folder(state: ClusterState, path: str, mode: str, user: str) -> None:
     query = urlencode({"op": "MKDIRS", "user.name": user})
     _send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
     query = urlencode({"op": "SETPERMISSION", "permission": mode, "user.name": user})
     _send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
 
 
-def _label_nodes(state: State) -> None:
+def _label_nodes(state: ClusterState) -> None:
     address = state.address("rm.web")
     labels = [{"name": label.name, "exclusivity": True} for label in state.options.labels]
     _send(address, "POST", "/ws/v1/cluster/add-node-labels", json.dumps({"nodeLabelInfo": labels}))

@@ -10,7 +10,7 @@ from typing import Any
 
 from tony.errors import InfraError
 from tony.linux.process import is_stopped
-from tony.mini.cluster_state import State
+from tony.mini.cluster_state import ClusterState
 from tony.mini.readiness import send
 
 _ALIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
@@ -22,7 +22,7 @@ _PATIENCE, _ENDING, _HEARING = 5.0, 20.0, 3.0
 _PAUSE = 0.2
 
 
-def end_applications(state: State, notice: Callable[[str], None]) -> None:
+def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> None:
     """Tells how many applications still run, and ends them; what does not end in time goes with the cluster.
 
     A ResourceManager that is dead, stopped or deaf is not waited for.
@@ -43,24 +43,24 @@ def end_applications(state: State, notice: Callable[[str], None]) -> None:
             time.sleep(_HEARING)
 
 
-def _running(state: State) -> list[str]:
+def _running(state: ClusterState) -> list[str]:
     found = _get(state, f"/ws/v1/cluster/apps?states={_ALIVE}").get("apps") or {}
     return sorted(each["id"] for each in found.get("app", []))
 
 
-def _containers(state: State) -> int:
+def _containers(state: ClusterState) -> int:
     """How many are left on nodes that live."""
     found = _get(state, "/ws/v1/cluster/nodes?states=RUNNING").get("nodes") or {}
     return sum(each.get("numContainers", 0) for each in found.get("node", []))
 
 
-def _kill(state: State, name: str) -> None:
+def _kill(state: ClusterState, name: str) -> None:
     body = json.dumps({"state": "KILLED", "diagnostics": _WHY})
     with contextlib.suppress(InfraError):  # it has just ended
         send(state.address("rm.web"), "PUT", f"/ws/v1/cluster/apps/{name}/state", body, _PATIENCE)
 
 
-def _get(state: State, path: str) -> Any:
+def _get(state: ClusterState, path: str) -> Any:
     return json.loads(send(state.address("rm.web"), "GET", path, patience=_PATIENCE))
 
 

@@ -13,7 +13,7 @@ DEFAULT_HADOOP = "3.4.2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class HadoopProperty:
     """One property of Hadoop's.
 
     Attributes:
@@ -25,7 +25,7 @@ class Setting:
     daemon: str | None = None
 
     @classmethod
-    def read(cls, text: str) -> Setting:
+    def read(cls, text: str) -> HadoopProperty:
         """Reads `key=value` or `nm1:key=value`.
 
         Raises:
@@ -58,7 +58,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class MiniOptions:
     """What a cluster is to be.
 
     Attributes:
@@ -74,7 +74,7 @@ class Options:
     hadoop: str = DEFAULT_HADOOP
     nodes: int = 3
     datanodes: int = 1
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[HadoopProperty, ...] = ()
     labels: tuple[Label, ...] = ()
     path: str | None = None
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from tony.linux.process import has_marker, kill_until_none, send, with_marker
-from tony.mini.cluster_state import Process, State
+from tony.mini.cluster_state import ClusterState, Process
 from tony.mini.daemons import MARKER
 from tony.mini.layout import Places
 
@@ -26,7 +26,7 @@ _children: list[subprocess.Popen[bytes]] = []
 _BUSY = re.compile(r"BindException|Address already in use|Port in use", re.IGNORECASE)
 
 
-def environment(state: State, places: Places, own: Mapping[str, str]) -> dict[str, str]:
+def environment(state: ClusterState, places: Places, own: Mapping[str, str]) -> dict[str, str]:
     """The environment of daemons. Containers get `JAVA_HOME` and `HADOOP_CONF_DIR` of it, the others by the site file.
 
     Args:

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tony.errors import InfraError
-from tony.mini.cluster_state import State
-from tony.mini.daemons import Daemon, Kind
+from tony.mini.cluster_state import ClusterState
+from tony.mini.daemons import DaemonKind, MiniDaemon
 
 #: Seconds for one answer; a daemon that is just starting may accept and say nothing.
 _PATIENCE = 5.0
@@ -21,7 +21,7 @@ class NotYet(Exception):  # noqa: N818 - not an error: the answer to a question
     """What is still waited for."""
 
 
-def waiting_for(state: State, since: Mapping[str, float]) -> str | None:
+def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
     """What keeps the cluster from being ready, in words; None if nothing does.
 
     Args:
@@ -61,43 +61,43 @@ def send(address: str, method: str, path: str, body: str | None = None, patience
     return content
 
 
-def _get(state: State, port: str, path: str, name: str) -> Any:
+def _get(state: ClusterState, port: str, path: str, name: str) -> Any:
     try:
         return json.loads(send(state.address(port), "GET", path))
     except (InfraError, ValueError) as error:
         raise NotYet(f"{name} does not answer") from error
 
 
-def _bean(state: State, port: str, bean: str, name: str) -> Any:
+def _bean(state: ClusterState, port: str, bean: str, name: str) -> Any:
     beans = _get(state, port, f"/jmx?qry={quote(bean, safe='')}", name).get("beans")
     if not beans:
         raise NotYet(f"{name} is starting")
     return beans[0]
 
 
-def _ask_hdfs(state: State, since: Mapping[str, float]) -> None:
+def _ask_hdfs(state: ClusterState, since: Mapping[str, float]) -> None:
     facts = _bean(state, "nn.web", "Hadoop:service=NameNode,name=NameNodeInfo", "the NameNode")
     there = len(json.loads(facts.get("LiveNodes") or "{}"))
     if there < state.options.datanodes:
         raise NotYet(f"{there} of {state.options.datanodes} DataNodes are there")
     for daemon in state.daemons:
-        if daemon.kind is Kind.DATA_NODE and daemon.name in since:
+        if daemon.kind is DaemonKind.DATA_NODE and daemon.name in since:
             _ask_data_node(state, daemon)
     if facts.get("Safemode"):
         raise NotYet("the NameNode is in safe mode")
 
 
-def _ask_data_node(state: State, daemon: Daemon) -> None:
+def _ask_data_node(state: ClusterState, daemon: MiniDaemon) -> None:
     facts = _bean(state, f"{daemon.name}.web", "Hadoop:service=DataNode,name=DataNodeInfo", daemon.name)
     actors = json.loads(facts.get("BPServiceActorInfo") or "[]")
     if not any(actor.get("ActorState") == "RUNNING" for actor in actors):
         raise NotYet(f"{daemon.name} has not registered")
 
 
-def _ask_yarn(state: State, since: Mapping[str, float]) -> None:
+def _ask_yarn(state: ClusterState, since: Mapping[str, float]) -> None:
     found = _get(state, "rm.web", "/ws/v1/cluster/nodes?states=RUNNING", "the ResourceManager").get("nodes") or {}
     nodes = {node["id"]: node for node in found.get("node", [])}
-    wanted = [daemon for daemon in state.daemons if daemon.kind is Kind.NODE_MANAGER]
+    wanted = [daemon for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]
     missing = [daemon.name for daemon in wanted if not _is_running(state, daemon, nodes, since.get(daemon.name))]
     if missing:
         raise NotYet(
@@ -105,7 +105,7 @@ def _ask_yarn(state: State, since: Mapping[str, float]) -> None:
         )
 
 
-def _is_running(state: State, daemon: Daemon, nodes: Mapping[str, Any], since: float | None) -> bool:
+def _is_running(state: ClusterState, daemon: MiniDaemon, nodes: Mapping[str, Any], since: float | None) -> bool:
     port = state.ports[f"{daemon.name}.rpc"]
     node = next((node for name, node in nodes.items() if name.rpartition(":")[2] == str(port)), None)
     if node is None:

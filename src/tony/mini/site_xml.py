@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
 from tony.mini import PROPERTY
-from tony.mini.cluster_state import State
-from tony.mini.daemons import HOST, MARKER, Daemon, Kind
+from tony.mini.cluster_state import ClusterState
+from tony.mini.daemons import HOST, MARKER, DaemonKind, MiniDaemon
 from tony.mini.layout import Places
 
 Properties = dict[str, str]
@@ -37,7 +37,7 @@ def file_of(key: str) -> str:
     return next((file for beginning, file in _FILES if key.startswith(beginning)), _CORE)
 
 
-def render(state: State, places: Places, user: str) -> dict[str, str]:
+def render(state: ClusterState, places: Places, user: str) -> dict[str, str]:
     """Every file below the cluster's folder that has to be there before it is started: relative path -> text.
 
     Args:
@@ -69,30 +69,32 @@ def to_xml(properties: Mapping[str, str]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<configuration>\n{"".join(lines)}</configuration>\n'
 
 
-def hosts(state: State, hostname: str) -> str:
+def hosts(state: ClusterState, hostname: str) -> str:
     """Names for Java, so that no server of the network is asked for ours."""
-    nodes = [daemon.host for daemon in state.daemons if daemon.kind is Kind.NODE_MANAGER]
+    nodes = [daemon.host for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]
     return "".join([f"{HOST} localhost\n{HOST} {hostname}\n", *(f"{node} {node}\n" for node in nodes)])
 
 
-def _overrule(files: dict[str, Properties], state: State, daemon: str | None) -> None:
+def _overrule(files: dict[str, Properties], state: ClusterState, daemon: str | None) -> None:
     for setting in state.options.settings:
         if setting.daemon == daemon:
             files[file_of(setting.key)][setting.key] = setting.value
 
 
-def _of_daemon(daemon: Daemon, files: Mapping[str, Properties], state: State, places: Places) -> dict[str, str]:
+def _of_daemon(
+    daemon: MiniDaemon, files: Mapping[str, Properties], state: ClusterState, places: Places
+) -> dict[str, str]:
     """The files in which one of several daemons differs from the others."""
     own = {name: dict(properties) for name, properties in files.items()}
-    if daemon.kind is Kind.NODE_MANAGER:
+    if daemon.kind is DaemonKind.NODE_MANAGER:
         own["yarn-site.xml"] = _node_manager(daemon, state, places) | own["yarn-site.xml"]
-    elif daemon.kind is Kind.DATA_NODE:
+    elif daemon.kind is DaemonKind.DATA_NODE:
         own["hdfs-site.xml"] = _data_node(daemon, state, places) | own["hdfs-site.xml"]
     _overrule(own, state, daemon.name)
     return {f"{daemon.name}/conf/{name}": to_xml(own[name]) for name in own if own[name] != files[name]}
 
 
-def _core(state: State, places: Places, user: str) -> Properties:
+def _core(state: ClusterState, places: Places, user: str) -> Properties:
     return {
         "fs.defaultFS": f"hdfs://{state.address('nn.rpc')}",
         "hadoop.tmp.dir": str(places.tmp),
@@ -102,7 +104,7 @@ def _core(state: State, places: Places, user: str) -> Properties:
     }
 
 
-def _hdfs(state: State, places: Places) -> Properties:
+def _hdfs(state: ClusterState, places: Places) -> Properties:
     return {
         "dfs.replication": str(min(state.options.datanodes, 3)),
         "dfs.namenode.name.dir": (places.of("nn") / "name").as_uri(),
@@ -119,7 +121,7 @@ def _hdfs(state: State, places: Places) -> Properties:
     }
 
 
-def _data_node(daemon: Daemon, state: State, places: Places) -> Properties:
+def _data_node(daemon: MiniDaemon, state: ClusterState, places: Places) -> Properties:
     return {
         # A DataNode that writes for WebHDFS asks whether the file is complete, and waits this long (400 ms) before it
         # asks again. Here the first answer is nearly always no, so every close of a file would take half a second.
@@ -132,7 +134,7 @@ def _data_node(daemon: Daemon, state: State, places: Places) -> Properties:
     }
 
 
-def _yarn(state: State, places: Places) -> Properties:
+def _yarn(state: ClusterState, places: Places) -> Properties:
     store = f"{_YARN}.server.resourcemanager.recovery.FileSystemRMStateStore"
     scheduler = f"{_YARN}.server.resourcemanager.scheduler.capacity.CapacityScheduler"
     properties = {
@@ -181,7 +183,7 @@ def _yarn(state: State, places: Places) -> Properties:
     return properties
 
 
-def _node_manager(daemon: Daemon, state: State, places: Places) -> Properties:
+def _node_manager(daemon: MiniDaemon, state: ClusterState, places: Places) -> Properties:
     folder = places.of(daemon.name)
     return {
         "yarn.nodemanager.hostname": daemon.host,
@@ -207,7 +209,7 @@ def _capacity() -> Properties:
     }
 
 
-def _add_labels(capacity: Properties, state: State) -> None:
+def _add_labels(capacity: Properties, state: ClusterState) -> None:
     """Gives every queue below the root the share of labelled nodes that it has of the others."""
     root = "yarn.scheduler.capacity.root"
     for label in state.options.labels:

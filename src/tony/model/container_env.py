@@ -12,7 +12,7 @@ _MEANS_SOMETHING = re.compile(rf'(?P<variable>{_VARIABLE.pattern})|[\\"`$]', re.
 _READ_BY_YARN = "YARN_CONTAINER_RUNTIME_"
 
 
-def filled(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+def expand_variables(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """As a container of this machine has them; a name that is not set stands for nothing."""
     return {
         name: _VARIABLE.sub(lambda found: environ.get(found[1] or found[2], ""), value)

@@ -13,7 +13,7 @@ _WHOLE, _TOO_LONG = 1e4, 1e15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class NumberStyle:
     """How a surface writes them.
 
     Attributes:
@@ -30,7 +30,7 @@ class Style:
     degrees: str
 
 
-def amount(value: float | None, unit: Unit, style: Style) -> str:
+def amount(value: float | None, unit: Unit, style: NumberStyle) -> str:
     """A number with its unit."""
     if value is None or not math.isfinite(value):
         return style.nothing

@@ -30,7 +30,7 @@ PAGE, MOST = 50, 1000
 LONGEST = 500
 
 
-class Sort(Enum):
+class JobSort(Enum):
     """By what jobs are ordered. Those of which it is not known come last in either direction."""
 
     SUBMITTED = "submitted"
@@ -70,7 +70,7 @@ class Query:
     failure_class: FailureClass | None = None
     since: float | None = None
     until: float | None = None
-    sort: Sort = Sort.SUBMITTED
+    sort: JobSort = JobSort.SUBMITTED
     descending: bool = True
     readers: tuple[str, ...] = ()
     after: str = ""
@@ -166,7 +166,7 @@ def _read(name: str, text: str) -> object:
     if name == "failure_class":
         return FailureClass(_one_of(name, text, [each.value for each in FailureClass]))
     if name == "sort":
-        return Sort(_one_of(name, text, [each.value for each in Sort]))
+        return JobSort(_one_of(name, text, [each.value for each in JobSort]))
     if name == "descending":
         return _one_of(name, text, ("yes", "no")) == "yes"
     if name == "most":

@@ -37,7 +37,7 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class MetricSeries:
     """One kind of number.
 
     Attributes:
@@ -52,44 +52,44 @@ class Series:
 
 
 _OF_PROGRAM = (
-    Series("cpu", Unit.CORES, "cores in use by the program and all that it has started"),
-    Series("rss", Unit.BYTES, "memory resident; what processes share counts once for each"),
-    Series("pss", Unit.BYTES, "memory resident; what processes share is divided among them"),
-    Series("threads", Unit.COUNT, "threads"),
-    Series("files", Unit.COUNT, "open files"),
-    Series("disk-read", Unit.BYTES_PER_SECOND, "read from disks"),
-    Series("disk-write", Unit.BYTES_PER_SECOND, "written to disks"),
-    Series("major-faults", Unit.PER_SECOND, "pages that had to be read from a disk"),
-    Series("throttled", Unit.SHARE, "time in which the CPU limit kept it from running"),
-    Series("oom-kills", Unit.COUNT, "processes that the kernel ended for want of memory, so far"),
-    Series("net-in", Unit.BYTES_PER_SECOND, "received by all of the host", of_host=True),
-    Series("net-out", Unit.BYTES_PER_SECOND, "sent by all of the host", of_host=True),
-    Series("step", Unit.COUNT, "step of the training, as the program tells"),
-    Series("total", Unit.COUNT, "steps that it is going to make"),
+    MetricSeries("cpu", Unit.CORES, "cores in use by the program and all that it has started"),
+    MetricSeries("rss", Unit.BYTES, "memory resident; what processes share counts once for each"),
+    MetricSeries("pss", Unit.BYTES, "memory resident; what processes share is divided among them"),
+    MetricSeries("threads", Unit.COUNT, "threads"),
+    MetricSeries("files", Unit.COUNT, "open files"),
+    MetricSeries("disk-read", Unit.BYTES_PER_SECOND, "read from disks"),
+    MetricSeries("disk-write", Unit.BYTES_PER_SECOND, "written to disks"),
+    MetricSeries("major-faults", Unit.PER_SECOND, "pages that had to be read from a disk"),
+    MetricSeries("throttled", Unit.SHARE, "time in which the CPU limit kept it from running"),
+    MetricSeries("oom-kills", Unit.COUNT, "processes that the kernel ended for want of memory, so far"),
+    MetricSeries("net-in", Unit.BYTES_PER_SECOND, "received by all of the host", of_host=True),
+    MetricSeries("net-out", Unit.BYTES_PER_SECOND, "sent by all of the host", of_host=True),
+    MetricSeries("step", Unit.COUNT, "step of the training, as the program tells"),
+    MetricSeries("total", Unit.COUNT, "steps that it is going to make"),
 )
 _OF_DEVICE = (
-    Series("util", Unit.SHARE, "time in which the device computed"),
-    Series("memory", Unit.BYTES, "memory of the device in use"),
-    Series("memory-total", Unit.BYTES, "memory of the device"),
-    Series("power", Unit.WATT, "power drawn"),
-    Series("clock", Unit.HERTZ, "clock of its processors"),
-    Series("temperature", Unit.CELSIUS, "temperature"),
-    Series("ecc", Unit.COUNT, "memory errors that could not be corrected, so far"),
-    Series("xid", Unit.COUNT, "errors that its driver has reported (Xid), so far"),
+    MetricSeries("util", Unit.SHARE, "time in which the device computed"),
+    MetricSeries("memory", Unit.BYTES, "memory of the device in use"),
+    MetricSeries("memory-total", Unit.BYTES, "memory of the device"),
+    MetricSeries("power", Unit.WATT, "power drawn"),
+    MetricSeries("clock", Unit.HERTZ, "clock of its processors"),
+    MetricSeries("temperature", Unit.CELSIUS, "temperature"),
+    MetricSeries("ecc", Unit.COUNT, "memory errors that could not be corrected, so far"),
+    MetricSeries("xid", Unit.COUNT, "errors that its driver has reported (Xid), so far"),
 )
 #: By name; of devices by what follows the dot.
-PROGRAM: Mapping[str, Series] = {series.name: series for series in _OF_PROGRAM}
-DEVICE: Mapping[str, Series] = {series.name: series for series in _OF_DEVICE}
+PROGRAM: Mapping[str, MetricSeries] = {series.name: series for series in _OF_PROGRAM}
+DEVICE: Mapping[str, MetricSeries] = {series.name: series for series in _OF_DEVICE}
 
 
-def series_of(name: str) -> Series | None:
+def series_of(name: str) -> MetricSeries | None:
     """What a name stands for; None if it is none of ours and no program's own."""
     if name in PROGRAM:
         return PROGRAM[name]
     device = _DEVICE.fullmatch(name)
     if device and device[2] in DEVICE:
         of = DEVICE[device[2]]
-        return Series(name, of.unit, f"device {device[1]}: {of.what}")
+        return MetricSeries(name, of.unit, f"device {device[1]}: {of.what}")
     if name.startswith(OF_PROGRAMS) and NAME.fullmatch(name):
-        return Series(name, Unit.NONE, "told by the program")
+        return MetricSeries(name, Unit.NONE, "told by the program")
     return None

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tony.storage.store import Item, Store
+from tony.storage.store import FileStore, Item
 
 #: Names that S3 tells in one answer: what holds more is asked for, and paid, several times.
 _PAGE = 1_000
 
 
-class Listings(Store):
+class Listings(FileStore):
     """A store that remembers what lay in its folders until it is told to forget; also a file is found that way.
 
     Attributes:
         asked: requests for names that were made so far, as S3 counts them.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: FileStore) -> None:
         self.address, self.local, self.dated = store.address, store.local, store.dated
         self.asked = 0
         self._store = store

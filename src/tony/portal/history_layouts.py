@@ -15,7 +15,7 @@ from itertools import islice
 
 from tony.dataclass import dataclass
 from tony.model.ids import JOB_ID
-from tony.storage.store import Item, Store, joined
+from tony.storage.store import FileStore, Item, joined
 
 _YEAR, _PART = re.compile(r"\d{4}", re.ASCII), re.compile(r"\d{2}", re.ASCII)
 #: Days whose folders are looked at for new records again and again.
@@ -23,7 +23,7 @@ _DAYS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RecordLocation:
     """The folder of one record.
 
     Attributes:
@@ -40,20 +40,20 @@ class Place:
         return self.item.name
 
 
-def parents(store: Store) -> Iterator[str]:
+def parents(store: FileStore) -> Iterator[str]:
     """Every folder that has records, those of the newest first."""
     return _parents(store, None)
 
 
-def recent_parents(store: Store) -> Iterator[str]:
+def recent_parents(store: FileStore) -> Iterator[str]:
     """Those of them in which there may be a new record at any moment: of days the newest ones."""
     return _parents(store, _DAYS)
 
 
-def places(store: Store, parent: str) -> Sequence[Place]:
+def places(store: FileStore, parent: str) -> Sequence[RecordLocation]:
     """The records in one folder, the newest first where that is known."""
     found = [
-        Place(path=joined(parent, item.name), item=item)
+        RecordLocation(path=joined(parent, item.name), item=item)
         for item in store.list(parent)
         if item.folder and JOB_ID.fullmatch(item.name)
     ]
@@ -68,7 +68,7 @@ def dated(job: str, ended: float) -> str:
     return f"{datetime.fromtimestamp(ended, UTC):%Y/%m/%d}/{job}"
 
 
-def _parents(store: Store, days: int | None) -> Iterator[str]:
+def _parents(store: FileStore, days: int | None) -> Iterator[str]:
     there = store.list()
     names = {item.name for item in there if item.folder}
     if "jobs" in names:
@@ -82,7 +82,7 @@ def _parents(store: Store, days: int | None) -> Iterator[str]:
         yield ""
 
 
-def _dated(store: Store, above: str, years: Sequence[Item]) -> Iterator[str]:
+def _dated(store: FileStore, above: str, years: Sequence[Item]) -> Iterator[str]:
     for year in _named(years, _YEAR):
         for month in _named(store.list(joined(above, year)), _PART):
             for day in _named(store.list(joined(above, year, month)), _PART):

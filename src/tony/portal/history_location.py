@@ -15,7 +15,7 @@ from tony.config.paths import expanded
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.storage.local_store import LocalStore
-from tony.storage.store import Store
+from tony.storage.store import FileStore
 
 #: What folders of this machine are called as addresses. They are ours to read: other readers follow links in them.
 _HERE = frozenset(("file", "local"))
@@ -24,7 +24,7 @@ _HERE = frozenset(("file", "local"))
 SCHEMES = frozenset(("hdfs", "s3", "gs", "abfs", "abfss"))
 
 
-def open_location(text: str, home: Home, environment: Mapping[str, str]) -> Store:
+def open_location(text: str, home: Home, environment: Mapping[str, str]) -> FileStore:
     """The store of one location. Nothing is asked of it yet.
 
     Args:
@@ -68,19 +68,19 @@ def file_system_of(address: str) -> tuple[str, str]:
     return scheme.lower(), host.lower()
 
 
-def absences(stores: Iterable[Store]) -> Iterator[str]:
+def absences(stores: Iterable[FileStore]) -> Iterator[str]:
     """A sentence for each folder of this machine that is not there."""
     for store in stores:
         if store.local is not None and not store.local.exists():
             yield f"there is no folder {store.address} yet; once there is, its jobs are shown"
 
 
-def is_own_location(store: Store, home: Home) -> bool:
+def is_own_location(store: FileStore, home: Home) -> bool:
     """Return True if a location is the state directory of the user, into which no other user can put anything."""
     return is_state_directory(store, home) and _is_private(home)
 
 
-def is_state_directory(store: Store, home: Home) -> bool:
+def is_state_directory(store: FileStore, home: Home) -> bool:
     """Return True if a location is the state directory of the user."""
     return store.local is not None and os.path.realpath(store.local) == os.path.realpath(home.path)
 

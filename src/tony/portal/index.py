@@ -22,9 +22,9 @@ from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.job_query import JobsPage, Query
 from tony.portal import index_schema
-from tony.portal.index_entry import Entry
-from tony.portal.index_query import Asker
-from tony.portal.index_update import Writer, read_entry
+from tony.portal.index_entry import IndexEntry
+from tony.portal.index_query import IndexQuery
+from tony.portal.index_update import IndexUpdater, read_entry
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _KEPT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class IndexedRecord:
     """What is known of one record, for who looks whether it changed.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Reader:
         return clock.monotonic() > self.deadline
 
 
-class Index:
+class JobIndex:
     """One file. Any thread may call anything; writers wait for each other.
 
     Args:
@@ -86,7 +86,7 @@ class Index:
         self._mutex = threading.RLock()  # of who writes
         self._resting = threading.Lock()  # of the readers that wait for a question: they do not wait for who writes
         self._generation = 0
-        self._writer: tuple[sqlite3.Connection, Writer] | None = None
+        self._writer: tuple[sqlite3.Connection, IndexUpdater] | None = None
         self._inode = 0
         self._lock = -1
 
@@ -133,25 +133,25 @@ class Index:
             ValueError: its `after` makes no sense.
             StorageError: the file cannot be read, or that took too long.
         """
-        return self._ask(lambda connection: Asker(connection).page(query), JobsPage(heads=(), total=0))
+        return self._ask(lambda connection: IndexQuery(connection).page(query), JobsPage(heads=(), total=0))
 
-    def entry(self, job: str) -> Entry | None:
+    def entry(self, job: str) -> IndexEntry | None:
         """One job; None if it is not here."""
         return self._ask(lambda connection: _entry(connection, job), None)
 
-    def known(self, jobs: Iterable[str]) -> Mapping[str, Known]:
+    def known(self, jobs: Iterable[str]) -> Mapping[str, IndexedRecord]:
         """What is known of the records of some jobs, of a thousand or so; of others, nothing."""
         wanted = json.dumps([*jobs])
 
-        def look(connection: sqlite3.Connection) -> dict[str, Known]:
+        def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
             return _known(connection.execute(f"{_KNOWN} where d.id in (select value from json_each(?))", (wanted,)))
 
         return self._ask(look, {})
 
-    def still_open(self, place: str, most: int, *, damaged: bool = False) -> Mapping[str, Known]:
+    def still_open(self, place: str, most: int, *, damaged: bool = False) -> Mapping[str, IndexedRecord]:
         """What is known of the jobs of a location that have not ended, of the newest; or of the damaged records."""
 
-        def look(connection: sqlite3.Connection) -> dict[str, Known]:
+        def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
             where = "where p.address = ? and j.ended is null and (d.damaged != '') = ? order by d.rid desc limit ?"
             return _known(connection.execute(f"{_KNOWN} {where}", (place, damaged, most)))
 
@@ -166,7 +166,7 @@ class Index:
         """Every job of a location."""
         return (entry for entry in self._all(place, lambda _, job: job))
 
-    def entries(self, place: str) -> Iterator[Entry]:
+    def entries(self, place: str) -> Iterator[IndexEntry]:
         """Every job of a location, newest first."""
         return (entry for entry in self._all(place, lambda connection, job: _entry(connection, job)) if entry)
 
@@ -198,7 +198,7 @@ class Index:
 
     # --- written --------------------------------------------------------------------------------------------------
 
-    def put(self, entries: Iterable[Entry]) -> None:
+    def put(self, entries: Iterable[IndexEntry]) -> None:
         """Adds jobs, or says anew what is known of them: all of them, or none.
 
         Raises:
@@ -223,13 +223,13 @@ class Index:
         """Another number whenever the file was made anew: then all is to be put into it again."""
         return self._generation
 
-    def _write(self, what: Callable[[Writer], T]) -> T:
+    def _write(self, what: Callable[[IndexUpdater], T]) -> T:
         with self._mutex:
             if self._lock < 0:
                 raise StorageError(f"{self.path} is written by another process")
             return self._mended(lambda: what(self._begin()))
 
-    def _begin(self) -> Writer:
+    def _begin(self) -> IndexUpdater:
         if self._writer and not self._is_there(self._inode):
             raise _Damaged("it was removed")
         if self._writer is None:
@@ -241,7 +241,7 @@ class Index:
                 if index_schema.is_used(connection):
                     raise _Damaged("it is of another version")
                 index_schema.make(connection)
-            self._writer = connection, Writer(connection)
+            self._writer = connection, IndexUpdater(connection)
             self._inode = self.path.stat().st_ino
         return self._writer[1]
 
@@ -366,13 +366,14 @@ from detail d join job j using (rid) join place p on p.id = j.place
 """
 
 
-def _known(rows: Iterable[tuple[str, str, str, str, int]]) -> dict[str, Known]:
+def _known(rows: Iterable[tuple[str, str, str, str, int]]) -> dict[str, IndexedRecord]:
     return {
-        job: Known(place=place, path=path, stamp=stamp, ended=bool(ended)) for job, place, path, stamp, ended in rows
+        job: IndexedRecord(place=place, path=path, stamp=stamp, ended=bool(ended))
+        for job, place, path, stamp, ended in rows
     }
 
 
-def _entry(connection: sqlite3.Connection, job: str) -> Entry | None:
+def _entry(connection: sqlite3.Connection, job: str) -> IndexEntry | None:
     row = connection.execute("select rid from detail where id = ?", (job,)).fetchone()
     return row and read_entry(connection, row[0])
 

@@ -7,7 +7,7 @@ from tony.model.job_summary import JobHead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class IndexEntry:
     """A job, and where its record is.
 
     Attributes:

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from tony.dataclass import dataclass
-from tony.model.job_query import Facet, Facets, JobsPage, Query, Sort
+from tony.model.job_query import Facet, Facets, JobSort, JobsPage, Query
 from tony.portal.filters import Filters, of_query
 from tony.portal.index_terms import mark
 from tony.portal.index_update import read_entry
@@ -24,15 +24,15 @@ COUNTED, FEW = 20_000, 2_000
 _MOST_FACETS = 200
 #: What is ordered by a column: which, and whether it says nothing where it is 0.
 _COLUMNS = {
-    Sort.NAME: ("name", False),
-    Sort.ENDED: ("ended", False),
-    Sort.DURATION: ("took", False),
-    Sort.TASKS: ("tasks", False),
-    Sort.RESTARTS: ("restarts", True),
-    Sort.GPU_HOURS: ("gpu", True),
-    Sort.GB_HOURS: ("gb", True),
+    JobSort.NAME: ("name", False),
+    JobSort.ENDED: ("ended", False),
+    JobSort.DURATION: ("took", False),
+    JobSort.TASKS: ("tasks", False),
+    JobSort.RESTARTS: ("restarts", True),
+    JobSort.GPU_HOURS: ("gpu", True),
+    JobSort.GB_HOURS: ("gb", True),
 }
-_WORDS = {Sort.USER: "user", Sort.STATE: "state"}
+_WORDS = {JobSort.USER: "user", JobSort.STATE: "state"}
 _NEVER_UNKNOWN = ("name", "restarts")
 _KEY = re.compile(r"(\d{1,18})\.(-?\d{1,18})\.(.*)", re.DOTALL)
 
@@ -68,7 +68,7 @@ class _Key:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")  # proxies take some characters for others
 
 
-class Asker:
+class IndexQuery:
     """Reads the index.
 
     Args:
@@ -163,7 +163,7 @@ class Asker:
 
     def _runs(self, query: Query) -> list[_Run]:
         down = query.descending
-        if query.sort is Sort.SUBMITTED:
+        if query.sort is JobSort.SUBMITTED:
             return [_Run(0, descending=down)]
         if query.sort in _WORDS:
             kind = _WORDS[query.sort]
@@ -245,7 +245,7 @@ def _parsed(query: Query) -> _Key | None:
         text = base64.b64decode(query.after + "=" * (-len(query.after) % 4), b"-_", validate=True).decode()
         found = _KEY.fullmatch(text)
         if found:
-            value = found[3] if query.sort is Sort.NAME else float(found[3]) if found[3] else None
+            value = found[3] if query.sort is JobSort.NAME else float(found[3]) if found[3] else None
             return _Key(int(found[1]), int(found[2]), value)
     except ValueError:  # no base64, no text, no number
         pass

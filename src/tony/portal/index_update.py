@@ -11,7 +11,7 @@ from tony.dataclass import replace
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal.index_entry import Entry
+from tony.portal.index_entry import IndexEntry
 from tony.portal.index_terms import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of
 
 #: Milliseconds since 1970 that a row id can be: until the year 5138.
@@ -26,7 +26,7 @@ _DETAIL = "insert into detail values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _FORGET = "insert into job_text (job_text, rowid, text) values ('delete', ?, ?)"
 
 
-class Writer:
+class IndexUpdater:
     """The one who writes. Not for several threads.
 
     Args:
@@ -38,7 +38,7 @@ class Writer:
         self._numbers: dict[tuple[str, str], int] = {}
         self._counts: dict[int, int] = {}
 
-    def put(self, entries: Iterable[Entry]) -> None:
+    def put(self, entries: Iterable[IndexEntry]) -> None:
         """Adds jobs, or says anew what is known of them. One that cannot have changed costs next to nothing."""
         with self._transaction():
             for entry in entries:
@@ -68,7 +68,7 @@ class Writer:
     def _transaction(self) -> _Transaction:
         return _Transaction(self._connection, self)
 
-    def _put(self, entry: Entry) -> None:
+    def _put(self, entry: IndexEntry) -> None:
         entry = _bounded(entry)
         head = entry.head
         row = self._row(head.job)
@@ -188,7 +188,7 @@ class Writer:
 class _Transaction:
     """All or nothing."""
 
-    def __init__(self, connection: sqlite3.Connection, writer: Writer) -> None:
+    def __init__(self, connection: sqlite3.Connection, writer: IndexUpdater) -> None:
         self._connection = connection
         self._writer = writer
 
@@ -205,7 +205,7 @@ class _Transaction:
             self._connection.execute("rollback")
 
 
-def _bounded(entry: Entry) -> Entry:
+def _bounded(entry: IndexEntry) -> IndexEntry:
     """What is kept of an entry: texts have an end, and times are times."""
     head = entry.head
     return replace(
@@ -278,7 +278,7 @@ where j.rid = ?
 """
 
 
-def read_entry(connection: sqlite3.Connection, rid: int) -> Entry | None:
+def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
     """What the index says of one row; None if it has just gone."""
     row = connection.execute(_ENTRY, (rid,)).fetchone()
     if row is None:
@@ -311,4 +311,4 @@ def read_entry(connection: sqlite3.Connection, rid: int) -> Entry | None:
         pinned=bool(pinned),
         damaged=damaged,
     )
-    return Entry(head=head, place=place, path=path, stamp=stamp, size=size)
+    return IndexEntry(head=head, place=place, path=path, stamp=stamp, size=size)

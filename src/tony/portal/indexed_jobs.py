@@ -20,23 +20,23 @@ from tony.dataclass import replace
 from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import facts
-from tony.jobs.remote_record import Far, bringing_slots
-from tony.linux.threads import beside, lock_held
+from tony.jobs.remote_record import RemoteRecord, bringing_slots
+from tony.linux.threads import lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.portal.history_location import file_system_of, is_own_location, is_state_directory
-from tony.portal.index import Index
-from tony.portal.index_entry import Entry
-from tony.portal.record_cache import Brought
-from tony.portal.scan_threads import Watching
-from tony.portal.status_from_log import Standing
-from tony.portal.tensorboard_event_files import Record, find_owner
+from tony.portal.index import JobIndex
+from tony.portal.index_entry import IndexEntry
+from tony.portal.record_cache import RecordCache
+from tony.portal.scan_threads import ScanThreads
+from tony.portal.status_from_log import StatusFromLog
+from tony.portal.tensorboard_event_files import TensorBoardSource, find_owner
 from tony.schedulers.registry import is_elsewhere
 from tony.storage.local_store import JobDirectory
-from tony.storage.store import Store
+from tony.storage.store import FileStore
 from tony.web.folder_job_view import FolderView
 from tony.web.lanes import LISTS, OTHERS, STORES
 
@@ -60,12 +60,12 @@ class PortalView(FolderView):
         place: where the record lies.
     """
 
-    def __init__(self, place: Record, *arguments: Any, **named: Any) -> None:
+    def __init__(self, place: TensorBoardSource, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.place = place
 
 
-class Portal:
+class IndexedJobs:
     """As `Source`: the jobs of some locations.
 
     Args:
@@ -74,16 +74,16 @@ class Portal:
         title: whose jobs these are, for people.
     """
 
-    def __init__(self, home: Home, stores: Sequence[Store], title: str) -> None:
+    def __init__(self, home: Home, stores: Sequence[FileStore], title: str) -> None:
         self._home = home
         self._stores = {store.address: store for store in stores}
         self._title = title
         self._own = next((store.address for store in stores if is_own_location(store, home)), "")
         folder = home.path / "portal"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.index = Index(folder / _index_name(home, stores))
-        self._brought = Brought(folder / "brought")
-        self._watching = Watching(self.index, list(stores), [self._own] if self._own else [])
+        self.index = JobIndex(folder / _index_name(home, stores))
+        self._brought = RecordCache(folder / "brought")
+        self._watching = ScanThreads(self.index, list(stores), [self._own] if self._own else [])
         self._views: OrderedDict[tuple[str, str, tuple[int, ...]], PortalView] = OrderedDict()
         self._file_systems = {file_system_of(store.address) for store in stores if store.local is None}
         self._fetched: dict[str, float] = {}
@@ -106,7 +106,7 @@ class Portal:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._asking
             self._asking = None
-        await beside(self._watching.close)
+        await to_thread(self._watching.close)
         self.index.close()
         for store in self._stores.values():
             store.close()
@@ -133,7 +133,7 @@ class Portal:
         store = self._stores[entry.place]
         if entry.place == self._own and store.local:
             folder = JobFolder(store.local / entry.path)
-            if await beside(_is_own, folder):  # else it is another user's, or of the original
+            if await to_thread(_is_own, folder):  # else it is another user's, or of the original
                 return self._own_view(folder)
         return await self._foreign(store, entry)
 
@@ -144,19 +144,19 @@ class Portal:
     async def _unlisted(self, job: str) -> PortalView | None:
         """A job that was submitted this very moment."""
         folder = self._home.job(job)
-        if not self._own or not await beside(_is_own, folder):
+        if not self._own or not await to_thread(_is_own, folder):
             return None
         return self._own_view(folder)
 
     def _own_view(self, folder: JobFolder) -> PortalView:
         def make() -> PortalView:
-            far = Far(self._home, folder, slots=self._bringing)
-            place = Record(folder=folder, own=True)
-            return PortalView(place, folder, lambda: facts.report(self._home, folder.job_id), far, is_own=True)
+            far = RemoteRecord(self._home, folder, slots=self._bringing)
+            place = TensorBoardSource(folder=folder, own=True)
+            return PortalView(place, folder, lambda: facts.load_report(self._home, folder.job_id), far, is_own=True)
 
         return self._view((self._own, folder.job_id, ()), make)
 
-    async def _foreign(self, store: Store, entry: Entry) -> PortalView | None:
+    async def _foreign(self, store: FileStore, entry: IndexEntry) -> PortalView | None:
         """A job of another user, or in another file system: a copy of its record, and its logs where they are."""
         run = _runner(store)
         held = await run(store.hold, entry.path)
@@ -175,8 +175,8 @@ class Portal:
         self._trim(self._fetched)
 
         def make() -> PortalView:
-            place = Record(folder=folder, store=held, path=entry.path)
-            ask = _by_log(folder)
+            place = TensorBoardSource(folder=folder, store=held, path=entry.path)
+            ask = _report_from_log(folder)
             if isinstance(held, JobDirectory) and logs_here:
                 return PortalView(place, folder, ask, files=(held, entry.path), refresh=refresh)
 
@@ -184,16 +184,18 @@ class Portal:
                 found: str = await run(find_owner, held, entry.path)
                 return found
 
-            far = Far(self._home, folder, owner, self._bringing, self._log_bringer(held, entry, folder))
+            far = RemoteRecord(self._home, folder, owner, self._bringing, self._log_bringer(held, entry, folder))
             return PortalView(place, folder, ask, far, refresh=refresh)
 
         return self._view(key, make)
 
-    def _is_fresh(self, folder: JobFolder, store: Store) -> bool:
+    def _is_fresh(self, folder: JobFolder, store: FileStore) -> bool:
         age = clock.monotonic() - self._fetched.get(str(folder.path), float("-inf"))
         return age <= (_FRESH_HERE if store.local else _FRESH)
 
-    def _bring(self, store: Store, entry: Entry, folder: JobFolder, lock: threading.Lock, *, logs: bool) -> None:
+    def _bring(
+        self, store: FileStore, entry: IndexEntry, folder: JobFolder, lock: threading.Lock, *, logs: bool
+    ) -> None:
         """Bring what is new of a record, if that was not done just now.
 
         In a thread of the user who asks: no user waits for another one's turn to have a thread, and none waits long for
@@ -205,7 +207,7 @@ class Portal:
                 self._brought.bring(store, entry, folder, logs=logs)
                 self._fetched[key] = clock.monotonic()
 
-    def _log_bringer(self, store: Store, entry: Entry, folder: JobFolder) -> Callable[[str], Awaitable[None]]:
+    def _log_bringer(self, store: FileStore, entry: IndexEntry, folder: JobFolder) -> Callable[[str], Awaitable[None]]:
         """Brings what a task has printed from where the record lies, if that was not done just now."""
         done: dict[str, float] = {}
         turn = threading.Lock()
@@ -255,12 +257,12 @@ class Portal:
                 pass
             await asyncio.sleep(_ROUND)
 
-    async def _ask(self, job: str, slots: asyncio.Semaphore) -> Entry | None:
+    async def _ask(self, job: str, slots: asyncio.Semaphore) -> IndexEntry | None:
         """What is new; None if nothing is, or nobody knows."""
         async with slots:
             try:
                 async with asyncio.timeout(_PATIENCE + 1.0):
-                    report = await facts.report(self._home, job, _PATIENCE)
+                    report = await facts.load_report(self._home, job, _PATIENCE)
             except (TonyError, TimeoutError):
                 return None
             entry = await LISTS.run(self.index.entry, job)
@@ -274,14 +276,14 @@ class Portal:
         return replace(entry, head=head, stamp="")
 
 
-def _runner(store: Store) -> Callable[..., Awaitable[Any]]:
+def _runner(store: FileStore) -> Callable[..., Awaitable[Any]]:
     """Return what runs blocking work on a store: other machines have threads of their own."""
     return OTHERS.run if store.local else STORES.run
 
 
-def _by_log(folder: JobFolder) -> Callable[[], Awaitable[JobReport]]:
+def _report_from_log(folder: JobFolder) -> Callable[[], Awaitable[JobReport]]:
     """Asks a job's event log, which is read on."""
-    standing = Standing(folder, own=False)
+    standing = StatusFromLog(folder, own=False)
     return lambda: OTHERS.run(standing.report)
 
 
@@ -289,7 +291,7 @@ def _but_used(head: JobHead) -> JobHead:
     return replace(head, gpu_hours=None, gb_hours=None)
 
 
-def _index_name(home: Home, stores: Sequence[Store]) -> str:
+def _index_name(home: Home, stores: Sequence[FileStore]) -> str:
     """Whoever shows the same locations shares an index; of others there is nothing in it.
 
     One for each host: what SQLite shares between readers and writer does not reach another one.

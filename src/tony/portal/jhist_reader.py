@@ -16,10 +16,10 @@ from tony import clock
 from tony.config.legacy.final_xml import job_of, read_final
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.dataclass import dataclass, replace
 from tony.errors import InvalidTransition, RecordError
-from tony.history.event_log import Entry, settings_digest
+from tony.history.event_log import LogEntry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import ROLE_NAME, TaskId
 from tony.model.job_record import ORIGINAL, RECORD_VERSION, JobRecord
@@ -29,8 +29,8 @@ from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.portal.avro import records
-from tony.portal.history_layouts import Place
-from tony.storage.store import Item, Store, joined
+from tony.portal.history_layouts import RecordLocation
+from tony.storage.store import FileStore, Item, joined
 
 _ENDED = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(\d{1,15})-(.+)-([A-Z]+)\.jhist", re.ASCII)
 _RUNNING = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(.+)\.jhist\.inprogress", re.ASCII)
@@ -55,7 +55,7 @@ class Original:
 
     record: JobRecord
     report: JobReport
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     problem: str = ""
 
 
@@ -71,7 +71,7 @@ class _Name:
     state: JobState
 
 
-def head(store: Store, place: Place, there: Sequence[Item]) -> JobHead:
+def head(store: FileStore, place: RecordLocation, there: Sequence[Item]) -> JobHead:
     """One such job in a list.
 
     Raises:
@@ -84,7 +84,7 @@ def head(store: Store, place: Place, there: Sequence[Item]) -> JobHead:
     return head_of_report(original.report)
 
 
-def read(store: Store, path: str, there: Sequence[Item]) -> Original:
+def read(store: FileStore, path: str, there: Sequence[Item]) -> Original:
     """All of one such job. What is damaged is left out, and said.
 
     Args:
@@ -135,7 +135,7 @@ def _settled(name: _Name, there: Sequence[Item]) -> _Name:
     return name
 
 
-def _settings(store: Store, path: str, there: Sequence[Item], problems: list[str]) -> Mapping[str, tuple[str, str]]:
+def _settings(store: FileStore, path: str, there: Sequence[Item], problems: list[str]) -> Mapping[str, tuple[str, str]]:
     present = {item.name for item in there}
     file = next((file for file in _SETTINGS if file in present), None)
     if file is None:
@@ -147,7 +147,7 @@ def _settings(store: Store, path: str, there: Sequence[Item], problems: list[str
         return {}
 
 
-def _events(store: Store, path: str, name: _Name, problems: list[str]) -> list[Mapping[str, Any]]:
+def _events(store: FileStore, path: str, name: _Name, problems: list[str]) -> list[Mapping[str, Any]]:
     """Those that are whole. The end of a file that is still written may be torn."""
     found: list[Mapping[str, Any]] = []
     try:
@@ -188,15 +188,15 @@ def _task(event: Mapping[str, Any]) -> TaskId | None:
 def _told(record: JobRecord, name: _Name, events: Sequence[Mapping[str, Any]], problem: str) -> Original:
     """Feeds the machine the events that ours would have had, so that every surface can show the job."""
     app = Application(record.job_id, record.spec)
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     for at, event in _ours(record, name, events):
-        entry = Entry(seq=len(entries) + 1, at=at, wall=name.began + at, attempt=1, event=event)
+        entry = LogEntry(seq=len(entries) + 1, at=at, wall=name.began + at, attempt=1, event=event)
         try:
             app.handle(event, at)
         except InvalidTransition:  # two lives of a master in one file, a task that ended twice: seen by the timeline
             continue
         entries.append(entry)
-    around = Surroundings(folder="", user=record.user, submitted=name.began, live={})
+    around = ReportContext(folder="", user=record.user, submitted=name.began, live={})
     seen = report(app, entries[-1].at if entries else 0.0, around)
     exit_code = None if name.ended is None else int(name.state is not JobState.SUCCEEDED)
     failed = name.state in (JobState.FAILED, JobState.KILLED)

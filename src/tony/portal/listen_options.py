@@ -13,14 +13,14 @@ from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.jobs.whoami import user_name
 from tony.portal.tokens import TokenFile
-from tony.web.auth import PERSON, Proxy, Terms
+from tony.web.auth import PERSON, AuthConfig, TrustedProxy
 
 #: What only this machine reaches.
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrance:
+class ListenOptions:
     """What was said.
 
     Attributes:
@@ -95,17 +95,17 @@ class Entrance:
                 "network where nobody listens. Or leave --address out, and come by ssh -L 8600:localhost:8600 HOST."
             )
 
-    def terms(self, tokens: TokenFile) -> Terms:
+    def terms(self, tokens: TokenFile) -> AuthConfig:
         """For the gate.
 
         Raises:
             UserError: an address or an origin makes no sense.
             StorageError: the portal's key cannot be kept.
         """
-        proxies: tuple[Proxy, ...] = ()
+        proxies: tuple[TrustedProxy, ...] = ()
         if self.trusted:
             proxies = (
-                Proxy(
+                TrustedProxy(
                     addresses=tuple(_network(text) for text in self.trusted),
                     header=self.user_header.lower(),
                     origins=frozenset(_origin(text) for text in self.origins),
@@ -113,7 +113,7 @@ class Entrance:
                 ),
             )
         hosts = [urlsplit(origin).hostname or "" for origin in self.origins]
-        return Terms(
+        return AuthConfig(
             key=tokens.key(),
             owner=user_name(),
             admins=self.admins,

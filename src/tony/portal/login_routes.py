@@ -12,7 +12,7 @@ from starlette.routing import Route
 from tony.errors import TonyError
 from tony.portal.tokens import SESSION, TokenFile
 from tony.web.app import problem, refused
-from tony.web.auth import Door
+from tony.web.auth import Authenticator
 from tony.web.lanes import LISTS
 
 #: Bytes of the form.
@@ -21,14 +21,14 @@ _LONGEST = 8192
 _PAGE = re.compile(r"(?!.*//)[A-Za-z0-9_~.,=&?%+-][A-Za-z0-9_~.,:=&?%+/-]{0,1000}")
 
 
-class Login:
+class LoginRoutes:
     """The pages `/login` and `/logout`.
 
     Args:
         secure: browsers come over https.
     """
 
-    def __init__(self, door: Door, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
+    def __init__(self, door: Authenticator, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
         self._door, self._tokens = door, tokens
         self._cookie, self._secure = cookie, secure
 

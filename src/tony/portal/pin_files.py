@@ -7,13 +7,13 @@ import json
 import os
 
 from tony import clock
-from tony.storage.store import Store, joined
+from tony.storage.store import FileStore, joined
 
 #: What the file is called; `JobFolder.pinned`.
 PIN = "pinned.json"
 
 
-def pin(store: Store, path: str, actor: str) -> bool:
+def pin(store: FileStore, path: str, actor: str) -> bool:
     """Keeps a record; False if it was kept already.
 
     Args:
@@ -29,7 +29,7 @@ def pin(store: Store, path: str, actor: str) -> bool:
     return True
 
 
-def unpin(store: Store, path: str) -> bool:
+def unpin(store: FileStore, path: str) -> bool:
     """Lets it go when its time has come; False if it was not kept.
 
     Raises:
@@ -42,7 +42,7 @@ def unpin(store: Store, path: str) -> bool:
     return True
 
 
-def _stir(store: Store, path: str) -> None:
+def _stir(store: FileStore, path: str) -> None:
     """Whoever watches the folder of all records sees that something has happened."""
     if store.local is not None:
         with contextlib.suppress(OSError):

@@ -26,9 +26,9 @@ from tony.model.ids import JOB_ID
 from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
 from tony.portal import jhist_reader
-from tony.portal.index_entry import Entry
+from tony.portal.index_entry import IndexEntry
 from tony.portal.jhist_reader import Original
-from tony.storage.store import Item, Store, joined
+from tony.storage.store import FileStore, Item, joined
 
 #: Files of a record that are brought, and bytes of each at most.
 _WHOLE = {"job.json": LONGEST_OF_OTHERS, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
@@ -48,7 +48,7 @@ _MOST_BYTES = 8 << 30
 _ALONG, _MOST_ALONG = 4 << 20, 20
 
 
-class Brought:
+class RecordCache:
     """What was brought here.
 
     Args:
@@ -58,7 +58,7 @@ class Brought:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def folder(self, entry: Entry, identity: tuple[int, ...] = ()) -> JobFolder:
+    def folder(self, entry: IndexEntry, identity: tuple[int, ...] = ()) -> JobFolder:
         """Where a record will be, once it was brought.
 
         Args:
@@ -67,7 +67,7 @@ class Brought:
         place = hashlib.sha256(repr((entry.place, *identity)).encode()).hexdigest()[:12]
         return JobFolder(self._folder / place / "jobs" / entry.head.job)
 
-    def bring(self, store: Store, entry: Entry, folder: JobFolder, *, logs: bool = True) -> None:
+    def bring(self, store: FileStore, entry: IndexEntry, folder: JobFolder, *, logs: bool = True) -> None:
         """Brings what is new. The summary comes last: whoever sees it here finds everything else. Blocks.
 
         Args:
@@ -88,7 +88,7 @@ class Brought:
             raise StorageError(f"cannot bring {entry.head.job} to {folder.path}: {error.strerror}") from error
         self._drop_old(folder)
 
-    def _bring(self, store: Store, entry: Entry, folder: JobFolder, logs: bool) -> None:
+    def _bring(self, store: FileStore, entry: IndexEntry, folder: JobFolder, logs: bool) -> None:
         there = store.list(entry.path)
         if not any(item.name == "job.json" for item in there):
             _write_original(folder, jhist_reader.read(store, entry.path, there))
@@ -124,7 +124,7 @@ class Brought:
             with decoding(summary):
                 write_json(folder.summary, _at_home(folder, summary))
 
-    def bring_logs(self, store: Store, entry: Entry, folder: JobFolder, task: str) -> None:
+    def bring_logs(self, store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
         """Brings what one task has printed. Blocks.
 
         Raises:
@@ -162,7 +162,7 @@ def _size(folder: Path, pattern: str) -> int:
     return size
 
 
-def _check_segments(entry: Entry, segments: Sequence[Item]) -> None:
+def _check_segments(entry: IndexEntry, segments: Sequence[Item]) -> None:
     """Refuse an event log that would take too much of this disk, before anything of it is copied.
 
     Raises:
@@ -195,7 +195,7 @@ def _at_home(folder: JobFolder, summary: bytes) -> Json:
     return {**told, "folder": str(folder.path)} if isinstance(told, dict) else told
 
 
-def _logs(store: Store, entry: Entry, there: Iterable[Item]) -> Sequence[Item]:
+def _logs(store: FileStore, entry: IndexEntry, there: Iterable[Item]) -> Sequence[Item]:
     if not any(item.name == "logs" and item.folder for item in there):
         return ()
     found = store.list(joined(entry.path, "logs"))
@@ -212,7 +212,7 @@ def _along(logs: Iterable[Item]) -> Iterator[Item]:
         yield item
 
 
-def _fetch_logs(store: Store, entry: Entry, folder: JobFolder, logs: Iterable[Item]) -> None:
+def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: Iterable[Item]) -> None:
     if _size(folder.logs, "*") > _MOST_RECORD_LOG_BYTES - _MOST_TASK_LOG_BYTES:
         shutil.rmtree(folder.logs)  # they come again when they are looked at
     folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def _fetch_logs(store: Store, entry: Entry, folder: JobFolder, logs: Iterable[It
         left -= _fetch(store, path, item, folder.logs / item.name, min(_MOST_LOG, left), grows=True)
 
 
-def _fetch(store: Store, path: str, item: Item, here: Path, most: int, *, grows: bool = False) -> int:
+def _fetch(store: FileStore, path: str, item: Item, here: Path, most: int, *, grows: bool = False) -> int:
     """Copy a file, or what of it is not here yet, if files of its kind only grow.
 
     Returns:

@@ -16,9 +16,9 @@ from tony.model.job_summary import JobHead
 from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
-from tony.portal.history_layouts import Place
-from tony.portal.index_entry import Entry
-from tony.storage.store import Item, Store, joined
+from tony.portal.history_layouts import RecordLocation
+from tony.portal.index_entry import IndexEntry
+from tony.storage.store import FileStore, Item, joined
 
 #: Bytes of the two files: that of a job of a hundred thousand tasks has 40 MiB.
 MOST_JOB, MOST_SUMMARY = 16 << 20, 64 << 20
@@ -39,12 +39,12 @@ _STANDS = {
 }
 
 
-def stamp_of(store: Store, item: Item) -> str:
+def stamp_of(store: FileStore, item: Item) -> str:
     """What changes when something in a record's folder is made or replaced; empty where nothing says so."""
     return repr(item.changed) if store.dated else ""
 
 
-def open_stamp(store: Store, place: Place) -> str:
+def open_stamp(store: FileStore, place: RecordLocation) -> str:
     """The same for a job that has not ended: its event log grows without that its folder changes."""
     there = store.list(place.path)
     segments = _segments(there)
@@ -54,7 +54,7 @@ def open_stamp(store: Store, place: Place) -> str:
     return " ".join(f"{item.name} {item.size} {item.changed!r}" for item in sorted(telling, key=lambda item: item.name))
 
 
-def read(store: Store, place: Place, *, own: bool = False) -> Entry | None:
+def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> IndexEntry | None:
     """One record; None if there is none in that folder (yet).
 
     A damaged one is an answer as well.
@@ -76,10 +76,10 @@ def read(store: Store, place: Place, *, own: bool = False) -> Entry | None:
         stamp = open_stamp(store, place)
     if store.find(joined(place.path, "pinned.json")):
         head = replace(head, pinned=True)
-    return Entry(head=head, place=store.address, path=place.path, stamp=stamp)
+    return IndexEntry(head=head, place=store.address, path=place.path, stamp=stamp)
 
 
-def damaged(place: Place, why: str) -> JobHead:
+def damaged(place: RecordLocation, why: str) -> JobHead:
     """A record that cannot be read: all that the file system says of it."""
     return JobHead(
         job=place.job,
@@ -94,7 +94,7 @@ def damaged(place: Place, why: str) -> JobHead:
     )
 
 
-def _head(store: Store, place: Place, *, own: bool) -> JobHead | None:
+def _head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | None:
     job = _text(store, joined(place.path, "job.json"), MOST_JOB, own=own)
     if job is None:
         return _without_job(store, place)
@@ -109,7 +109,7 @@ def _head(store: Store, place: Place, *, own: bool) -> JobHead | None:
     return head if head.state.ended else _standing(store, place, head)
 
 
-def _text(store: Store, path: str, most: int, *, own: bool) -> bytes | None:
+def _text(store: FileStore, path: str, most: int, *, own: bool) -> bytes | None:
     if own:
         return store.read(path, most)
     content = store.read(path, min(most, LONGEST_OF_OTHERS))
@@ -125,7 +125,7 @@ def _decode(path: str, content: bytes) -> Json:
         raise RecordError(f"{path} is not JSON: {error}") from error
 
 
-def _without_job(store: Store, place: Place) -> JobHead | None:
+def _without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
     """The original's, or what is left of one of ours."""
     from tony.portal.jhist_reader import head as original
 
@@ -140,7 +140,7 @@ def _without_job(store: Store, place: Place) -> JobHead | None:
     return None
 
 
-def _standing(store: Store, place: Place, head: JobHead) -> JobHead:
+def _standing(store: FileStore, place: RecordLocation, head: JobHead) -> JobHead:
     """A job that has not ended, as far as the end of its event log says; it is not asked itself."""
     segments = _segments(store.list(place.path))
     if not segments:

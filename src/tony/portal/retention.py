@@ -16,10 +16,10 @@ from tony.dataclass import dataclass, field
 from tony.errors import StorageError, TonyError
 from tony.model.job_summary import JobHead
 from tony.portal import history_layouts
-from tony.portal.history_layouts import Place
+from tony.portal.history_layouts import RecordLocation
 from tony.portal.record_reader import damaged, read
 from tony.storage.local_store import LocalStore
-from tony.storage.store import Item, Store, joined
+from tony.storage.store import FileStore, Item, joined
 from tony.units import format_duration, format_size
 
 #: Seconds after its end in which a job is still being put away.
@@ -29,7 +29,7 @@ _MOST_ITEMS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RetentionRules:
     """What may stay; None: as much as there is.
 
     Attributes:
@@ -45,7 +45,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class RetentionCandidate:
     """A record.
 
     Attributes:
@@ -54,20 +54,20 @@ class Kept:
     """
 
     head: JobHead
-    place: Place
+    place: RecordLocation
     size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Going:
+class RemovedRecord:
     """A record that goes, and why: one sentence."""
 
-    record: Kept
+    record: RetentionCandidate
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RetentionPlan:
     """What would be done.
 
     Attributes:
@@ -77,7 +77,7 @@ class Plan:
         problems: record -> why it could not be looked at.
     """
 
-    going: tuple[Going, ...]
+    going: tuple[RemovedRecord, ...]
     stays: int
     stays_size: int
     pinned: int
@@ -91,7 +91,7 @@ class Plan:
         return sum(each.record.size for each in self.going)
 
 
-def plan(store: Store, rules: Rules, *, own: bool = False) -> Plan:
+def plan(store: FileStore, rules: RetentionRules, *, own: bool = False) -> RetentionPlan:
     """Looks at every record of a location; changes nothing. Blocks.
 
     Args:
@@ -100,37 +100,39 @@ def plan(store: Store, rules: Rules, *, own: bool = False) -> Plan:
     Raises:
         TonyError: the location does not answer.
     """
-    records: list[Kept] = []
+    records: list[RetentionCandidate] = []
     problems: dict[str, str] = {}
     for place in _places(store):
         try:
             held = store.hold(place.path)
             entry = read(held, place, own=own) if held else None
             if held and entry:
-                records.append(Kept(head=entry.head, place=place, size=size_of(held, place.path)))
+                records.append(RetentionCandidate(head=entry.head, place=place, size=size_of(held, place.path)))
         except TonyError as error:
             problems[place.job] = " ".join(str(error).split())
             store.list()  # it is the record, and not the location
-            records.append(Kept(head=damaged(place, problems[place.job]), place=place, size=0))
+            records.append(RetentionCandidate(head=damaged(place, problems[place.job]), place=place, size=0))
     return decide(records, rules, clock.wall(), problems)
 
 
-def decide(records: Iterable[Kept], rules: Rules, now: float, problems: Mapping[str, str] | None = None) -> Plan:
+def decide(
+    records: Iterable[RetentionCandidate], rules: RetentionRules, now: float, problems: Mapping[str, str] | None = None
+) -> RetentionPlan:
     """What goes of some records. Pure."""
-    by_user: dict[tuple[str, str], list[Kept]] = {}
+    by_user: dict[tuple[str, str], list[RetentionCandidate]] = {}
     everything = list(records)
     for each in everything:
         if _may_go(each.head, now) and rules.user in ("", each.head.user):
             # Whose a job is, its record says, and anybody may say that: so nobody's records push out another's.
             by_user.setdefault((each.head.user, each.place.item.owner), []).append(each)
-    going: list[Going] = []
+    going: list[RemovedRecord] = []
     for mine in by_user.values():
         mine.sort(key=lambda each: (each.head.ended or 0.0, each.head.job), reverse=True)
         going += _of_user(mine, rules, now)
     going.sort(key=lambda each: (each.record.head.ended or 0.0, each.record.head.job))
     jobs = {each.record.head.job for each in going}
     staying = [each for each in everything if each.head.job not in jobs]
-    return Plan(
+    return RetentionPlan(
         going=tuple(going),
         stays=len(staying),
         stays_size=sum(each.size for each in staying),
@@ -141,7 +143,7 @@ def decide(records: Iterable[Kept], rules: Rules, now: float, problems: Mapping[
     )
 
 
-def carry_out(store: Store, going: Going, to: Store | None = None, *, own: bool = False) -> bool:
+def carry_out(store: FileStore, going: RemovedRecord, to: FileStore | None = None, *, own: bool = False) -> bool:
     """Removes a record, or moves it to another location, where it lies by date; False if it shall stay after all, or
     lies there already.
 
@@ -156,7 +158,7 @@ def carry_out(store: Store, going: Going, to: Store | None = None, *, own: bool 
     record = going.record
     held = store.hold(record.place.path)  # what goes is the directory that is read here, and no other one
     item = held.find(record.place.path) if held else None
-    entry = read(held, Place(path=record.place.path, item=item), own=own) if held and item else None
+    entry = read(held, RecordLocation(path=record.place.path, item=item), own=own) if held and item else None
     if held is None or entry is None or not _may_go(entry.head, clock.wall()):  # pinned meanwhile, or gone
         return False
     if to is not None:
@@ -170,7 +172,7 @@ def carry_out(store: Store, going: Going, to: Store | None = None, *, own: bool 
     return True
 
 
-def _is_same(store: Store, other: Store, path: str) -> bool:
+def _is_same(store: FileStore, other: FileStore, path: str) -> bool:
     """Whether two are one folder, whatever they are called: what is written into one is in the other."""
     probe = joined(path, f".moving-{secrets.token_hex(8)}")
     other.write(probe, b"")
@@ -184,7 +186,7 @@ def _is_same(store: Store, other: Store, path: str) -> bool:
 _LEFT = frozenset(("work", "secret", "staged", "remains", "am.lock", "am.json", "am.sock", "kill.json", "access.json"))
 
 
-def move(store: Store, path: str, to: Store, target: str) -> None:
+def move(store: FileStore, path: str, to: FileStore, target: str) -> None:
     """Copies a record; its summary last, so that what is there is whole. Links and pipes in it are no part of it: what
     a link leads to may be what only we may read.
 
@@ -199,12 +201,12 @@ def move(store: Store, path: str, to: Store, target: str) -> None:
             _copy(store, joined(path, name), to, joined(target, name))
 
 
-def size_of(store: Store, path: str) -> int:
+def size_of(store: FileStore, path: str) -> int:
     """Bytes of all files of a record."""
     return sum(item.size for _, item in _files(store, path))
 
 
-def _places(store: Store) -> Iterator[Place]:
+def _places(store: FileStore) -> Iterator[RecordLocation]:
     for parent in history_layouts.parents(store):
         yield from history_layouts.places(store, parent)
 
@@ -214,7 +216,7 @@ def _may_go(head: JobHead, now: float) -> bool:
     return ended and not head.pinned and not head.damaged
 
 
-def _of_user(newest_first: Sequence[Kept], rules: Rules, now: float) -> Iterator[Going]:
+def _of_user(newest_first: Sequence[RetentionCandidate], rules: RetentionRules, now: float) -> Iterator[RemovedRecord]:
     size = 0
     for jobs, each in enumerate(newest_first, start=1):
         size += each.size
@@ -226,10 +228,10 @@ def _of_user(newest_first: Sequence[Kept], rules: Rules, now: float) -> Iterator
         if not why and rules.size is not None and size > rules.size:
             why = f"{each.head.user}'s newer ones and it have {format_size(size)}"
         if why:
-            yield Going(record=each, why=why)
+            yield RemovedRecord(record=each, why=why)
 
 
-def _files(store: Store, path: str) -> Iterator[tuple[str, Item]]:
+def _files(store: FileStore, path: str) -> Iterator[tuple[str, Item]]:
     """Every file below a folder, by its path there."""
     todo, seen = [""], 0
     while todo:
@@ -245,7 +247,7 @@ def _files(store: Store, path: str) -> Iterator[tuple[str, Item]]:
                 yield name, item
 
 
-def _copy(store: Store, path: str, to: Store, target: str) -> None:
+def _copy(store: FileStore, path: str, to: FileStore, target: str) -> None:
     if isinstance(store, LocalStore):
         try:
             with open(store.open(path), "rb") as file:

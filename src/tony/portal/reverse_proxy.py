@@ -29,11 +29,11 @@ _PIECE = 64 << 10
 _DIGEST = re.compile(r"'sha256-[A-Za-z0-9+/]{43}='")
 
 
-class TooLong(Exception):  # noqa: N818 - what a request was
+class RequestTooLargeError(Exception):
     """It has more bytes than are handed on."""
 
 
-async def passed(
+async def forward_request(
     request: Request,
     path: str,
     reader: asyncio.StreamReader,
@@ -89,7 +89,7 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > MOST_ASKED:
-            raise TooLong
+            raise RequestTooLargeError
         parts.append(part)
     return b"".join(parts)
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from tony import clock
 from tony.dataclass import dataclass, field
 from tony.errors import TonyError
-from tony.portal.index import Index
+from tony.portal.index import JobIndex
 from tony.portal.scanner import Scanner
-from tony.storage.store import Store
+from tony.storage.store import FileStore
 
 _log = logging.getLogger(__name__)
 #: Seconds from one look for what is new to the next: here, in HDFS, and where each look costs money.
@@ -49,14 +49,14 @@ class _Watch:
     woken: threading.Event = field(default_factory=threading.Event)
 
 
-class Watching:
+class ScanThreads:
     """One thread for each location. `close` ends them.
 
     Args:
         asked: addresses of those of whose open jobs somebody else takes care.
     """
 
-    def __init__(self, index: Index, stores: Sequence[Store], asked: Iterable[str] = ()) -> None:
+    def __init__(self, index: JobIndex, stores: Sequence[FileStore], asked: Iterable[str] = ()) -> None:
         self._index = index
         self._ending = threading.Event()
         known = set(asked)
@@ -164,7 +164,7 @@ class Watching:
             watch.quick_at = began + quick_pause(watch.scanner.store, took, watch.scanner.requests - before)
 
 
-def quick_pause(store: Store, took: float, requests: int) -> float:
+def quick_pause(store: FileStore, took: float, requests: int) -> float:
     """Seconds from the beginning of a look for what is new to that of the next.
 
     Args:
@@ -177,7 +177,7 @@ def quick_pause(store: Store, took: float, requests: int) -> float:
     return max(_FAR, pause) if store.dated else max(_COSTLY, pause, requests / _QUICK_RATE)
 
 
-def full_pause(store: Store, requests: int) -> float:
+def full_pause(store: FileStore, requests: int) -> float:
     """Seconds from the end of a look at everything to the next.
 
     Args:
@@ -186,7 +186,7 @@ def full_pause(store: Store, requests: int) -> float:
     return FULL if store.dated else min(max(FULL, requests / _FULL_RATE), _RARELY)
 
 
-def failed_pause(store: Store, requests: int) -> float:
+def failed_pause(store: FileStore, requests: int) -> float:
     """Seconds from the end of a look at everything that failed to the next.
 
     Args:

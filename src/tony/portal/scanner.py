@@ -16,11 +16,11 @@ from tony.errors import TonyError
 from tony.portal import history_layouts
 from tony.portal.bounded_readers import Readers
 from tony.portal.folder_cache import Listings
-from tony.portal.history_layouts import Place
-from tony.portal.index import Index, Known
-from tony.portal.index_entry import Entry
+from tony.portal.history_layouts import RecordLocation
+from tony.portal.index import IndexedRecord, JobIndex
+from tony.portal.index_entry import IndexEntry
 from tony.portal.record_reader import damaged, open_stamp, read, stamp_of
-from tony.storage.store import Item, Store, joined
+from tony.storage.store import FileStore, Item, joined
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -49,12 +49,12 @@ class _Look:
 
     path: str
     item: Item | None
-    before: Known | None
+    before: IndexedRecord | None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RecordLocation:
         """Where it is, as far as we know."""
-        return Place(path=self.path, item=self.item or _folder(self.path))
+        return RecordLocation(path=self.path, item=self.item or _folder(self.path))
 
 
 class _News(Enum):
@@ -80,8 +80,8 @@ class Scanner:
 
     def __init__(
         self,
-        store: Store,
-        index: Index,
+        store: FileStore,
+        index: JobIndex,
         ended: Callable[[], bool] = lambda: False,
         *,
         asked: bool = False,
@@ -194,11 +194,11 @@ class Scanner:
         self._requests += self._days.asked
         self._days, self._days_at = Listings(self.store), clock.monotonic()
 
-    def _new(self, parent: str, found: Sequence[Place]) -> Sequence[Place]:
+    def _new(self, parent: str, found: Sequence[RecordLocation]) -> Sequence[RecordLocation]:
         """Those in a folder that were not there at the last look, and of which the index knows nothing."""
         before = self._names.get(parent, array("q"))
         unseen = [place for place in found if not _has(before, _short(place.job))]
-        new: list[Place] = []
+        new: list[RecordLocation] = []
         for some in _parts(unseen, _BATCH):
             known = self._index.known(place.job for place in some)
             new += [each for each in some if not self._is_ours(known.get(each.job), each)]
@@ -219,7 +219,7 @@ class Scanner:
         self._turns.update((path, self._round) for path in chosen)
         return chosen
 
-    def _take(self, places: Sequence[Place]) -> bool:
+    def _take(self, places: Sequence[RecordLocation]) -> bool:
         """Reads what may have changed; False if we shall end."""
         for some in _parts(places, _BATCH):
             self._read(self._stale(some))
@@ -228,7 +228,7 @@ class Scanner:
                 return False
         return True
 
-    def _stale(self, places: Sequence[Place]) -> Iterator[_Look]:
+    def _stale(self, places: Sequence[RecordLocation]) -> Iterator[_Look]:
         """Those of which the index may not know all."""
         known = self._index.known(place.job for place in places)
         others = self._index.places().keys() - {self.store.address}
@@ -242,20 +242,20 @@ class Scanner:
                 continue
             yield _Look(path=place.path, item=place.item, before=before)
 
-    def _is_ours(self, known: Known | None, place: Place) -> bool:
+    def _is_ours(self, known: IndexedRecord | None, place: RecordLocation) -> bool:
         return known is not None and known.place == self.store.address and known.path == place.path
 
     def _read(self, looks: Iterable[_Look]) -> None:
-        readers: Readers[_Look, Entry | _News | None] = Readers(self._look, _THREADS, LONGEST)
+        readers: Readers[_Look, IndexEntry | _News | None] = Readers(self._look, _THREADS, LONGEST)
         self._put(readers.each(looks))
 
-    def _look(self, look: _Look) -> Entry | _News | None:
+    def _look(self, look: _Look) -> IndexEntry | _News | None:
         """Reads one record, if it may have changed. In a thread of its own."""
         files = self.store.hold(look.path) if self.store.local else Listings(self.store)
         item = (look.item or self._item(files, look.path)) if files else None
         if files is None or item is None:
             return _News.GONE
-        place = Place(path=look.path, item=item)
+        place = RecordLocation(path=look.path, item=item)
         before = look.before
         if before and not before.ended:
             if before.stamp and before.stamp == open_stamp(files, place):
@@ -264,14 +264,14 @@ class Scanner:
                 return _News.NOTHING
         return read(files, place, own=self._asked)
 
-    def _item(self, files: Store, path: str) -> Item | None:
+    def _item(self, files: FileStore, path: str) -> Item | None:
         if not self.store.dated:
             return _folder(path) if files.list(path) else None
         item = self.store.find(path)
         return item if item and item.folder else None
 
-    def _put(self, found: Iterator[tuple[_Look, Entry | _News | Exception | None]]) -> None:
-        batch: list[Entry] = []
+    def _put(self, found: Iterator[tuple[_Look, IndexEntry | _News | Exception | None]]) -> None:
+        batch: list[IndexEntry] = []
         since = clock.monotonic()
         for look, entry in found:
             self._requests += self.store.local is None
@@ -308,7 +308,7 @@ class Scanner:
             self._index.remove([look.place.job])
             self._days_at = float("-inf")  # moved to another day, of which we may not know yet
 
-    def _unread(self, place: Place, error: Exception) -> Entry | None:
+    def _unread(self, place: RecordLocation, error: Exception) -> IndexEntry | None:
         """What is said of a record that could not be read: nothing, if it is the whole location that does not answer.
 
         Raises:
@@ -321,9 +321,9 @@ class Scanner:
         if known and not known.head.damaged:
             return None  # what was read once was whole: the next look may do better
         why = " ".join(str(error).split()) or type(error).__name__
-        return Entry(head=damaged(place, why), place=self.store.address, path=place.path)
+        return IndexEntry(head=damaged(place, why), place=self.store.address, path=place.path)
 
-    def _ours(self, batch: Sequence[Entry]) -> list[Entry]:
+    def _ours(self, batch: Sequence[IndexEntry]) -> list[IndexEntry]:
         """Without those of which another location knows more."""
         known = self._index.known(entry.head.job for entry in batch)
         others = self._index.places().keys() - {self.store.address}

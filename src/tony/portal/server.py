@@ -19,19 +19,19 @@ from tony.jobs.portal_address import noted
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.portal.history_location import absences, open_location
-from tony.portal.indexed_jobs import Portal
-from tony.portal.listen_options import Entrance
-from tony.portal.login_routes import Login
-from tony.portal.tensorboard_routes import Boarding
+from tony.portal.indexed_jobs import IndexedJobs
+from tony.portal.listen_options import ListenOptions
+from tony.portal.login_routes import LoginRoutes
+from tony.portal.tensorboard_routes import TensorBoardRoutes
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
-from tony.web.auth import Door
+from tony.web.auth import Authenticator
 from tony.web.uvicorn_server import listen, serve
 
 
 async def run(
     home: Home,
-    entrance: Entrance,
+    entrance: ListenOptions,
     announce: Callable[[str], None],
     histories: Sequence[str] = (),
     warn: Callable[[str], None] = lambda text: None,
@@ -62,11 +62,11 @@ async def run(
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             way = "Is --address one of this machine? --address 0.0.0.0 means all that it has."
         raise InfraError(f"port {entrance.port} of {entrance.host} cannot be had: {error.strerror}. {way}") from None
-    door = Door(terms)
-    login = Login(door, tokens, terms.cookie, secure=terms.secure)
+    door = Authenticator(terms)
+    login = LoginRoutes(door, tokens, terms.cookie, secure=terms.secure)
     title = f"jobs of {terms.owner}" if not histories else ", ".join(store.address for store in stores)
-    portal = Portal(home, stores, title)
-    boarding = Boarding(home, portal, door)
+    portal = IndexedJobs(home, stores, title)
+    boarding = TensorBoardRoutes(home, portal, door)
     app = create(portal, door, login=True, more=[*login.routes(), *boarding.routes()])
     app.state.boards = True
     settle()  # or the first large job that is read has the collector look at all that was loaded

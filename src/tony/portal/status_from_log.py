@@ -7,7 +7,7 @@ import threading
 
 from tony import clock
 from tony.core.application import Application
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.errors import InvalidTransition, UnknownJobError
 from tony.history.event_log import check_length_of_others, segments
 from tony.history.event_tail import EventTail
@@ -18,7 +18,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 
 
-class Standing:
+class StatusFromLog:
     """One job. Whoever asks again pays for what was logged since: a log of 10,000 tasks takes seconds to read."""
 
     def __init__(self, folder: JobFolder, *, own: bool = True) -> None:
@@ -79,5 +79,5 @@ class _Machine:
             with contextlib.suppress(InvalidTransition):  # another version's machine: what we understand is told
                 self._app.handle(entry.event, entry.at)
         record = self._record
-        around = Surroundings(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
+        around = ReportContext(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
         return report(self._app, self._at + max(0.0, clock.wall() - self._wall), around)

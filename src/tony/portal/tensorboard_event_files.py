@@ -21,7 +21,7 @@ from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
 from tony.model.placeholders import fill
 from tony.storage.local_store import JobDirectory, name_of_user
-from tony.storage.store import Item, Store, joined
+from tony.storage.store import FileStore, Item, joined
 
 #: A program finds in this variable where its summaries belong: the original's name.
 VARIABLE = "TB_LOG_DIR"
@@ -32,7 +32,7 @@ _DEEPEST = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class TensorBoardSource:
     """Where a job's record lies.
 
     Attributes:
@@ -42,7 +42,7 @@ class Record:
     """
 
     folder: JobFolder
-    store: Store | None = None
+    store: FileStore | None = None
     path: str = ""
     own: bool = False
 
@@ -60,11 +60,11 @@ class EventFile:
     name: str
     path: str
     size: int
-    store: Store | None = None
+    store: FileStore | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summaries:
+class EventFileSet:
     """What was found of a job.
 
     Attributes:
@@ -84,8 +84,8 @@ class Summaries:
 
 
 def find(
-    record: Record, job: JobRecord, store_of: Callable[[str], Store], may_open: Callable[[str], bool]
-) -> Summaries:
+    record: TensorBoardSource, job: JobRecord, store_of: Callable[[str], FileStore], may_open: Callable[[str], bool]
+) -> EventFileSet:
     """Looks through the job's working directories, and where its settings say that summaries are.
 
     Args:
@@ -107,12 +107,12 @@ def find(
                     break
         except (TonyError, OSError, ValueError) as error:
             problems.append(f"{place}: {' '.join(str(error).split())}")
-    return Summaries(
+    return EventFileSet(
         files=tuple(found[path] for path in sorted(found)), problems=tuple(problems), searched=tuple(searched)
     )
 
 
-def gather(summaries: Mapping[str, Summaries], folder: Path) -> None:
+def gather(summaries: Mapping[str, EventFileSet], folder: Path) -> None:
     """Brings them into a folder: those of this machine by link, others as copies. One job's runs stand by themselves.
 
     Raises:
@@ -135,7 +135,7 @@ def gather(summaries: Mapping[str, Summaries], folder: Path) -> None:
                 raise StorageError(f"cannot bring {file.path}: {error.strerror}") from error
 
 
-def _copy(store: Store, path: str, target: Path, left: int) -> int:
+def _copy(store: FileStore, path: str, target: Path, left: int) -> int:
     with target.open("xb") as out:
         for piece in store.pieces(path):
             left -= len(piece)
@@ -145,7 +145,7 @@ def _copy(store: Store, path: str, target: Path, left: int) -> int:
     return left
 
 
-def _places(record: Record, job: JobRecord) -> Iterator[tuple[str, str]]:
+def _places(record: TensorBoardSource, job: JobRecord) -> Iterator[tuple[str, str]]:
     """Run and place: a path, an address, or what begins with `work/` in the record itself."""
     spec = job.spec
     yield "", "work"
@@ -172,14 +172,18 @@ def _places(record: Record, job: JobRecord) -> Iterator[tuple[str, str]]:
 
 
 def _look(
-    record: Record, run: str, place: str, store_of: Callable[[str], Store], may_open: Callable[[str], bool]
+    record: TensorBoardSource,
+    run: str,
+    place: str,
+    store_of: Callable[[str], FileStore],
+    may_open: Callable[[str], bool],
 ) -> Iterator[EventFile]:
     budget = [_MOST_NAMES]
     if place == "work":
         if record.store is not None:
             yield from _in_store(record.store, joined(record.path, "work"), run, budget, None)
         elif not record.folder.work.is_symlink():
-            yield from _in_folder(record.folder.work, run, budget)
+            yield from _list_event_files(record.folder.work, run, budget)
     elif remote_paths.is_address(place):
         owner = None
         if not record.own:  # all of this before anything of that file system is made
@@ -188,14 +192,14 @@ def _look(
             owner = find_owner(record.store, record.path)
         yield from _in_store(store_of(place), "", run, budget, owner)
     elif record.own:
-        yield from _in_folder(Path(place), run, budget)
+        yield from _list_event_files(Path(place), run, budget)
     else:
         raise ValueError(
             "it lies outside of the job's record. Only jobs in the portal's own state directory can name such a folder."
         )
 
 
-def find_owner(store: Store | None, path: str) -> str:
+def find_owner(store: FileStore | None, path: str) -> str:
     """Return the owner of a record, as its file system says.
 
     Of a job directory that is held open it is the owner of that directory: a file in it can be replaced.
@@ -211,7 +215,7 @@ def find_owner(store: Store | None, path: str) -> str:
     return found.owner
 
 
-def _in_folder(top: Path, run: str, budget: list[int]) -> Iterator[EventFile]:
+def _list_event_files(top: Path, run: str, budget: list[int]) -> Iterator[EventFile]:
     """Event files of a folder here, of a job of the portal's user. Links are not followed."""
     for folder, folders, names in os.walk(top):
         folders.sort()
@@ -231,7 +235,7 @@ def _in_folder(top: Path, run: str, budget: list[int]) -> Iterator[EventFile]:
                 yield EventFile(run=at, name=name, path=path, size=status.st_size)
 
 
-def _in_store(store: Store, top: str, run: str, budget: list[int], owner: str | None) -> Iterator[EventFile]:
+def _in_store(store: FileStore, top: str, run: str, budget: list[int], owner: str | None) -> Iterator[EventFile]:
     waiting = [(top, run, 0)]
     while waiting:
         path, at, depth = waiting.pop()

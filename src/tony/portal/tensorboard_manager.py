@@ -36,7 +36,7 @@ class NotInstalled(UserError):  # noqa: N818 - what is the case
     """There is no TensorBoard here."""
 
 
-class Board:
+class TensorBoardProcess:
     """One of them.
 
     Attributes:
@@ -137,7 +137,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-class Boards:
+class TensorBoardManager:
     """All of them.
 
     Args:
@@ -149,7 +149,7 @@ class Boards:
         self._top, self._most, self._idle = folder, most, idle
         self._folder: Path | None = None
         self._lock: int | None = None
-        self._all: dict[tuple[str, ...], Board] = {}
+        self._all: dict[tuple[str, ...], TensorBoardProcess] = {}
         self._turn = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
 
@@ -158,7 +158,7 @@ class Boards:
         """Whether there is a TensorBoard here that could be started."""
         return find_spec("tensorboard") is not None
 
-    def of(self, jobs: tuple[str, ...]) -> Board | None:
+    def of(self, jobs: tuple[str, ...]) -> TensorBoardProcess | None:
         """The one that shows these jobs; None if none does now."""
         board = self._all.get(jobs)
         return board if board is not None and board.lives else None
@@ -168,7 +168,7 @@ class Boards:
         """Of their processes."""
         return [board.pid for board in self._all.values() if board.lives]
 
-    async def open(self, jobs: tuple[str, ...], gather: Callable[[Path], None]) -> Board:
+    async def open(self, jobs: tuple[str, ...], gather: Callable[[Path], None]) -> TensorBoardProcess:
         """The one that shows these jobs; started, if there is none. One begins at a time.
 
         Args:
@@ -187,7 +187,7 @@ class Boards:
             return board
         async with self._turn:
             folder = await LISTS.run(self._new_folder)
-        board = Board(jobs, folder)
+        board = TensorBoardProcess(jobs, folder)
         try:
             # Outside of the turn: files of one user that cannot be had soon delay no other one.
             await STORES.run_for(_GATHER_TIMEOUT_SECONDS, gather, folder / SUMMARIES)
@@ -208,7 +208,7 @@ class Boards:
             await board.close()
             raise
 
-    def _used(self, jobs: tuple[str, ...]) -> Board | None:
+    def _used(self, jobs: tuple[str, ...]) -> TensorBoardProcess | None:
         board = self.of(jobs)
         if board is not None:
             board.used = clock.monotonic()
@@ -245,7 +245,7 @@ class Boards:
             )
         await self._drop(self._all.pop(jobs))
 
-    async def _drop(self, board: Board | None) -> None:
+    async def _drop(self, board: TensorBoardProcess | None) -> None:
         if board is not None:
             await board.close()
 

@@ -34,19 +34,19 @@ from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.portal.history_location import open_location
-from tony.portal.indexed_jobs import Portal
-from tony.portal.reverse_proxy import TooLong, passed
-from tony.portal.tensorboard_event_files import Record, Summaries, find, gather
-from tony.portal.tensorboard_manager import Boards, NotInstalled
+from tony.portal.indexed_jobs import IndexedJobs
+from tony.portal.reverse_proxy import RequestTooLargeError, forward_request
+from tony.portal.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
+from tony.portal.tensorboard_manager import NotInstalled, TensorBoardManager
 from tony.rpc.tunnel import carry
-from tony.storage.store import Store
+from tony.storage.store import FileStore
 from tony.web.app import problem, refused
-from tony.web.auth import Door
-from tony.web.authorization import Action, Refusal, Visitor, find_job, jobs_for
+from tony.web.auth import Authenticator
+from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, jobs_for
 from tony.web.lanes import STORES
 from tony.web.links import Links
-from tony.web.request import Asked
-from tony.web.templates import render
+from tony.web.request import PageRequest
+from tony.web.template_rendering import render
 
 #: Jobs shown together, bytes of a request to start one, jobs to choose from.
 _MOST_JOBS, _LONGEST, _OTHERS = 8, 8192, 20
@@ -59,13 +59,13 @@ _AT_ONCE_FOR_ONE_USER = 40
 class _One:
     report: JobReport
     record: JobRecord | None
-    place: Record
+    place: TensorBoardSource
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     job: str
-    summaries: Summaries
+    summaries: EventFileSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,18 @@ class _NotShown(Exception):  # noqa: N818 - what the answer is
         super().__init__(title)
 
 
-class Boarding:
+class TensorBoardRoutes:
     """The routes.
 
     Args:
         boards: that were started; those of `home`, if nothing is said.
     """
 
-    def __init__(self, home: Home, portal: Portal, door: Door, boards: Boards | None = None) -> None:
+    def __init__(
+        self, home: Home, portal: IndexedJobs, door: Authenticator, boards: TensorBoardManager | None = None
+    ) -> None:
         self._home, self._portal, self._door = home, portal, door
-        self.boards = boards or Boards(home.portal / "boards")
+        self.boards = boards or TensorBoardManager(home.portal / "boards")
         self._slots = Slots(_AT_ONCE, _AT_ONCE, _AT_ONCE_FOR_ONE_USER)
         self._bridges: set[asyncio.Task[None]] = set()
 
@@ -113,11 +115,11 @@ class Boarding:
         await self.boards.close()
 
     def _guarded(
-        self, answer: Callable[[Request, Visitor], Awaitable[Response]], *, as_json: bool = False
+        self, answer: Callable[[Request, PortalUser], Awaitable[Response]], *, as_json: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def run(request: Request) -> Response:
             visitor = await self._door.visitor(request)
-            if isinstance(visitor, Refusal):
+            if isinstance(visitor, AccessDenied):
                 return _error(visitor.status, visitor.reason) if as_json else refused(request, visitor)
             try:
                 return await answer(request, visitor)
@@ -135,21 +137,21 @@ class Boarding:
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    async def _together(self, request: Request, visitor: Visitor) -> Response:
+    async def _together(self, request: Request, visitor: PortalUser) -> Response:
         """From a form to the page of its jobs."""
         names = [request.query_params.get("jobs", ""), request.query_params.get("with", "")]
         jobs = [job for text in names for job in text.split(",") if job]
         return await self._shown(request, visitor, _checked(jobs))
 
-    async def _page(self, request: Request, visitor: Visitor) -> Response:
+    async def _page(self, request: Request, visitor: PortalUser) -> Response:
         return await self._shown(request, visitor, _jobs(request))
 
     async def _shown(
-        self, request: Request, visitor: Visitor, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
+        self, request: Request, visitor: PortalUser, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
     ) -> Response:
         ones = await self._ones(visitor, jobs)
         found = await STORES.run(self._find_alone, ones)
-        asked = Asked(
+        asked = PageRequest(
             request=request, visitor=visitor, source=self._portal, links=Links.of(request.scope["path"]), only=""
         )
         values: dict[str, object] = {
@@ -165,13 +167,13 @@ class Boarding:
         }
         return render("tensorboard.html", asked, values, status)
 
-    async def _others(self, visitor: Visitor, ones: list[_One]) -> list[JobHead]:
+    async def _others(self, visitor: PortalUser, ones: list[_One]) -> list[JobHead]:
         query = Query(text=ones[0].report.name, most=_OTHERS)
         shown = {one.report.job for one in ones}
         page = await jobs_for(visitor, self._portal, query)
         return [head for head in page.heads if head.job not in shown and not head.damaged]
 
-    async def _start(self, request: Request, visitor: Visitor) -> Response:
+    async def _start(self, request: Request, visitor: PortalUser) -> Response:
         token = await _token(request)
         refusal = self._door.change(request, visitor, token)
         if refusal is not None:
@@ -196,15 +198,15 @@ class Boarding:
             return _error(503, str(error))
         return JSONResponse({"jobs": list(jobs), "open": "board/"})
 
-    def _find_alone(self, ones: list[_One]) -> Mapping[str, Summaries]:
+    def _find_alone(self, ones: list[_One]) -> Mapping[str, EventFileSet]:
         """What there is, without reading it; the stores are closed again in the thread that opened them."""
         with ExitStack() as stack:
             return self._find(ones, stack)
 
-    def _find(self, ones: list[_One], stack: ExitStack) -> Mapping[str, Summaries]:
-        stores: dict[str, Store] = {}
+    def _find(self, ones: list[_One], stack: ExitStack) -> Mapping[str, EventFileSet]:
+        stores: dict[str, FileStore] = {}
 
-        def store_of(address: str) -> Store:
+        def store_of(address: str) -> FileStore:
             if address not in stores:
                 stores[address] = open_location(address, self._home, os.environ)
                 stack.callback(stores[address].close)
@@ -213,14 +215,14 @@ class Boarding:
         found = {}
         for one in ones:
             if one.record is None:
-                found[one.report.job] = Summaries(files=(), problems=("its settings were not kept.",), searched=())
+                found[one.report.job] = EventFileSet(files=(), problems=("its settings were not kept.",), searched=())
             else:
                 found[one.report.job] = find(one.place, one.record, store_of, self._portal.has_file_system_of)
         return found
 
     # --- what a TensorBoard answers -----------------------------------------------------------------------------------
 
-    async def _board(self, request: Request, visitor: Visitor) -> Response:
+    async def _board(self, request: Request, visitor: PortalUser) -> Response:
         jobs = _jobs(request)
         await self._ones(visitor, jobs)
         self._own(request)
@@ -239,7 +241,7 @@ class Boarding:
                 raise ConnectionFailed(f"TensorBoard has ended: {error}") from error
             return await _handed_on(request, reader, writer, stack.pop_all())
 
-    async def _live(self, request: Request, visitor: Visitor) -> Response:
+    async def _live(self, request: Request, visitor: PortalUser) -> Response:
         one, *others = await self._ones(visitor, _jobs(request))
         running = None if others else _running(visitor, one, Links.of(request.scope["path"]))
         if running is None or not running.href:
@@ -288,7 +290,7 @@ class Boarding:
 
     # --- who may ------------------------------------------------------------------------------------------------------
 
-    async def _ones(self, visitor: Visitor, jobs: tuple[str, ...]) -> list[_One]:
+    async def _ones(self, visitor: PortalUser, jobs: tuple[str, ...]) -> list[_One]:
         """The jobs, each of which the visitor may see.
 
         Raises:
@@ -309,7 +311,7 @@ class Boarding:
             raise _NotShown(403, "This was not done", "Another site's page asked for it.")
 
 
-def _running(visitor: Visitor, one: _One, links: Links) -> _Running | None:
+def _running(visitor: PortalUser, one: _One, links: Links) -> _Running | None:
     """What a job serves itself; None for one that has ended.
 
     What listens at that port is a program of the job's: unless it is the role `tensorboard`, nobody knows which, and
@@ -322,7 +324,7 @@ def _running(visitor: Visitor, one: _One, links: Links) -> _Running | None:
         return _Running("", "", "No task of this job has a port for a TensorBoard: a role `tensorboard` would.")
     if not one.place.own:
         return _Running(str(task), "", "Only a portal of the job's own user reaches what it serves.")
-    if task.role != "tensorboard" and not visitor.may(Action.CHANGE, one.report, one.record):
+    if task.role != "tensorboard" and not visitor.may(PortalAction.CHANGE, one.report, one.record):
         return _Running(str(task), "", f"What {task} serves is for those who may change the job.")
     return _Running(str(task), links.page(f"tensorboard/{one.report.job}/live/"))
 
@@ -341,8 +343,8 @@ async def _handed_on(
     request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: ExitStack
 ) -> Response:
     try:
-        return await passed(request, request.path_params["path"], reader, writer, held.close)
-    except TooLong:
+        return await forward_request(request, request.path_params["path"], reader, writer, held.close)
+    except RequestTooLargeError:
         raise _NotShown(413, "This is too long", "No TensorBoard asks for so much at once.") from None
 
 

@@ -30,7 +30,7 @@ from tony.dataclass import dataclass
 from tony.errors import RecordError, StorageError, TonyError, UserError
 from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.web.auth import PERSON, Known
+from tony.web.auth import PERSON, TokenOwner
 
 #: Seconds for which a token holds unless something else is said; for which a cookie does at most.
 USUAL = 90 * 86400.0
@@ -83,22 +83,22 @@ class TokenFile:
 
     # --- for the portal -----------------------------------------------------------------------------------------------
 
-    def find(self, text: str) -> Known | None:
+    def find(self, text: str) -> TokenOwner | None:
         """As `web.door.Tokens`."""
         match = _TOKEN.fullmatch(text)
         entry = self._alive(match[1]) if match else None
         # Something is always hashed and compared: how long that takes says nothing about which tokens there are.
         right = hmac.compare_digest(_digest(text), entry.digest if entry else _digest(""))
-        return Known(entry.user, entry.name, entry.until) if entry and right else None
+        return TokenOwner(entry.user, entry.name, entry.until) if entry and right else None
 
-    def cookie(self, known: Known) -> tuple[str, float]:
+    def cookie(self, known: TokenOwner) -> tuple[str, float]:
         """A cookie for whoever brought a token, and the seconds since 1970 until which it holds."""
         until = clock.wall() + SESSION if known.until is None else min(clock.wall() + SESSION, known.until)
         user = base64.urlsafe_b64encode(known.user.encode()).decode().rstrip("=")
         said = f"{user}.{known.token}.{int(until)}.{secrets.token_hex(8)}"
         return f"{said}.{self._sign(said)}", until
 
-    def session(self, cookie: str) -> Known | None:
+    def session(self, cookie: str) -> TokenOwner | None:
         """As `web.door.Tokens`."""
         match = _COOKIE.fullmatch(cookie)
         if not match or not hmac.compare_digest(self._sign(cookie.rpartition(".")[0]), match[5]):
@@ -114,7 +114,7 @@ class TokenFile:
             user = base64.urlsafe_b64decode(match[1] + "=" * (-len(match[1]) % 4)).decode()
         except (binascii.Error, UnicodeDecodeError):
             return None
-        return Known(user, match[2], until) if entry and entry.user == user and clock.wall() < until else None
+        return TokenOwner(user, match[2], until) if entry and entry.user == user and clock.wall() < until else None
 
     def end_session(self, cookie: str) -> None:
         """Refuse a cookie from now on, in every portal of this user and after a restart.

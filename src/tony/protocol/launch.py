@@ -10,7 +10,7 @@ from tony.model.states import DistributedMode, Meeting, ReservedPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
+class AmCredentials:
     """How to prove oneself to the application master, and know it.
 
     Attributes:
@@ -125,7 +125,7 @@ class LaunchContext:
 
     task: TaskPart
     container: ContainerPart
-    credentials: Credentials = field(repr=False)
+    credentials: AmCredentials = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,5 +137,5 @@ class JobCredentials:
         executors: what executors and clients prove themselves with; the token is the same.
     """
 
-    am: Credentials = field(repr=False)
-    executors: Credentials = field(repr=False)
+    am: AmCredentials = field(repr=False)
+    executors: AmCredentials = field(repr=False)

@@ -12,11 +12,11 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
 from tony.rpc.am_address import Address, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, Connection
-from tony.rpc.handshake_side import Phase, Side
+from tony.rpc.connection import READ_SIZE, RpcConnection
+from tony.rpc.handshake_side import HandshakeSide, Phase
 from tony.rpc.sockets import resolve, said, short_path
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _QUEUE_FULL_PAUSE = 0.02
 
 
 async def connect(
-    address: str, credentials: Credentials, kind: PeerKind = PeerKind.EXECUTOR, timeout: float = 10.0
-) -> Connection:
+    address: str, credentials: AmCredentials, kind: PeerKind = PeerKind.EXECUTOR, timeout: float = 10.0
+) -> RpcConnection:
     """Connects to an application master, or as one to an executor; ready for messages when it answers.
 
     Args:
@@ -52,7 +52,7 @@ async def connect(
 
         tls = TlsPipe(client_context(credentials), listens=False, partner=kind.partner_name)
     side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token))
-    connection = Connection(side, bytearray(READ_SIZE), kind, tls)
+    connection = RpcConnection(side, bytearray(READ_SIZE), kind, tls)
     is_ready = False
     try:
         async with asyncio.timeout(timeout):
@@ -75,7 +75,7 @@ async def connect(
     return connection
 
 
-class _ConnectingSide(Side):
+class _ConnectingSide(HandshakeSide):
     """What `connect` knows, and the messages that wait."""
 
     greeting_size = ANSWER_SIZE
@@ -93,24 +93,24 @@ class _ConnectingSide(Side):
         self._wakeup: asyncio.Future[None] | None = None
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def began(self, connection: Connection) -> None:
+    def began(self, connection: RpcConnection) -> None:
         connection.peer = self._address
 
     def greeting(self) -> bytes:
         return self._hello
 
-    def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
+    def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         check_answer(data)
         return self._kind, b""
 
     def refusal(self, error: ProtocolError) -> bytes:
         return b""
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: RpcConnection) -> None:
         if not self.answered.done():
             self.answered.set_result(None)
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         self._waiting.append(message)
         if isinstance(message, Raw):
             self._raw += len(message.frame)
@@ -118,15 +118,15 @@ class _ConnectingSide(Side):
             connection.pause_reading()
         self._wake()
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: RpcConnection) -> None:
         self._wake()
 
-    def closed(self, connection: Connection, was: Phase) -> None:
+    def closed(self, connection: RpcConnection, was: Phase) -> None:
         self._wake()
         if not self.answered.done():
             self.answered.set_exception(_reason_of_failure(connection, was))
 
-    async def take(self, connection: Connection) -> Message | None:
+    async def take(self, connection: RpcConnection) -> Message | None:
         while not self._waiting:
             if connection.is_over:
                 if isinstance(connection.error, ProtocolError):
@@ -146,7 +146,7 @@ class _ConnectingSide(Side):
             self._wakeup.set_result(None)
 
 
-def _reason_of_failure(connection: Connection, was: Phase) -> Exception:
+def _reason_of_failure(connection: RpcConnection, was: Phase) -> Exception:
     error = connection.error
     if error is None:
         step = "TLS handshake" if was is Phase.SECURING else "hello"

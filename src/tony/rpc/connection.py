@@ -19,7 +19,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message, Refused
-from tony.rpc.handshake_side import Phase, Side
+from tony.rpc.handshake_side import HandshakeSide, Phase
 from tony.rpc.sockets import peer_process, reset_at_close, watch_for_death
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _WORD, _SENTENCE = 40, 500
 LINGER = 2.0
 
 
-class Connection(asyncio.BufferedProtocol):
+class RpcConnection(asyncio.BufferedProtocol):
     """One connection between a program and its application master.
 
     Attributes:
@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         "tag",
     )
 
-    def __init__(self, side: Side, buffer: bytearray, kind: PeerKind, tls: TlsPipe | None) -> None:
+    def __init__(self, side: HandshakeSide, buffer: bytearray, kind: PeerKind, tls: TlsPipe | None) -> None:
         """Made by `connect` and `Server` only.
 
         Args:

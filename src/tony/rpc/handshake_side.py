@@ -11,7 +11,7 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message
 
 if TYPE_CHECKING:
-    from tony.rpc.connection import Connection
+    from tony.rpc.connection import RpcConnection
 
 
 class Phase(Enum):
@@ -24,8 +24,8 @@ class Phase(Enum):
     CLOSED = "closed"  #: nothing there any more
 
 
-class Side(ABC):
-    """What differs between the one who listens and the one who connects. Called by `Connection` only."""
+class HandshakeSide(ABC):
+    """What differs between the one who listens and the one who connects. Called by `RpcConnection` only."""
 
     #: Bytes that the other side's half of the greeting has.
     greeting_size: int
@@ -34,10 +34,10 @@ class Side(ABC):
     limit_out: int
 
     @abstractmethod
-    def began(self, connection: Connection) -> None:
+    def began(self, connection: RpcConnection) -> None:
         """There is a transport."""
 
-    def may_secure(self, connection: Connection, data: memoryview) -> bool:
+    def may_secure(self, connection: RpcConnection, data: memoryview) -> bool:
         """Return False to leave a TLS handshake, of which bytes have arrived, as it is until the connection ends."""
         return True
 
@@ -46,7 +46,7 @@ class Side(ABC):
         """What to send once the connection is secure."""
 
     @abstractmethod
-    def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
+    def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         """Judges the other side's half; answers which kind of peer is at the connecting end, and what to send.
 
         Raises:
@@ -58,21 +58,21 @@ class Side(ABC):
         """What to send before the end when `greeted` refused; may be nothing."""
 
     @abstractmethod
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: RpcConnection) -> None:
         """Messages may be sent from now on."""
 
     @abstractmethod
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """A message came."""
 
     @abstractmethod
-    async def take(self, connection: Connection) -> Message | None:
+    async def take(self, connection: RpcConnection) -> Message | None:
         """The next message that waits; None at the end."""
 
     @abstractmethod
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: RpcConnection) -> None:
         """Nothing more will be received; `connection.error` says why. `closed` follows."""
 
     @abstractmethod
-    def closed(self, connection: Connection, was: Phase) -> None:
+    def closed(self, connection: RpcConnection, was: Phase) -> None:
         """It is gone, whether or not it had been opened; `was` is the phase in which its end began."""

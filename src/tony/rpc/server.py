@@ -19,11 +19,11 @@ from tony.linux.open_file_limit import allow_open_files
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
 from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
 from tony.rpc.am_address import TlsAddress, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, Connection
-from tony.rpc.handshake_side import Phase, Side
+from tony.rpc.connection import READ_SIZE, RpcConnection
+from tony.rpc.handshake_side import HandshakeSide, Phase
 from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class Handler(Protocol):
     An exception that leaves one of these ends that connection and goes to the loop's exception handler.
     """
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RpcConnection) -> None:
         """A peer has shown the right token; `connection.kind` says who."""
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """A message came, in the order they were sent."""
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def closed(self, connection: RpcConnection, reason: str) -> None:
         """A connection is over, once for each `connected`; nothing comes after it. See `connection.error`."""
 
 
@@ -98,12 +98,12 @@ class ServerStatistics:
     refused: Mapping[str, int]
 
 
-class Server:
+class RpcServer:
     """Listens on one or more addresses, for an application master or for an executor that can be called."""
 
     def __init__(
         self,
-        credentials: Credentials,
+        credentials: AmCredentials,
         handler: Handler,
         *,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
@@ -179,7 +179,7 @@ class Server:
         await self._side.close()
 
 
-class _ListeningSide(Side):
+class _ListeningSide(HandshakeSide):
     """What all connections of a server share."""
 
     greeting_size = HELLO_SIZE
@@ -210,9 +210,9 @@ class _ListeningSide(Side):
         self._few = min(_FEW_UNRECOGNIZED, max_unrecognized)
         self._is_fitted = max_unrecognized <= _FEW_UNRECOGNIZED
         self._min_age_to_drop = min_age_to_drop
-        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
+        self._strangers: dict[RpcConnection, asyncio.TimerHandle] = {}
         self._unrecognized = _Unrecognized()
-        self._open: set[Connection] = set()
+        self._open: set[RpcConnection] = set()
         self._room = asyncio.Event()
         self._room.set()
         self._buffer = bytearray(READ_SIZE)
@@ -258,20 +258,20 @@ class _ListeningSide(Side):
                 continue
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._say("no-room", f"cannot take another connection: {resource_limits.said(error)}")
+                    self._say("no-room", f"cannot take another connection: {resource_limits.describe_os_error(error)}")
                     await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _NO_ROOM_PAUSE)
                 continue  # or that connection was gone before we took it
             sock.setblocking(False)
             await loop.connect_accepted_socket(lambda: self._connection(context), sock)
 
-    def _connection(self, context: ssl.SSLContext | None) -> Connection:
+    def _connection(self, context: ssl.SSLContext | None) -> RpcConnection:
         if context is None:
-            return Connection(self, self._buffer, PeerKind.EXECUTOR, None)
+            return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, None)
         from tony.rpc.tls import TlsPipe
 
-        return Connection(self, self._buffer, PeerKind.EXECUTOR, TlsPipe(context, listens=True))
+        return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, TlsPipe(context, listens=True))
 
-    def began(self, connection: Connection) -> None:
+    def began(self, connection: RpcConnection) -> None:
         self._accepted += 1
         loop = asyncio.get_running_loop()
         self._strangers[connection] = loop.call_later(self._handshake_timeout, self._too_late, connection)
@@ -279,7 +279,7 @@ class _ListeningSide(Side):
             self._unrecognized.add(connection, loop.time())
         self._update_room()
 
-    def may_secure(self, connection: Connection, data: memoryview) -> bool:
+    def may_secure(self, connection: RpcConnection, data: memoryview) -> bool:
         first = self._unrecognized.first_message(connection, data)
         if first is None:
             return True
@@ -309,7 +309,7 @@ class _ListeningSide(Side):
         self._drop(connection)
         return True
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: RpcConnection) -> None:
         self._refused["no-room"] += 1
         self._say("no-room", f"too many connections without this job's token; dropped one of {connection.peer}")
         self._unrecognized.remove(connection)
@@ -321,11 +321,11 @@ class _ListeningSide(Side):
         else:
             self._room.clear()
 
-    def _too_late(self, connection: Connection) -> None:
+    def _too_late(self, connection: RpcConnection) -> None:
         text = f"no complete hello within {self._handshake_timeout:g} s"
         connection.abort(ProtocolError(Code.TIMEOUT, text))
 
-    def _stranger_no_more(self, connection: Connection) -> None:
+    def _stranger_no_more(self, connection: RpcConnection) -> None:
         timer = self._strangers.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -337,7 +337,7 @@ class _ListeningSide(Side):
     def greeting(self) -> bytes:
         return b""
 
-    def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
+    def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         kind = check_hello(data, self._token)
         if kind not in self._guests:
             raise ProtocolError(Code.BAD_MESSAGE, f"this is not where a peer of the kind {kind.value} connects to")
@@ -348,18 +348,18 @@ class _ListeningSide(Side):
     def refusal(self, error: ProtocolError) -> bytes:
         return encode_answer(Code(error.code))
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: RpcConnection) -> None:
         self._stranger_no_more(connection)
         self._open.add(connection)
         self._handler.connected(connection)
 
     # --- afterwards -----------------------------------------------------------------------------------------------
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         self._messages += 1
         self._handler.received(connection, message)
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: RpcConnection) -> None:
         error = connection.error
         if isinstance(error, ProtocolError):
             # The other side may have refused us, in words of its own: they must not become counters and lines of ours.
@@ -367,14 +367,14 @@ class _ListeningSide(Side):
             self._refused[code] += 1
             self._say(code, f"refused {connection.peer}: {error} ({code})")
 
-    def closed(self, connection: Connection, was: Phase) -> None:
+    def closed(self, connection: RpcConnection, was: Phase) -> None:
         self._stranger_no_more(connection)
         if connection in self._open:
             self._open.remove(connection)
             orderly = "closed by the other side" if connection.closed_by_peer else "closed by us"
             self._handler.closed(connection, str(connection.error or orderly))
 
-    async def take(self, connection: Connection) -> Message | None:
+    async def take(self, connection: RpcConnection) -> Message | None:
         raise RuntimeError("the messages of this connection go to the server's handler")
 
     def _say(self, about: str, text: str) -> None:
@@ -394,18 +394,18 @@ class _Unrecognized:
     """TLS connections that have not shown the job's tag, by address; those of each address oldest first."""
 
     def __init__(self) -> None:
-        self._by_address: dict[str, dict[Connection, float]] = {}
-        self._first_messages: dict[Connection, bytes] = {}
+        self._by_address: dict[str, dict[RpcConnection, float]] = {}
+        self._first_messages: dict[RpcConnection, bytes] = {}
 
     def __len__(self) -> int:
         return len(self._first_messages)
 
-    def add(self, connection: Connection, now: float) -> None:
+    def add(self, connection: RpcConnection, now: float) -> None:
         """Add a new connection."""
         self._first_messages[connection] = b""
         self._by_address.setdefault(_host(connection), {})[connection] = now
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: RpcConnection) -> None:
         """Remove a connection if it is here."""
         if self._first_messages.pop(connection, None) is None:
             return
@@ -414,7 +414,7 @@ class _Unrecognized:
         if not group:
             del self._by_address[_host(connection)]
 
-    def first_message(self, connection: Connection, data: memoryview) -> bytes | None:
+    def first_message(self, connection: RpcConnection, data: memoryview) -> bytes | None:
         """Return what a connection has sent so far, these bytes included; None if that has been seen already."""
         before = self._first_messages.get(connection)
         if before is None or len(before) >= _MAX_FIRST_MESSAGE_BYTES:
@@ -422,7 +422,7 @@ class _Unrecognized:
         self._first_messages[connection] = before + bytes(data[:_MAX_FIRST_MESSAGE_BYTES])
         return self._first_messages[connection]
 
-    def find_droppable(self, began_before: float) -> Connection | None:
+    def find_droppable(self, began_before: float) -> RpcConnection | None:
         """Return the oldest connection of the address that has the most; none whose first bytes we have yet to read."""
         group = max(self._by_address.values(), key=len, default={})
         for connection, began in group.items():
@@ -433,7 +433,7 @@ class _Unrecognized:
         return None
 
 
-def _host(connection: Connection) -> str:
+def _host(connection: RpcConnection) -> str:
     return connection.peer.rpartition(":")[0]
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import AM_NAME, token_bytes
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 
 #: Bytes given to the engine at a time. Its memory buffers grow to the largest piece and never shrink; a whole TLS
 #: record (16 KiB) at a time would cost each connection three times as much, smaller pieces cost processor time.
@@ -26,7 +26,7 @@ PIECE = 4096
 
 
 @lru_cache(maxsize=2)
-def client_context(credentials: Credentials) -> ssl.SSLContext:
+def client_context(credentials: AmCredentials) -> ssl.SSLContext:
     """What whoever connects needs; made once (3 ms), used again at each reconnect.
 
     Raises:
@@ -46,7 +46,7 @@ def handshake_tag(token: str) -> str:
     return hmac.new(token_bytes(token), b"tony TLS handshake", "sha256").hexdigest()
 
 
-def server_context(credentials: Credentials) -> ssl.SSLContext:
+def server_context(credentials: AmCredentials) -> ssl.SSLContext:
     """What every connection of one who listens shares.
 
     Raises:
@@ -58,7 +58,7 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     return context
 
 
-def _context(credentials: Credentials, protocol: int) -> ssl.SSLContext:
+def _context(credentials: AmCredentials, protocol: int) -> ssl.SSLContext:
     if credentials.ca is None or credentials.certificate is None or credentials.key is None:
         raise ValueError("these credentials have no certificates: the job was submitted without TLS")
     context = ssl.SSLContext(protocol)

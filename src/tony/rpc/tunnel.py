@@ -13,14 +13,14 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.messages import EndTunnel, TunnelTaken
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.rpc.sockets import reset_at_close
 
 #: Seconds between two looks whether the other side is gone, for an end that does not read because it cannot write.
 _LOOK = 10.0
 
 
-async def carry(connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def carry(connection: RpcConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Hands bytes on until both ways have ended; closes both. Answers whether everything has arrived.
 
     Args:
@@ -48,7 +48,7 @@ async def carry(connection: Connection, reader: asyncio.StreamReader, writer: as
     return whole
 
 
-async def leave(connection: Connection, patience: float) -> None:
+async def leave(connection: RpcConnection, patience: float) -> None:
     """Ends a tunnel in order, without having said anything: to the program, a caller who has changed his mind.
 
     Args:
@@ -68,7 +68,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-async def _send(connection: Connection, reader: asyncio.StreamReader) -> None:
+async def _send(connection: RpcConnection, reader: asyncio.StreamReader) -> None:
     while data := await reader.read(MAX_RAW):
         connection.send_frame(Raw.of(data).frame)
         await connection.drain()
@@ -77,7 +77,7 @@ async def _send(connection: Connection, reader: asyncio.StreamReader) -> None:
     connection.send(EndTunnel())
 
 
-async def _receive(connection: Connection, writer: asyncio.StreamWriter) -> None:
+async def _receive(connection: RpcConnection, writer: asyncio.StreamWriter) -> None:
     ended = taken = False
     while not (ended and taken):
         match await connection.receive():
@@ -103,7 +103,7 @@ async def _finish(writer: asyncio.StreamWriter) -> None:
     writer.write_eof()
 
 
-async def _watch(connection: Connection) -> None:
+async def _watch(connection: RpcConnection) -> None:
     gone = False
     while True:
         await asyncio.sleep(_LOOK)

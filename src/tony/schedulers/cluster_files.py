@@ -12,7 +12,7 @@ from tony.hadoop.configuration.service_addresses import NameService, name_servic
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
 from tony.storage.remote_files import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
@@ -30,7 +30,7 @@ class ClusterFiles(RemoteFiles):
         in_place: the nodes of the job are the cluster's, and fetch files themselves.
     """
 
-    def __init__(self, cluster: Cluster, *, in_place: bool) -> None:
+    def __init__(self, cluster: ClusterClients, *, in_place: bool) -> None:
         self.in_place = in_place
         self._cluster = cluster
         self._clients: dict[NameService, WebHdfs] = {}

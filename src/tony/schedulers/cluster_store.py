@@ -15,10 +15,10 @@ from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
 from tony.schedulers.yarn.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
-from tony.storage.store import PIECE, Item, Store
+from tony.storage.store import PIECE, FileStore, Item
 
 
-class ClusterStore(Store):
+class ClusterStore(FileStore):
     """One folder.
 
     Args:

@@ -22,7 +22,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.protocol.launch import Credentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskPart
 
 if TYPE_CHECKING:
     from tony.storage.remote_files import RemoteFiles
@@ -39,7 +39,7 @@ class Capabilities:
         same_host: client, application master and executors share a machine, so a Unix socket reaches.
         inherits_environment: programs get the submitter's environment underneath.
         log_files: a client reads the tasks' log files directly.
-        chooses: can keep containers off a host (`ContainerSource.exclude`).
+        chooses: can keep containers off a host (`ContainerAllocator.exclude`).
         images: can run containers in an image.
     """
 
@@ -60,7 +60,7 @@ Sink = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageDoor:
+class PageProxy:
     """Through whom people come to a job's page.
 
     Attributes:
@@ -111,11 +111,11 @@ class Journal(ABC):
     def wrote(self, size: int, *, urgent: bool) -> None:
         """The file has `size` bytes now; they are to be brought to safety: at once if somebody waits for it, else soon.
 
-        Answered by a call of `safe`, see `ContainerSource.journal`.
+        Answered by a call of `safe`, see `ContainerAllocator.journal`.
         """
 
 
-class ContainerSource(ABC):
+class ContainerAllocator(ABC):
     """The application master's half. All methods are called from the AM's one event loop and return at once
     unless they are `async`. Every call may come twice; asking for what already is does nothing."""
 
@@ -138,7 +138,7 @@ class ContainerSource(ABC):
         """The name under which others reach this machine."""
         return socket.getfqdn()
 
-    def page_door(self) -> PageDoor | None:
+    def page_door(self) -> PageProxy | None:
         """Who may see the job's page; None if the scheduler has no pages of its own."""
         return None
 
@@ -215,7 +215,7 @@ class ContainerSource(ABC):
         """
 
     @abstractmethod
-    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         """Starts the executor of a task in a granted container.
 
         Raises:
@@ -266,7 +266,7 @@ class PreparedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class ApplicationStatus:
     """What a scheduler sees of a job whose application master runs elsewhere.
 
     Attributes:
@@ -292,7 +292,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListEntry:
     """One job in a scheduler's own list, whoever submitted it from wherever.
 
     Attributes:
@@ -312,7 +312,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class WebLink:
     """A page of the scheduler's own, for people.
 
     Attributes:
@@ -424,7 +424,7 @@ class Submitter(ABC):
         """Whether this scheduler gave the id, so that a job can be found by it from any machine."""
         return False
 
-    async def look(self, job_id: str) -> Sight | None:
+    async def look(self, job_id: str) -> ApplicationStatus | None:
         """What the scheduler knows of a job now; None where the job's folder says it all.
 
         Raises:
@@ -432,7 +432,7 @@ class Submitter(ABC):
         """
         return None
 
-    async def all_jobs(self) -> Sequence[Listed]:
+    async def all_jobs(self) -> Sequence[ListEntry]:
         """Every job that the scheduler knows; none where the home knows them all.
 
         Raises:
@@ -455,7 +455,7 @@ class Submitter(ABC):
         """
         return ""
 
-    async def links(self, job_id: str, *, ended: bool) -> Sequence[Link]:
+    async def links(self, job_id: str, *, ended: bool) -> Sequence[WebLink]:
         """Its own pages that show a job. Nobody is asked: what is there may be down.
 
         Args:
@@ -468,7 +468,7 @@ class Submitter(ABC):
 
     async def container_links(
         self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
-    ) -> Mapping[str, Sequence[Link]]:
+    ) -> Mapping[str, Sequence[WebLink]]:
         """Its own pages with what was printed in containers, for those that have any.
 
         Args:
@@ -523,5 +523,5 @@ class Scheduler(ABC):
         """The client's half."""
 
     @abstractmethod
-    def source(self, job: PreparedJob) -> ContainerSource:
+    def source(self, job: PreparedJob) -> ContainerAllocator:
         """The application master's half."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tony.storage.archive_limits import Readable
+    from tony.storage.archive_limits import ReadableStream
 
 #: A tar's records are 512 bytes; its magic word stands at byte 257 of the first.
 _TAR_RECORD = 512
@@ -42,7 +42,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
 
-def expanded(file: IO[bytes], kind: Format) -> Readable:
+def expanded(file: IO[bytes], kind: Format) -> ReadableStream:
     """The tar inside a file, its compression taken off; errors are those of the compression's own reader."""
     if kind is Format.TAR_GZ:
         import gzip

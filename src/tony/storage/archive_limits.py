@@ -22,7 +22,7 @@ _HEADER = 1 << 20
 _GLOBALS = 1000
 
 
-class Room:
+class ExpansionLimit:
     """What is left to an archive.
 
     Args:
@@ -57,7 +57,7 @@ class Room:
         )
 
 
-class Readable(Protocol):
+class ReadableStream(Protocol):
     """What a tar is read from."""
 
     def read(self, size: int, /) -> bytes:
@@ -77,7 +77,7 @@ class Watched:
         file: already expanded.
     """
 
-    def __init__(self, file: Readable, room: Room) -> None:
+    def __init__(self, file: ReadableStream, room: ExpansionLimit) -> None:
         self._file = file
         self._room = room
         self._left = 0
@@ -111,7 +111,7 @@ class Watched:
         return self._file.read(size)
 
 
-def check_globals(fields: int, room: Room) -> None:
+def check_globals(fields: int, room: ExpansionLimit) -> None:
     """Refuses a tar that sets too many fields for all of its members: each member's header is a copy of them.
 
     Raises:

@@ -25,8 +25,8 @@ from tony.dataclass import dataclass
 from tony.errors import ArchiveError
 from tony.storage import symlink_resolution
 from tony.storage.archive_format import Format, expanded
-from tony.storage.archive_limits import Room, Watched, check_globals
-from tony.storage.manifest import Kind
+from tony.storage.archive_limits import ExpansionLimit, Watched, check_globals
+from tony.storage.manifest import ManifestEntryKind
 
 _CHUNK = 1024 * 1024
 #: Compression inside a zip that Python's reader unpacks without a bound: LZMA may ask for 4 GiB for its dictionary, and
@@ -98,7 +98,7 @@ class Guard:
         """Args: archive: its name, for messages; outside_links: links to absolute paths may be (a venv has one)."""
         self._archive = archive
         self._outside_links = outside_links
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, ManifestEntryKind] = {}
         self.links: dict[str, str] = {}
 
     def admit(self, member: Member) -> str | None:
@@ -116,7 +116,7 @@ class Guard:
         kind = self._kind_of(member)
         if self.kinds.setdefault(path, kind) is not kind:
             raise self.refused(member.name, f"is there twice, as a {self.kinds[path].value} and as a {kind.value}")
-        if kind is Kind.LINK:
+        if kind is ManifestEntryKind.LINK:
             self.links[path] = self._target_of(member)
         return path
 
@@ -143,11 +143,11 @@ class Guard:
             f"the archive {self._archive} is damaged or not safe to unpack: its member {shown(member)} {why}. {do}"
         )
 
-    def _kind_of(self, member: Member) -> Kind:
+    def _kind_of(self, member: Member) -> ManifestEntryKind:
         if member.kind is not MemberKind.HARD_LINK:
-            return Kind(member.kind.value)
+            return ManifestEntryKind(member.kind.value)
         origin = self.kinds.get(self.origin_of(member))
-        if origin is None or origin is Kind.FOLDER:
+        if origin is None or origin is ManifestEntryKind.FOLDER:
             raise self.refused(member.name, f"is a hard link to {shown(member.target)}, which is no file before it")
         return origin
 
@@ -165,11 +165,11 @@ class Guard:
         while slash > 0:
             parent = path[:slash]
             known = self.kinds.get(parent)
-            if known is Kind.FOLDER:
+            if known is ManifestEntryKind.FOLDER:
                 return
             if known is not None:
                 raise self.refused(name, f"lies below {shown(parent)}, which is a {known.value}")
-            self.kinds[parent] = Kind.FOLDER
+            self.kinds[parent] = ManifestEntryKind.FOLDER
             slash = path.rfind("/", 0, slash)
 
     def _clean(self, path: str, member: str) -> str:
@@ -199,7 +199,7 @@ def read(path: Path, kind: Format, name: str) -> Iterator[Member]:
         OSError: it cannot be opened.
     """
     with path.open("rb") as file, _damage(name):
-        room = Room(name, os.fstat(file.fileno()).st_size)
+        room = ExpansionLimit(name, os.fstat(file.fileno()).st_size)
         yield from _read_zip(file, name, room) if kind is Format.ZIP else _read_tar(file, kind, name, room)
 
 
@@ -214,7 +214,7 @@ def _damage(archive: str) -> Iterator[None]:
         raise ArchiveError(f"the archive {archive} is damaged or cut off ({text}). Make it again.") from error
 
 
-def _read_tar(file: IO[bytes], kind: Format, name: str, room: Room) -> Iterator[Member]:
+def _read_tar(file: IO[bytes], kind: Format, name: str, room: ExpansionLimit) -> Iterator[Member]:
     watched = Watched(expanded(file, kind), room)
     with tarfile.open(fileobj=watched, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
         while (info := tar.next()) is not None:
@@ -263,7 +263,7 @@ def _require_end(tar: tarfile.TarFile, archive: str) -> None:
         pass
 
 
-def _read_zip(file: IO[bytes], name: str, room: Room) -> Iterator[Member]:
+def _read_zip(file: IO[bytes], name: str, room: ExpansionLimit) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             room.take(info.file_size)

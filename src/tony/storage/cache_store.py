@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tony.dataclass import replace
 from tony.storage import digest_index as indexes
-from tony.storage.digest_index import Index, Stamp
-from tony.storage.disk_errors import explained
+from tony.storage.digest_index import DigestIndex, Stamp
+from tony.storage.disk_errors import explain_os_error
 from tony.storage.folder_scan import Scan
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.object_cache import CHUNK, Cache, Stored
 from tony.storage.remote_files import RemoteFile, RemoteFiles
 from tony.storage.tar_writer import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
@@ -20,7 +20,7 @@ from tony.storage.tar_writer import FileChangedError, ReadFile, opened, pack, pa
 _TRIES = 3
 
 
-def folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str) -> Stored:
+def store_folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str) -> Stored:
     """Puts a folder into the cache as one tar.
 
     An unchanged folder costs one walk: its digest is put together from what the index remembers, nothing is read.
@@ -49,7 +49,7 @@ def file(cache: Cache, path: Path, name: str) -> Stored:
         FileChangedError: it was cut off while it was read.
         StorageError: the file system says no.
     """
-    with explained(f"stage {name}", cache.path):
+    with explain_os_error(f"stage {name}", cache.path):
         stamp = Stamp.of(os.stat(path))
         index = indexes.load(cache.index, path)
         digest = index.digest_of("", stamp)
@@ -61,12 +61,12 @@ def file(cache: Cache, path: Path, name: str) -> Stored:
                 indexes.save(cache.index, path, replace(index, files=_stamps({"": read})))
                 return Stored(digest=read.digest, size=stamp.size, reused=True)
         stored, read = _copy_in(cache, path, name, stamp.size)
-        new = Index(files=_stamps({"": read}), object_digest=stored.digest, object_size=stored.size)
+        new = DigestIndex(files=_stamps({"": read}), object_digest=stored.digest, object_size=stored.size)
         indexes.save(cache.index, path, new)
         return stored
 
 
-def remote(cache: Cache, found: RemoteFile, files: RemoteFiles) -> Stored:
+def store_remote_file(cache: Cache, found: RemoteFile, files: RemoteFiles) -> Stored:
     """Fetches a file of a cluster's file system into the cache, unless it did not change since it was fetched.
 
     Raises:
@@ -75,7 +75,7 @@ def remote(cache: Cache, found: RemoteFile, files: RemoteFiles) -> Stored:
         TonyError: the other file system does not answer.
         ValueError: it may not be read, or is gone.
     """
-    with explained(f"fetch {found.name}", cache.path):
+    with explain_os_error(f"fetch {found.name}", cache.path):
         place = Path(found.address)
         stamp = Stamp(found.size, found.timestamp * 1_000_000, 0, 1)
         digest = indexes.load(cache.index, place).digest_of("", stamp)
@@ -87,7 +87,7 @@ def remote(cache: Cache, found: RemoteFile, files: RemoteFiles) -> Stored:
             if writer.size != found.size:
                 raise FileChangedError(found.address)
             stored = writer.commit()
-        new = Index(files={"": (stamp, stored.digest)}, object_digest=stored.digest, object_size=stored.size)
+        new = DigestIndex(files={"": (stamp, stored.digest)}, object_digest=stored.digest, object_size=stored.size)
         indexes.save(cache.index, place, new)
         return stored
 
@@ -102,12 +102,12 @@ def set_checked(cache: Cache, path: Path, digest: str, use: str) -> None:
     """Remembers that an archive is fit for a use."""
     index = indexes.load(cache.index, path)
     if index.object_digest == digest:
-        with explained(f"write to the cache {cache.path}", cache.path):
+        with explain_os_error(f"write to the cache {cache.path}", cache.path):
             indexes.save(cache.index, path, replace(index, checked=(*index.checked, use)))
 
 
 def _folder(cache: Cache, scan: Scan, name: str) -> Stored:
-    with explained(f"stage {name}", cache.path):
+    with explain_os_error(f"stage {name}", cache.path):
         index = indexes.load(cache.index, scan.root)
         if cache.has(index.object_digest, index.object_size) and _looks_alike(scan, index):
             known, read = _contents(scan, index)
@@ -120,18 +120,18 @@ def _folder(cache: Cache, scan: Scan, name: str) -> Stored:
             read = pack(scan.root, scan.found, writer.write)
             stored = writer.commit()
         tree = tree_digest(scan.found, {path: content.digest for path, content in read.items()})
-        new = Index(files=_stamps(read), tree=tree, object_digest=stored.digest, object_size=stored.size)
+        new = DigestIndex(files=_stamps(read), tree=tree, object_digest=stored.digest, object_size=stored.size)
         indexes.save(cache.index, scan.root, new)
         return stored
 
 
-def _looks_alike(scan: Scan, index: Index) -> bool:
+def _looks_alike(scan: Scan, index: DigestIndex) -> bool:
     """Whether names and sizes allow that nothing changed; only then is it worth reading before packing."""
     sizes = {path: stamp.size for path, (stamp, _) in index.files.items()}
-    return sizes == {f.path: f.size for f in scan.found if f.kind is Kind.FILE}
+    return sizes == {f.path: f.size for f in scan.found if f.kind is ManifestEntryKind.FILE}
 
 
-def _contents(scan: Scan, index: Index) -> tuple[dict[str, str], dict[str, ReadFile]]:
+def _contents(scan: Scan, index: DigestIndex) -> tuple[dict[str, str], dict[str, ReadFile]]:
     """The digest of every file, and those that had to be read for it."""
     digests, read = {}, {}
     for f in scan.found:

@@ -50,7 +50,7 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class DigestIndex:
     """What is known of one folder (or file).
 
     Attributes:
@@ -72,15 +72,15 @@ class Index:
         return known[1] if known is not None and known[0] == stamp else None
 
 
-def load(folder: Path, source: Path) -> Index:
+def load(folder: Path, source: Path) -> DigestIndex:
     """Reads what is known of `source`; nothing, if that cannot be read."""
     try:
         return _from_plain(json.loads(_place(folder, source).read_text(encoding="ascii")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return Index()
+        return DigestIndex()
 
 
-def save(folder: Path, source: Path, index: Index) -> None:
+def save(folder: Path, source: Path, index: DigestIndex) -> None:
     """Replaces what is known of `source`.
 
     Raises:
@@ -104,7 +104,7 @@ def _place(folder: Path, source: Path) -> Path:
     return folder / f"{hashlib.sha256(os.fsencode(source)).hexdigest()[:32]}.json"
 
 
-def _to_plain(index: Index) -> Json:
+def _to_plain(index: DigestIndex) -> Json:
     return {
         "version": _VERSION,
         "tree": index.tree,
@@ -114,13 +114,13 @@ def _to_plain(index: Index) -> Json:
     }
 
 
-def _from_plain(data: Json) -> Index:
+def _from_plain(data: Json) -> DigestIndex:
     if data["version"] != _VERSION:
-        return Index()
+        return DigestIndex()
     made, size = data["object"]
     files = {path: (Stamp(*stamp), digest) for path, *stamp, digest in data["files"]}
     checked = tuple(data["checked"])
     texts = (made, data["tree"], *files, *(digest for _, digest in files.values()), *checked)
     if type(size) is not int or any(type(text) is not str for text in texts):
         raise ValueError("no index")
-    return Index(files=files, tree=data["tree"], object_digest=made, object_size=size, checked=checked)
+    return DigestIndex(files=files, tree=data["tree"], object_digest=made, object_size=size, checked=checked)

@@ -15,7 +15,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def explained(doing: str, folder: Path, needed: int | None = None) -> Iterator[None]:
+def explain_os_error(doing: str, folder: Path, needed: int | None = None) -> Iterator[None]:
     """Turns any OSError inside into a StorageError.
 
     Args:
@@ -37,7 +37,7 @@ def explained(doing: str, folder: Path, needed: int | None = None) -> Iterator[N
 def build_storage_error(doing: str, folder: Path, error: OSError, needed: int | None = None) -> StorageError:
     """Build the error for what a file system refused; the arguments are those of `explained`."""
     if error.errno in _FULL:
-        return no_room(doing, folder, needed, quota=error.errno == errno.EDQUOT)
+        return disk_full_error(doing, folder, needed, quota=error.errno == errno.EDQUOT)
     return StorageError(f"cannot {doing}: {error.strerror or error}.")
 
 
@@ -48,7 +48,7 @@ def require_room(doing: str, folder: Path, needed: int) -> None:
         StorageError: `folder` has less than `needed` bytes free.
     """
     if needed > room(folder):
-        raise no_room(doing, folder, needed)
+        raise disk_full_error(doing, folder, needed)
 
 
 def room(folder: Path) -> int:
@@ -57,7 +57,7 @@ def room(folder: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def no_room(doing: str, folder: Path, needed: int | None, *, quota: bool = False) -> StorageError:
+def disk_full_error(doing: str, folder: Path, needed: int | None, *, quota: bool = False) -> StorageError:
     """The error for a full disk."""
     wants = f"{format_size(needed)} are needed" if needed else "more is needed"
     why = "your disk quota is used up" if quota else f"{format_size(room(folder))} are free"

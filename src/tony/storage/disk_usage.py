@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tony.storage.folder_scan import Scan
 
 
-def biggest(scan: Scan, count: int = 5) -> list[tuple[str, int]]:
+def largest_entries(scan: Scan, count: int = 5) -> list[tuple[str, int]]:
     """The biggest things at the folder's top; one that is mostly one thing inside it is named by that."""
     sizes: dict[str, int] = {}
     for found in scan.found:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from tony.storage.manifest import Entry, Kind
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 
 #: From linux/fs.h: makes the target share the source's blocks until one of them is written (btrfs, XFS, bcachefs).
 _FICLONE = 0x40049409
@@ -108,7 +108,7 @@ def _copy_chunk(origin: int, copy: int) -> int:
     return len(chunk)
 
 
-def lay(content: Path, entries: Iterable[Entry], target: Path, copier: Copier) -> None:
+def copy_folder(content: Path, entries: Iterable[ManifestEntry], target: Path, copier: Copier) -> None:
     """Copies a folder whose list is known into `target`, which exists.
 
     What is in the way of an entry is replaced, so laying again over a half-laid folder mends it; a folder that is
@@ -121,10 +121,10 @@ def lay(content: Path, entries: Iterable[Entry], target: Path, copier: Copier) -
     folders = []
     for entry in entries:
         place = f"{target}/{entry.path}"
-        if entry.kind is Kind.FOLDER:
+        if entry.kind is ManifestEntryKind.FOLDER:
             _make_folder(place)
             folders.append((place, entry.mode))
-        elif entry.kind is Kind.LINK:
+        elif entry.kind is ManifestEntryKind.LINK:
             clear(place)
             os.symlink(entry.target, place)
         else:

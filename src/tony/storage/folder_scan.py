@@ -17,8 +17,8 @@ from tony.dataclass import dataclass, field, replace
 from tony.model.staged import LeftOut
 from tony.storage import symlink_resolution
 from tony.storage.digest_index import Stamp
-from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError, Rules, rules_for
-from tony.storage.manifest import Kind
+from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError, IgnoreRules, rules_for
+from tony.storage.manifest import ManifestEntryKind
 
 #: As many characters of a long path are shown.
 _SHOWN = 100
@@ -42,7 +42,7 @@ _SPECIAL = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ScannedEntry:
     """One thing in the folder.
 
     Attributes:
@@ -53,7 +53,7 @@ class Found:
     """
 
     path: str
-    kind: Kind
+    kind: ManifestEntryKind
     mode: int = 0o777
     target: str = ""
     stamp: Stamp | None = None
@@ -78,7 +78,7 @@ class Scan:
     """
 
     root: Path
-    found: tuple[Found, ...]
+    found: tuple[ScannedEntry, ...]
     refused: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     left_out: LeftOut | None = None
@@ -157,13 +157,13 @@ class _LeftOutCounter:
 @dataclass(slots=True)
 class _Walk:
     without: frozenset[str]
-    found: list[Found] = field(default_factory=list)
+    found: list[ScannedEntry] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     left_out: _LeftOutCounter = field(default_factory=_LeftOutCounter)
     unknown: dict[Path, str] = field(default_factory=dict)
 
-    def folder(self, place: str, prefix: str, rules: Rules) -> bool:
+    def folder(self, place: str, prefix: str, rules: IgnoreRules) -> bool:
         """Walks one folder; False if there was something in it and nothing was kept."""
         if prefix.count("/") > _DEEPEST:
             self.refused.append(
@@ -179,7 +179,7 @@ class _Walk:
         kept = [self.entry(entry, prefix + entry.name, rules) for entry in content]
         return any(kept) or not kept
 
-    def entry(self, entry: os.DirEntry[str], path: str, rules: Rules) -> bool:
+    def entry(self, entry: os.DirEntry[str], path: str, rules: IgnoreRules) -> bool:
         is_folder = entry.is_dir(follow_symlinks=False)
         if entry.name == ".git" or path in self.without:
             return False
@@ -198,7 +198,7 @@ class _Walk:
         if is_folder:
             return self.subfolder(entry, path, stat.S_IMODE(status.st_mode), rules)
         if entry.is_symlink():
-            self.found.append(Found(path=path, kind=Kind.LINK, target=os.readlink(entry.path)))
+            self.found.append(ScannedEntry(path=path, kind=ManifestEntryKind.LINK, target=os.readlink(entry.path)))
         elif stat.S_ISREG(status.st_mode):
             self.file(entry, path, status)
         else:
@@ -206,7 +206,7 @@ class _Walk:
             return False
         return True
 
-    def leave_out(self, entry: os.DirEntry[str], path: str, rules: Rules, *, is_folder: bool) -> None:
+    def leave_out(self, entry: os.DirEntry[str], path: str, rules: IgnoreRules, *, is_folder: bool) -> None:
         self.left_out.add(entry, path, is_folder=is_folder)
         if rules.tracked and rules.tracked.problem:
             self.unknown[rules.tracked.folder] = (
@@ -214,18 +214,18 @@ class _Walk:
                 ".gitignore may leave out some of them"
             )
 
-    def subfolder(self, entry: os.DirEntry[str], path: str, mode: int, rules: Rules) -> bool:
+    def subfolder(self, entry: os.DirEntry[str], path: str, mode: int, rules: IgnoreRules) -> bool:
         # A folder all of whose content is ignored is left out as well: `__pycache__` would change the digest.
         if not self.folder(entry.path, f"{path}/", rules.enter(Path(entry.path), f"{path}/")):
             return False
-        self.found.append(Found(path=path, kind=Kind.FOLDER, mode=mode & 0o777 | 0o700))
+        self.found.append(ScannedEntry(path=path, kind=ManifestEntryKind.FOLDER, mode=mode & 0o777 | 0o700))
         return True
 
     def file(self, entry: os.DirEntry[str], path: str, status: os.stat_result) -> None:
         if not os.access(entry.path, os.R_OK):
             self.refused.append(f"{path} cannot be read (permission denied). {_MEND}")
         mode = stat.S_IMODE(status.st_mode) & 0o777
-        self.found.append(Found(path=path, kind=Kind.FILE, mode=mode, stamp=Stamp.of(status)))
+        self.found.append(ScannedEntry(path=path, kind=ManifestEntryKind.FILE, mode=mode, stamp=Stamp.of(status)))
 
 
 def shorten_path(path: str) -> str:
@@ -233,13 +233,13 @@ def shorten_path(path: str) -> str:
     return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}…{path[-_SHOWN // 2 :]}"
 
 
-def _relative_links(found: list[Found], root: Path, top: Path) -> list[Found]:
+def _relative_links(found: list[ScannedEntry], root: Path, top: Path) -> list[ScannedEntry]:
     """The same, absolute links to places inside the folder written as relative ones."""
     tops = {os.path.abspath(root), os.fspath(top)}
     return [_relative(f, tops) if f.target.startswith("/") else f for f in found]
 
 
-def _relative(link: Found, tops: Collection[str]) -> Found:
+def _relative(link: ScannedEntry, tops: Collection[str]) -> ScannedEntry:
     target = os.path.normpath(link.target)
     for top in tops:
         if target == top or target.startswith(f"{top}/"):
@@ -248,8 +248,8 @@ def _relative(link: Found, tops: Collection[str]) -> Found:
     return link
 
 
-def _escapes(found: list[Found]) -> list[str]:
-    texts = {f.path: f.target for f in found if f.kind is Kind.LINK}
+def _escapes(found: list[ScannedEntry]) -> list[str]:
+    texts = {f.path: f.target for f in found if f.kind is ManifestEntryKind.LINK}
     return [
         f"the link {path} -> {target} leads out of the folder. Name its target under `files`, or leave it out with "
         f"{OWN_FILE}."

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import StorageError, UserError
-from tony.storage.store import PIECE, Item, Store
+from tony.storage.store import PIECE, FileStore, Item
 
 #: Where drivers put the time of the last change.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
-class FsspecStore(Store):
+class FsspecStore(FileStore):
     """One folder.
 
     Args:

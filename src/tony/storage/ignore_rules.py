@@ -42,7 +42,7 @@ class _Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class IgnoreRules:
     """The patterns that hold in one folder.
 
     Attributes:
@@ -63,7 +63,7 @@ class Rules:
         """Name of the files that the patterns come from."""
         return GIT_FILE if self.nested else OWN_FILE
 
-    def enter(self, folder: Path, prefix: str) -> Rules:
+    def enter(self, folder: Path, prefix: str) -> IgnoreRules:
         """The rules below `folder`, whose path inside the top is `prefix` (with a trailing slash).
 
         Raises:
@@ -97,7 +97,7 @@ class Rules:
         return self.tracked is not None and path in self.tracked
 
 
-def rules_for(top: Path, *, git: bool) -> Rules:
+def rules_for(top: Path, *, git: bool) -> IgnoreRules:
     """The rules that hold at the top of a folder.
 
     Args:
@@ -108,9 +108,9 @@ def rules_for(top: Path, *, git: bool) -> Rules:
     """
     own = top / OWN_FILE
     if os.path.isfile(own):
-        return Rules((("", _read(own)),))
+        return IgnoreRules((("", _read(own)),))
     tracked = TrackedFiles(top, "") if git and is_in_repository(top) else None
-    return Rules(nested=git, tracked=tracked).enter(top, "")
+    return IgnoreRules(nested=git, tracked=tracked).enter(top, "")
 
 
 def _verdict(patterns: tuple[_Pattern, ...], path: str, is_folder: bool) -> bool | None:

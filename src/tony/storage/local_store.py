@@ -18,13 +18,13 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.linux.plain_files import open_file, open_folder
-from tony.storage.store import PIECE, Item, Store
+from tony.storage.store import PIECE, FileStore, Item
 
 #: What the kernel says where there is no such folder, or a link in its place.
 _NO_FOLDER = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
-class LocalStore(Store):
+class LocalStore(FileStore):
     """One folder.
 
     Args:

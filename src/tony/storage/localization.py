@@ -16,11 +16,11 @@ from types import MappingProxyType
 
 from tony.model.codec import to_plain
 from tony.model.staged import Placement, StagedItem, StagedRole
-from tony.storage.disk_errors import explained
+from tony.storage.disk_errors import explain_os_error
 from tony.storage.file_copy import Copier, SourceChangedError, clear
 from tony.storage.object_cache import Cache
 from tony.storage.python_interpreters import Interpreter, from_archive, from_node
-from tony.storage.unpack_cache import lay_tree
+from tony.storage.unpack_cache import copy_tree_for_task
 
 __all__ = ["Interpreter", "localize"]
 
@@ -47,7 +47,7 @@ def localize(
     objects = Cache(cache)
     beside = work_folder.parent / ".localized" / work_folder.name
     interpreter = _interpreter(role, objects, beside, env)
-    with explained(f"fill {work_folder}", work_folder.parent):
+    with explain_os_error(f"fill {work_folder}", work_folder.parent):
         beside.mkdir(mode=0o700, parents=True, exist_ok=True)
         done = beside / "done"
         if not (work_folder.is_dir() and _says(done, role)):
@@ -68,7 +68,7 @@ def _interpreter(role: StagedRole, cache: Cache, beside: Path, env: Mapping[str,
 
 def _lay(cache: Cache, item: StagedItem, work_folder: Path, copier: Copier) -> None:
     if item.placement is Placement.ROOT:
-        lay_tree(cache, item, work_folder, copier)
+        copy_tree_for_task(cache, item, work_folder, copier)
         return
     if item.placement is Placement.PYTHON:
         return
@@ -77,7 +77,7 @@ def _lay(cache: Cache, item: StagedItem, work_folder: Path, copier: Copier) -> N
     clear(place)
     if item.placement is Placement.FOLDER:
         place.mkdir(mode=0o755)
-        lay_tree(cache, item, place, copier)
+        copy_tree_for_task(cache, item, place, copier)
     else:
         _lay_file(cache, item, place, copier)
 

@@ -14,7 +14,7 @@ from tony.model.codec import Json
 _ASTRAY = frozenset(("", ".", ".."))
 
 
-class Kind(Enum):
+class ManifestEntryKind(Enum):
     """What an entry is. Hard links are files, everything else is refused."""
 
     FILE = "file"
@@ -23,7 +23,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ManifestEntry:
     """One thing in a folder.
 
     Attributes:
@@ -35,23 +35,23 @@ class Entry:
     """
 
     path: str
-    kind: Kind
+    kind: ManifestEntryKind
     mode: int = 0o777
     size: int = 0
     mtime: int = 0
     target: str = ""
 
 
-_KINDS = frozenset(kind.value for kind in Kind)
+_KINDS = frozenset(kind.value for kind in ManifestEntryKind)
 
 
-def save(path: Path, entries: Iterable[Entry]) -> None:
+def save(path: Path, entries: Iterable[ManifestEntry]) -> None:
     """Writes a manifest. Names that are not UTF-8 survive, escaped."""
     rows = [[e.kind.value, e.path, e.mode, e.size, e.mtime, e.target] for e in entries]
     path.write_text(json.dumps(rows, separators=(",", ":")), encoding="ascii")
 
 
-def load(path: Path) -> tuple[Entry, ...]:
+def load(path: Path) -> tuple[ManifestEntry, ...]:
     """Reads a manifest.
 
     Raises:
@@ -65,7 +65,7 @@ def load(path: Path) -> tuple[Entry, ...]:
         raise ValueError(f"no manifest: {error}") from error
 
 
-def _entry(kind: Json, path: Json, mode: Json, size: Json, mtime: Json, target: Json) -> Entry:
+def _entry(kind: Json, path: Json, mode: Json, size: Json, mtime: Json, target: Json) -> ManifestEntry:
     """One row, judged: what it says is laid into tasks' folders."""
     texts, numbers = (kind, path, target), (mode, size, mtime)
     if any(type(text) is not str for text in texts) or any(type(number) is not int for number in numbers):
@@ -74,4 +74,4 @@ def _entry(kind: Json, path: Json, mode: Json, size: Json, mtime: Json, target: 
         raise ValueError(f"no manifest: an entry of no known kind: {kind[:80]!a}")
     if not _ASTRAY.isdisjoint(path.split("/")) or "\0" in path + target or not 0 <= mode <= 0o777 or size < 0:
         raise ValueError(f"no manifest: an entry that cannot be: {path[:80]!a}")
-    return Entry(kind=Kind(kind), path=path, mode=mode, size=size, mtime=mtime, target=target)
+    return ManifestEntry(kind=ManifestEntryKind(kind), path=path, mode=mode, size=size, mtime=mtime, target=target)

@@ -31,7 +31,7 @@ from pathlib import Path
 from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
-from tony.storage.disk_errors import explained, require_room
+from tony.storage.disk_errors import explain_os_error, require_room
 from tony.storage.file_copy import Copier
 
 #: Modification time of every object and of everything we pack: 2000-01-01 UTC. A time that zip can hold (it begins in
@@ -128,7 +128,7 @@ class Cache:
         Raises:
             StorageError: the cache cannot be made or written.
         """
-        with explained(f"prepare the cache {self.path}", self.path):
+        with explain_os_error(f"prepare the cache {self.path}", self.path):
             self._make_folders()
             self._remove_stale_parts()
 
@@ -216,7 +216,7 @@ class Cache:
         """
         require_room(doing, self.path, needed)
         part = self.path / f".{os.urandom(8).hex()}.part"
-        with explained(doing, self.path, needed):
+        with explain_os_error(doing, self.path, needed):
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with suppress(OSError):

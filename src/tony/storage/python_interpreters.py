@@ -22,10 +22,10 @@ from types import MappingProxyType
 from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import StagedItem
-from tony.storage.disk_errors import explained
+from tony.storage.disk_errors import explain_os_error
 from tony.storage.file_copy import remove_tree
 from tony.storage.interpreter_check import require_runnable
-from tony.storage.manifest import Kind
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.object_cache import Cache
 from tony.storage.unpack_cache import remove_leftovers
 
@@ -47,7 +47,7 @@ class Interpreter:
     python_env: Mapping[str, str] = field(default_factory=dict)
 
 
-def prefix_in(kinds: Mapping[str, Kind]) -> str | None:
+def prefix_in(kinds: Mapping[str, ManifestEntryKind]) -> str | None:
     """Where in an archive the environment is: empty, or the one folder at the top that holds it; None: nowhere."""
     if _has_python(kinds, ""):
         return ""
@@ -67,7 +67,7 @@ def from_archive(cache: Cache, item: StagedItem, env: Mapping[str, str] = Mappin
     """
     place = cache.unpacked / item.digest
     if not _is_complete(place):
-        with explained(f"unpack {item.name}", cache.unpacked), cache.lock(f"python-{item.digest}"):
+        with explain_os_error(f"unpack {item.name}", cache.unpacked), cache.lock(f"python-{item.digest}"):
             if not _is_complete(place):
                 _make(cache, item, place, env)
     require_runnable(place / "bin" / "python", f"the archive {item.name}")
@@ -102,7 +102,7 @@ def from_node(python: str, beside: Path) -> Interpreter:
     own = () if ":" in str(path.parent) else (str(path.parent),)  # PATH is divided at every `:`
     if own and all(_is_same(path, path.with_name(name)) for name in _NAMES):
         return Interpreter(python_path=(str(path.parent),), python_env=environment)
-    with explained(f"write {beside}", beside):
+    with explain_os_error(f"write {beside}", beside):
         beside.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in _NAMES:
             _write_script(beside / name, path)
@@ -133,7 +133,7 @@ def _make(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -
         entries = unpack(archive, Format(item.suffix), part, item.name, outside_links=True)
         prefix = prefix_in({entry.path: entry.kind for entry in entries})
         if prefix is None:
-            raise ArchiveError(no_python(item.name))
+            raise ArchiveError(missing_python_error(item.name))
         os.rename(part / prefix, place)
         prepare(place, item.name, env)
         record = _record(place)
@@ -145,7 +145,7 @@ def _make(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -
         remove_tree(part)
 
 
-def no_python(name: str) -> str:
+def missing_python_error(name: str) -> str:
     """What to say of an archive without an interpreter."""
     return (
         f"the archive {name} holds no bin/python. Give a packed venv (`tar -C .venv -czf env.tar.gz .`) "
@@ -166,8 +166,8 @@ def _record(place: Path) -> Path:
     return place.with_name(f"{place.name}.json")
 
 
-def _has_python(kinds: Mapping[str, Kind], prefix: str) -> bool:
-    return any(kinds.get(f"{prefix}bin/{name}") not in (None, Kind.FOLDER) for name in _NAMES)
+def _has_python(kinds: Mapping[str, ManifestEntryKind], prefix: str) -> bool:
+    return any(kinds.get(f"{prefix}bin/{name}") not in (None, ManifestEntryKind.FOLDER) for name in _NAMES)
 
 
 def _is_same(path: Path, other: Path) -> bool:

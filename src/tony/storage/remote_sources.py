@@ -8,7 +8,7 @@ from pathlib import Path
 from tony.model.staged import InPlace, Placement, StagedItem
 from tony.storage.archive_format import KNOWN, detect, unsupported
 from tony.storage.remote_files import RemoteFile, RemoteFiles, RemoteFolder
-from tony.storage.staging_requests import Refused, Wish
+from tony.storage.staging_requests import StagingRejectedError, StagingRequest
 
 #: Bytes of a file that are looked at to tell what kind of archive it is.
 _HEAD = 64 * 1024
@@ -18,7 +18,7 @@ _MODE = 0o755
 _NAMED = 5
 
 
-def archive(address: str, placement: Placement, files: RemoteFiles) -> Wish:
+def archive(address: str, placement: Placement, files: RemoteFiles) -> StagingRequest:
     """A source, or a Python.
 
     Raises:
@@ -28,11 +28,15 @@ def archive(address: str, placement: Placement, files: RemoteFiles) -> Wish:
     """
     found = files.look(address)
     if isinstance(found, RemoteFolder):
-        raise Refused("it is a folder. Of HDFS only an archive can be taken here: pack it, or name it under `files`.")
+        raise StagingRejectedError(
+            "it is a folder. Of HDFS only an archive can be taken here: pack it, or name it under `files`."
+        )
     return _unpacked(found, found.name, placement, files)
 
 
-def file(address: str, name: str, *, renamed: bool, unpack: bool, files: RemoteFiles) -> tuple[tuple[Wish, ...], str]:
+def file(
+    address: str, name: str, *, renamed: bool, unpack: bool, files: RemoteFiles
+) -> tuple[tuple[StagingRequest, ...], str]:
     """An item of `files`: one wish, or of a folder one for each file in it, and what is to be said of it.
 
     Args:
@@ -48,12 +52,12 @@ def file(address: str, name: str, *, renamed: bool, unpack: bool, files: RemoteF
     if isinstance(found, RemoteFile):
         return (_unpacked(found, name, Placement.FOLDER, files) if unpack else _as_it_is(found, name),), ""
     if unpack:
-        raise Refused("it is a folder, each of whose files is laid down. Leave #archive off.")
+        raise StagingRejectedError("it is a folder, each of whose files is laid down. Leave #archive off.")
     prefix = f"{name}/" if renamed else ""
     return tuple(_as_it_is(each, prefix + each.name) for each in found.files), _left_out(found)
 
 
-def in_place(wish: Wish, found: RemoteFile) -> StagedItem:
+def in_place(wish: StagingRequest, found: RemoteFile) -> StagedItem:
     """What nodes are told of it, instead of a staged object."""
     return StagedItem(
         digest=found.key,
@@ -66,11 +70,11 @@ def in_place(wish: Wish, found: RemoteFile) -> StagedItem:
     )
 
 
-def _as_it_is(found: RemoteFile, name: str) -> Wish:
-    return Wish(path=Path(found.address), name=name, placement=Placement.FILE, mode=_MODE, remote=found)
+def _as_it_is(found: RemoteFile, name: str) -> StagingRequest:
+    return StagingRequest(path=Path(found.address), name=name, placement=Placement.FILE, mode=_MODE, remote=found)
 
 
-def _unpacked(found: RemoteFile, name: str, placement: Placement, files: RemoteFiles) -> Wish:
+def _unpacked(found: RemoteFile, name: str, placement: Placement, files: RemoteFiles) -> StagingRequest:
     with tempfile.NamedTemporaryFile(prefix="tony-") as head, files.open(found, _HEAD) as stream:
         while data := stream.read(_HEAD):
             head.write(data)
@@ -79,8 +83,8 @@ def _unpacked(found: RemoteFile, name: str, placement: Placement, files: RemoteF
         other = None if kind else unsupported(Path(head.name))
     if kind is None:
         what = f"a {other} archive, which cannot be unpacked" if other else "no archive"
-        raise Refused(f"it is {what}. Archives are {KNOWN}, told by content.")
-    return Wish(path=Path(found.address), name=name, placement=placement, format=kind, remote=found)
+        raise StagingRejectedError(f"it is {what}. Archives are {KNOWN}, told by content.")
+    return StagingRequest(path=Path(found.address), name=name, placement=placement, format=kind, remote=found)
 
 
 def _left_out(found: RemoteFolder) -> str:

@@ -18,7 +18,7 @@ from tony.storage.archive_format import KNOWN, Format, detect, unsupported
 from tony.storage.file_entries import FileEntry, remote_scheme
 from tony.storage.folder_scan import Scan, scan
 from tony.storage.object_cache import Cache, Stored
-from tony.storage.python_interpreters import no_python, prefix_in
+from tony.storage.python_interpreters import missing_python_error, prefix_in
 from tony.storage.remote_files import RemoteFile, RemoteFiles
 from tony.storage.symlink_resolution import MAX_FOLLOWED, resolve
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from tony.storage.unpack import Contents
 
 
-class Refused(ValueError):  # noqa: N818 - a verdict, as it reads where it is raised
+class StagingRejectedError(ValueError):
     """What was asked for cannot be staged; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Wish:
+class StagingRequest:
     """One thing to stage. Each is itself: two that look alike were asked for twice.
 
     Attributes:
@@ -66,7 +66,7 @@ class Wish:
             return 0
 
 
-def source(text: str, without: Collection[str], *, git: bool = True) -> Wish:
+def source(text: str, without: Collection[str], *, git: bool = True) -> StagingRequest:
     """The job's source: a folder or an archive.
 
     Args:
@@ -79,12 +79,12 @@ def source(text: str, without: Collection[str], *, git: bool = True) -> Wish:
     name = path.name or "source"
     if stat.S_ISDIR(status.st_mode):
         found = scan(path, git=git, without=without)
-        return Wish(path=path, name=name, placement=Placement.ROOT, scan=found, git=git, without=without)
+        return StagingRequest(path=path, name=name, placement=Placement.ROOT, scan=found, git=git, without=without)
     kind = _archive(path, status, "Give the folder it is in, or name it under `files`.")
-    return Wish(path=path, name=name, placement=Placement.ROOT, format=kind)
+    return StagingRequest(path=path, name=name, placement=Placement.ROOT, format=kind)
 
 
-def file(entry: FileEntry, without: Collection[str]) -> Wish:
+def file(entry: FileEntry, without: Collection[str]) -> StagingRequest:
     """One of a job's or role's files. A folder is laid down as a folder.
 
     Somebody who names a folder wants what is in it: `.gitignore` does not count there, only `.tonyignore`.
@@ -95,16 +95,16 @@ def file(entry: FileEntry, without: Collection[str]) -> Wish:
     path, status = _existing(entry.path)
     if stat.S_ISDIR(status.st_mode):
         found = scan(path, git=False, without=without)
-        return Wish(path=path, name=entry.name, placement=Placement.FOLDER, scan=found, without=without)
+        return StagingRequest(path=path, name=entry.name, placement=Placement.FOLDER, scan=found, without=without)
     if entry.unpack:
         kind = _archive(path, status, "Leave #archive off to have it as it is.")
-        return Wish(path=path, name=entry.name, placement=Placement.FOLDER, format=kind)
+        return StagingRequest(path=path, name=entry.name, placement=Placement.FOLDER, format=kind)
     _require_file(path, status)
     mode = stat.S_IMODE(status.st_mode) & 0o777
-    return Wish(path=path, name=entry.name, placement=Placement.FILE, mode=mode)
+    return StagingRequest(path=path, name=entry.name, placement=Placement.FILE, mode=mode)
 
 
-def python(text: str, *, same_host: bool) -> Wish | str:
+def python(text: str, *, same_host: bool) -> StagingRequest | str:
     """A job's Python: an archive to be staged, or the path (or name) of an interpreter on the nodes.
 
     Args:
@@ -117,7 +117,7 @@ def python(text: str, *, same_host: bool) -> Wish | str:
         return text
     try:
         path, status = _existing(text)
-    except Refused:
+    except StagingRejectedError:
         if same_host or is_archive(text):
             raise
         return text
@@ -126,16 +126,20 @@ def python(text: str, *, same_host: bool) -> Wish | str:
     _require_file(path, status)
     kind = detect(path)
     if kind is not None:
-        return Wish(path=path, name=path.name, placement=Placement.PYTHON, format=kind)
+        return StagingRequest(path=path, name=path.name, placement=Placement.PYTHON, format=kind)
     other = unsupported(path)
     if other or not os.access(path, os.X_OK):
         what = f"a {other} archive" if other else "no archive that can be unpacked, and not executable"
-        raise Refused(f"it is {what}. Give a {KNOWN} archive of a venv or from conda-pack, or an interpreter's path.")
+        raise StagingRejectedError(
+            f"it is {what}. Give a {KNOWN} archive of a venv or from conda-pack, or an interpreter's path."
+        )
     _require_program(path)
     return os.path.abspath(text)  # links not followed: beside a venv's link lies the venv
 
 
-def store(wish: Wish, cache: Cache, *, same_host: bool, files: RemoteFiles | None = None) -> tuple[StagedItem, Stored]:
+def store(
+    wish: StagingRequest, cache: Cache, *, same_host: bool, files: RemoteFiles | None = None
+) -> tuple[StagedItem, Stored]:
     """Puts what a wish names into the cache.
 
     Args:
@@ -150,11 +154,11 @@ def store(wish: Wish, cache: Cache, *, same_host: bool, files: RemoteFiles | Non
         ValueError: a remote file may not be read, or is gone.
     """
     if wish.scan is not None:
-        stored = cache_store.folder(
+        stored = cache_store.store_folder(
             cache, wish.scan, lambda: scan(wish.path, git=wish.git, without=wish.without), wish.name
         )
     else:
-        far = wish.remote and files and cache_store.remote(cache, wish.remote, files)
+        far = wish.remote and files and cache_store.store_remote_file(cache, wish.remote, files)
         stored = far or cache_store.file(cache, wish.path, wish.name)
         if wish.format is not None:
             _require_sound(wish, wish.format, cache, stored, same_host=same_host)
@@ -170,7 +174,7 @@ def store(wish: Wish, cache: Cache, *, same_host: bool, files: RemoteFiles | Non
     return item, stored
 
 
-def _require_sound(wish: Wish, kind: Format, cache: Cache, stored: Stored, *, same_host: bool) -> None:
+def _require_sound(wish: StagingRequest, kind: Format, cache: Cache, stored: Stored, *, same_host: bool) -> None:
     """Reads an archive to its end, once per content and use: a damaged one is refused before the job has begun."""
     if cache_store.is_checked(cache, wish.path, stored.digest, wish.placement.value):
         return
@@ -191,10 +195,10 @@ def _require_sound(wish: Wish, kind: Format, cache: Cache, stored: Stored, *, sa
 def _require_python(contents: Contents, name: str, *, same_host: bool) -> None:
     prefix = prefix_in(contents.kinds)
     if prefix is None:
-        raise Refused(no_python(name))
+        raise StagingRejectedError(missing_python_error(name))
     base = _base_interpreter(contents, f"{prefix}/bin/python".lstrip("/"))
     if same_host and base is not None and not os.path.exists(base):
-        raise Refused(
+        raise StagingRejectedError(
             f"its bin/python is a link to {base}, which is not on this machine. A venv borrows the Python it was made "
             "with: install that, or pack the environment with conda-pack, which brings its own."
         )
@@ -217,22 +221,24 @@ def _existing(text: str) -> tuple[Path, os.stat_result]:
         resolved = Path(os.path.realpath(path))
         return resolved, resolved.stat()
     except PermissionError:
-        raise Refused(
+        raise StagingRejectedError(
             "it cannot be reached (permission denied). Check the permissions of the folders above it."
         ) from None
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
-            raise Refused("it is a loop of links, or behind one. Mend the links.") from None
+            raise StagingRejectedError("it is a loop of links, or behind one. Mend the links.") from None
         scheme = remote_scheme(text)
         if scheme:
-            raise Refused(
+            raise StagingRejectedError(
                 f"addresses ({scheme}:...) cannot be read here, only paths of this machine and hdfs://. Copy it here, "
                 "or let the program read it from there."
             ) from None
         if os.path.islink(path):
-            raise Refused(f"it is a link to {os.path.realpath(path)}, which does not exist. Mend the link.") from None
+            raise StagingRejectedError(
+                f"it is a link to {os.path.realpath(path)}, which does not exist. Mend the link."
+            ) from None
         why = "" if isinstance(error, FileNotFoundError) else f" ({error})"
-        raise Refused(f"there is no such file or folder{why}. Check the path.{_nearest(path)}") from None
+        raise StagingRejectedError(f"there is no such file or folder{why}. Check the path.{_nearest(path)}") from None
 
 
 def _nearest(path: Path) -> str:
@@ -245,9 +251,9 @@ def _nearest(path: Path) -> str:
 
 def _require_file(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise Refused("it is neither a file nor a folder (but a device, pipe or socket). Give a file.")
+        raise StagingRejectedError("it is neither a file nor a folder (but a device, pipe or socket). Give a file.")
     if not os.access(path, os.R_OK):
-        raise Refused("it cannot be read (permission denied). Make it readable for you.")
+        raise StagingRejectedError("it cannot be read (permission denied). Make it readable for you.")
 
 
 def _require_program(path: Path) -> None:
@@ -257,9 +263,11 @@ def _require_program(path: Path) -> None:
     if first.startswith(b"#!"):
         interpreter = re.split(r"[ \t\n]", os.fsdecode(first[2:]).lstrip(" \t"))[0]  # a \r is part of the name
         if interpreter and not os.path.exists(interpreter):
-            raise Refused(f"its first line names {interpreter}, which does not exist. Mend that line.")
+            raise StagingRejectedError(f"its first line names {interpreter}, which does not exist. Mend that line.")
     elif not first.startswith(b"\x7fELF"):
-        raise Refused("it is executable, but no program: it is no binary of Linux, and has no first line with #!.")
+        raise StagingRejectedError(
+            "it is executable, but no program: it is no binary of Linux, and has no first line with #!."
+        )
 
 
 def _archive(path: Path, status: os.stat_result, otherwise: str) -> Format:
@@ -268,7 +276,7 @@ def _archive(path: Path, status: os.stat_result, otherwise: str) -> Format:
     if kind is None:
         other = unsupported(path)
         what = f"a {other} archive, which cannot be unpacked" if other else "a file, but no archive"
-        raise Refused(f"it is {what}. Archives are {KNOWN}, told by content. {otherwise}")
+        raise StagingRejectedError(f"it is {what}. Archives are {KNOWN}, told by content. {otherwise}")
     return kind
 
 
@@ -280,8 +288,10 @@ def _environment(folder: Path) -> str:
     if os.path.isfile(python):
         return str(python)
     if os.path.islink(python):
-        raise Refused(
+        raise StagingRejectedError(
             f"it is an environment whose bin/{python.name} is a link to {os.path.realpath(python)}, which does not "
             "exist. Make the environment again."
         )
-    raise Refused("it is a folder without bin/python, so no environment. Give a venv, an archive or an interpreter.")
+    raise StagingRejectedError(
+        "it is a folder without bin/python, so no environment. Give a venv, an archive or an interpreter."
+    )

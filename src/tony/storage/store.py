@@ -31,7 +31,7 @@ class Item:
     owner: str = ""
 
 
-class Store(ABC):
+class FileStore(ABC):
     """A folder somewhere, and all below it. Blocks; for any number of threads.
 
     Paths are relative to it, with `/`; the empty one is the folder itself. Links are not followed. Every method raises
@@ -67,7 +67,7 @@ class Store(ABC):
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all in it; fine if there is none."""
 
-    def hold(self, path: str) -> Store | None:
+    def hold(self, path: str) -> FileStore | None:
         """Return a store that reads one job directory, with the same paths, whatever is put into its place meanwhile.
 
         Where that cannot happen it is the store itself. None if there is no such directory.

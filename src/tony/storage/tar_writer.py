@@ -23,13 +23,13 @@ from tony.dataclass import dataclass
 from tony.storage import digest_index
 from tony.storage.digest_index import Stamp
 from tony.storage.file_copy import Copier
-from tony.storage.folder_scan import Found
-from tony.storage.manifest import Kind
+from tony.storage.folder_scan import ScannedEntry
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.object_cache import CHUNK, FIXED_TIME
 
 _RECORD = 512
 #: REGTYPE, DIRTYPE and SYMTYPE of a tar's header.
-_TYPES = {Kind.FILE: b"0", Kind.FOLDER: b"5", Kind.LINK: b"2"}
+_TYPES = {ManifestEntryKind.FILE: b"0", ManifestEntryKind.FOLDER: b"5", ManifestEntryKind.LINK: b"2"}
 
 
 class FileChangedError(Exception):
@@ -53,7 +53,7 @@ class ReadFile:
     stamp: Stamp
 
 
-def tree_digest(found: Iterable[Found], digests: Mapping[str, str]) -> str:
+def tree_digest(found: Iterable[ScannedEntry], digests: Mapping[str, str]) -> str:
     """One digest over names, kinds, modes, links and contents: two folders with the same one give the same tar.
 
     Args:
@@ -62,7 +62,7 @@ def tree_digest(found: Iterable[Found], digests: Mapping[str, str]) -> str:
     """
     whole = hashlib.sha256()
     for f in found:
-        text = digests[f.path] if f.kind is Kind.FILE else f.target
+        text = digests[f.path] if f.kind is ManifestEntryKind.FILE else f.target
         line = f"{f.kind.value}\0{f.mode:o}\0{text}\0{f.path}\0\n"
         whole.update(line.encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
@@ -133,7 +133,7 @@ def opened(place: Path, path: str) -> Iterator[OpenFile]:
         os.close(file)
 
 
-def pack(root: Path, found: Iterable[Found], write: Callable[[bytes], object]) -> dict[str, ReadFile]:
+def pack(root: Path, found: Iterable[ScannedEntry], write: Callable[[bytes], object]) -> dict[str, ReadFile]:
     """Writes the tar of a folder.
 
     Args:
@@ -149,7 +149,7 @@ def pack(root: Path, found: Iterable[Found], write: Callable[[bytes], object]) -
     """
     contents = {}
     for f in found:
-        if f.kind is Kind.FILE:
+        if f.kind is ManifestEntryKind.FILE:
             with opened(root / f.path, f.path) as file:
                 write(_header(f, file.size))
                 contents[f.path] = file.read(write)
@@ -160,12 +160,12 @@ def pack(root: Path, found: Iterable[Found], write: Callable[[bytes], object]) -
     return contents
 
 
-def packed_size(found: Iterable[Found]) -> int:
+def packed_size(found: Iterable[ScannedEntry]) -> int:
     """About how many bytes the tar will have."""
     return sum(f.size + 2 * _RECORD for f in found)
 
 
-def _header(f: Found, size: int) -> bytes:
+def _header(f: ScannedEntry, size: int) -> bytes:
     import tarfile  # it loads every compressor; most submissions find nothing new to pack
 
     info = tarfile.TarInfo(f.path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tony.dataclass import dataclass, field
 from tony.storage.archive_format import Format
 from tony.storage.archive_members import Guard, Member, MemberKind, read
-from tony.storage.manifest import Entry, Kind
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 
 _FOLDER_MODE = 0o755  # of folders that the archive does not mention
 
@@ -23,7 +23,7 @@ class Contents:
         links: path of a link -> its text.
     """
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ManifestEntryKind]
     links: Mapping[str, str]
 
 
@@ -48,7 +48,7 @@ def check(archive: Path, kind: Format, name: str, *, outside_links: bool) -> Con
     return Contents(kinds=guard.kinds, links=guard.links)
 
 
-def unpack(archive: Path, kind: Format, target: Path, name: str, *, outside_links: bool) -> tuple[Entry, ...]:
+def unpack(archive: Path, kind: Format, target: Path, name: str, *, outside_links: bool) -> tuple[ManifestEntry, ...]:
     """Unpacks an archive into `target`, which is empty and which nobody else knows yet.
 
     Links are made last, when all of them are known to be harmless: until then nothing in `target` leads elsewhere.
@@ -71,7 +71,7 @@ def unpack(archive: Path, kind: Format, target: Path, name: str, *, outside_link
 class _Unpacker:
     target: str
     guard: Guard
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, ManifestEntry] = field(default_factory=dict)
 
     def add(self, member: Member) -> None:
         path = self.guard.admit(member)
@@ -93,15 +93,15 @@ class _Unpacker:
         if parent and parent not in self.entries:
             self.make_parents(parent)
             os.mkdir(f"{self.target}/{parent}", 0o700)
-            self.entries[parent] = Entry(path=parent, kind=Kind.FOLDER, mode=_FOLDER_MODE)
+            self.entries[parent] = ManifestEntry(path=parent, kind=ManifestEntryKind.FOLDER, mode=_FOLDER_MODE)
 
     def folder(self, member: Member, path: str) -> None:
         if path not in self.entries:
             os.mkdir(f"{self.target}/{path}", 0o700)
-        self.entries[path] = Entry(path=path, kind=Kind.FOLDER, mode=member.mode | 0o700)
+        self.entries[path] = ManifestEntry(path=path, kind=ManifestEntryKind.FOLDER, mode=member.mode | 0o700)
 
     def link(self, path: str) -> None:
-        self.entries[path] = Entry(path=path, kind=Kind.LINK, target=self.guard.links[path])
+        self.entries[path] = ManifestEntry(path=path, kind=ManifestEntryKind.LINK, target=self.guard.links[path])
 
     def hard_link(self, member: Member, path: str) -> None:
         if path in self.guard.links:
@@ -114,7 +114,9 @@ class _Unpacker:
             os.unlink(f"{self.target}/{path}")
         os.link(f"{self.target}/{origin}", f"{self.target}/{path}")
         entry = self.entries[origin]
-        self.entries[path] = Entry(path=path, kind=Kind.FILE, mode=entry.mode, size=entry.size, mtime=entry.mtime)
+        self.entries[path] = ManifestEntry(
+            path=path, kind=ManifestEntryKind.FILE, mode=entry.mode, size=entry.size, mtime=entry.mtime
+        )
 
     def file(self, member: Member, path: str) -> None:
         place = f"{self.target}/{path}"
@@ -132,15 +134,17 @@ class _Unpacker:
             os.utime(file, (member.mtime, member.mtime))
         finally:
             os.close(file)
-        self.entries[path] = Entry(path=path, kind=Kind.FILE, mode=member.mode, size=size, mtime=member.mtime)
+        self.entries[path] = ManifestEntry(
+            path=path, kind=ManifestEntryKind.FILE, mode=member.mode, size=size, mtime=member.mtime
+        )
 
-    def finish(self) -> tuple[Entry, ...]:
+    def finish(self) -> tuple[ManifestEntry, ...]:
         self.guard.finish()
         entries = sorted(self.entries.values(), key=lambda entry: os.fsencode(entry.path))
         for entry in reversed(entries):
             place = f"{self.target}/{entry.path}"
-            if entry.kind is Kind.LINK:
+            if entry.kind is ManifestEntryKind.LINK:
                 os.symlink(entry.target, place)
-            elif entry.kind is Kind.FOLDER:
+            elif entry.kind is ManifestEntryKind.FOLDER:
                 os.chmod(place, entry.mode)
         return tuple(entries)

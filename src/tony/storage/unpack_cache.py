@@ -17,9 +17,9 @@ from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.storage import manifest
-from tony.storage.disk_errors import explained
-from tony.storage.file_copy import Copier, SourceChangedError, lay, remove_tree
-from tony.storage.manifest import Entry
+from tony.storage.disk_errors import explain_os_error
+from tony.storage.file_copy import Copier, SourceChangedError, copy_folder, remove_tree
+from tony.storage.manifest import ManifestEntry
 from tony.storage.object_cache import Cache
 
 _CONTENT = "content"
@@ -29,7 +29,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class UnpackedTree:
     """An unpacked archive in the cache; nobody writes to it.
 
     Attributes:
@@ -37,11 +37,11 @@ class Tree:
     """
 
     content: Path
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
     made: tuple[int, int]
 
 
-def lay_tree(cache: Cache, item: StagedItem, target: Path, copier: Copier) -> None:
+def copy_tree_for_task(cache: Cache, item: StagedItem, target: Path, copier: Copier) -> None:
     """Gives a task its copy of what an archive holds, in `target`, a folder that exists.
 
     Raises:
@@ -49,18 +49,18 @@ def lay_tree(cache: Cache, item: StagedItem, target: Path, copier: Copier) -> No
         StorageError: the file system says no, or the staged archive is damaged.
     """
     doing = f"lay {item.name} into {target}"
-    with explained(doing, target):
+    with explain_os_error(doing, target):
         for _ in range(_TRIES):
             tree = _ensure(cache, item)
             try:
-                lay(tree.content, tree.entries, target, copier)
+                copy_folder(tree.content, tree.entries, target, copier)
                 return
             except SourceChangedError:
                 _discard(cache, item.digest, tree)
     raise StorageError(f"cannot {doing}: its unpacked copy in {cache.trees} keeps changing. Nobody may write there.")
 
 
-def _ensure(cache: Cache, item: StagedItem) -> Tree:
+def _ensure(cache: Cache, item: StagedItem) -> UnpackedTree:
     tree = _load(cache, item.digest)
     if tree is None:
         with cache.lock(f"tree-{item.digest}"):
@@ -68,7 +68,7 @@ def _ensure(cache: Cache, item: StagedItem) -> Tree:
     return tree
 
 
-def _load(cache: Cache, digest: str) -> Tree | None:
+def _load(cache: Cache, digest: str) -> UnpackedTree | None:
     folder = cache.trees / digest
     try:
         return _tree(folder, manifest.load(folder / _LIST))
@@ -76,7 +76,7 @@ def _load(cache: Cache, digest: str) -> Tree | None:
         return None
 
 
-def _unpack(cache: Cache, item: StagedItem) -> Tree:
+def _unpack(cache: Cache, item: StagedItem) -> UnpackedTree:
     """Under the lock: unpacks beside the final place, then renames."""
     # Only for the first task with a new archive; every start of an application master would pay for it.
     from tony.storage.archive_format import Format
@@ -88,7 +88,7 @@ def _unpack(cache: Cache, item: StagedItem) -> Tree:
     archive = cache.intact(item)
     part = cache.trees / f".{item.digest}.{os.urandom(4).hex()}"
     try:
-        with explained(f"unpack {item.name}", cache.trees):
+        with explain_os_error(f"unpack {item.name}", cache.trees):
             content = part / _CONTENT
             content.mkdir(mode=0o700, parents=True)
             entries = unpack(archive, Format(item.suffix), content, item.name, outside_links=False)
@@ -100,9 +100,9 @@ def _unpack(cache: Cache, item: StagedItem) -> Tree:
         raise
 
 
-def _tree(folder: Path, entries: tuple[Entry, ...]) -> Tree:
+def _tree(folder: Path, entries: tuple[ManifestEntry, ...]) -> UnpackedTree:
     status = os.stat(folder / _LIST)
-    return Tree(content=folder / _CONTENT, entries=entries, made=(status.st_ino, status.st_mtime_ns))
+    return UnpackedTree(content=folder / _CONTENT, entries=entries, made=(status.st_ino, status.st_mtime_ns))
 
 
 def remove_leftovers(folder: Path, digest: str) -> None:
@@ -117,7 +117,7 @@ def remove_leftovers(folder: Path, digest: str) -> None:
         remove_tree(Path(path))
 
 
-def _discard(cache: Cache, digest: str, damaged: Tree) -> None:
+def _discard(cache: Cache, digest: str, damaged: UnpackedTree) -> None:
     with cache.lock(f"tree-{digest}"):
         now = _load(cache, digest)
         if now is None or now.made == damaged.made:  # or else somebody has mended it meanwhile

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import SchedulerError
 from tony.model.job_spec import JobSpec
-from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.interface import ContainerSource
+from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.interface import ContainerAllocator
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,
@@ -41,12 +41,12 @@ _E = TypeVar("_E", bound=Event)
 class Bench(ABC):
     """One source under test, for the job `two_roles`, and what can be seen and done from outside."""
 
-    source: ContainerSource
+    source: ContainerAllocator
     spec: JobSpec
     job_id: str
 
     @abstractmethod
-    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
         """What the executor in a container was told; waits until it has been."""
 
     @abstractmethod
@@ -218,7 +218,7 @@ class _Clauses:
         """Neither the arguments nor the environment of an executor hold a secret."""
         self.source.set_demand("ps", 1)
         (grant,) = await self.granted(1)
-        secret = Credentials(token="ab" * 32, key="-----KEY-----", certificate="-----CERT-----", ca="-----CA-----")
+        secret = AmCredentials(token="ab" * 32, key="-----KEY-----", certificate="-----CERT-----", ca="-----CA-----")
         await self.source.launch(grant.container, self.task(grant.container, "ps", 0), secret)
         await self.bench.told(grant.container)
         seen = await self.bench.seen(grant.container)

@@ -15,8 +15,8 @@ from pathlib import Path
 from tony.am import main as am
 from tony.errors import ConfigError, ExitCode
 from tony.model.layout import JobFolder
-from tony.testing.faults.crash_points import Fates, StruckMaster, StruckWriter
-from tony.testing.faults.plan import Plan
+from tony.testing.faults.crash_points import CrashPoints, StruckMaster, StruckWriter
+from tony.testing.faults.plan import FaultPlan
 from tony.testing.faults.plan_parser import parse_plan
 
 
@@ -24,7 +24,7 @@ def main() -> int:
     """Runs one attempt."""
     words, rest = _divided(sys.argv[1:])
     try:
-        StruckWriter.fates = Fates(_plan(words), JobFolder(Path(rest[0])))
+        StruckWriter.fates = CrashPoints(_plan(words), JobFolder(Path(rest[0])))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return ExitCode.REFUSED
@@ -39,7 +39,7 @@ def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:at], arguments[at:]
 
 
-def _plan(words: list[str]) -> Plan:
+def _plan(words: list[str]) -> FaultPlan:
     if len(words) == 1 and words[0].startswith("plan="):
         file = Path(words[0].removeprefix("plan="))
         return parse_plan(file.read_text("utf-8"), str(file))

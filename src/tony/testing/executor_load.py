@@ -4,8 +4,9 @@ What they say is what real ones say, over TLS: attach, register, report starts a
 work on their own side: a long order to start is taken apart once, and whatever is as long as that is taken for the
 same. So ten thousand of them fit beside the application master on two cores.
 
-As a program (`bootstrap.command("tony.testing.executor_load")`) it reads a `Casting` as one line of JSON on standard
-input, and then orders, one word a line. On standard output it says what came true, one `Moment` as JSON a line:
+As a program (`bootstrap.command("tony.testing.executor_load")`) it reads a `LoadProfile` as one line of JSON on
+standard input, and then orders, one word a line. On standard output it says what came true, one `LoadEvent` as JSON a
+line:
 
     join      all connect and register, but the understudy: it only attaches. When that is in the log: `joined`
     register  the understudy registers as well. When all were told to start: `told`; when each has heard that its
@@ -40,7 +41,7 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 from tony.protocol.framing import COMPRESSED, MAX_FROM_AM, Decoder, encode
 from tony.protocol.hello import AM_NAME, ANSWER_SIZE, PeerKind, check_answer, encode_hello
-from tony.protocol.launch import Credentials
+from tony.protocol.launch import AmCredentials
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls import client_context
 
@@ -66,7 +67,7 @@ _FAILED = ExitStatus(reason=ExitReason.EXITED, code=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Casting:
+class LoadProfile:
     """Who is played, and where they go.
 
     Attributes:
@@ -76,7 +77,7 @@ class Casting:
     """
 
     address: str
-    credentials: Credentials
+    credentials: AmCredentials
     role: str
     first: int
     count: int
@@ -84,7 +85,7 @@ class Casting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class LoadEvent:
     """Something came true.
 
     Attributes:
@@ -129,7 +130,7 @@ class _Player:
         "sock",
     )
 
-    def __init__(self, crowd: Crowd, index: int, sock: ssl.SSLSocket, container: str, session: int) -> None:
+    def __init__(self, crowd: ExecutorLoad, index: int, sock: ssl.SSLSocket, container: str, session: int) -> None:
         self._crowd = crowd
         self.index = index
         self.sock = sock
@@ -238,7 +239,7 @@ class _Player:
         self._report(msg.ProgramStarted(n=self._reports + 1, session=self.session, try_=1, pid=4711), "started")
 
 
-class Crowd:
+class ExecutorLoad:
     """All that one process plays.
 
     Attributes:
@@ -246,7 +247,7 @@ class Crowd:
         known_order: length of the long frame that tells to start; 0 before the first.
     """
 
-    def __init__(self, casting: Casting, tell: Callable[[Moment], None]) -> None:
+    def __init__(self, casting: LoadProfile, tell: Callable[[LoadEvent], None]) -> None:
         self._casting = casting
         self._tell = tell
         where = parse(casting.address)
@@ -318,7 +319,7 @@ class Crowd:
 
     def _tell_moment(self, what: str) -> None:
         at, cpu = time.monotonic(), time.process_time()
-        self._tell(Moment(what=what, at=at, cpu=cpu, received=self.received, beats=self._beats))
+        self._tell(LoadEvent(what=what, at=at, cpu=cpu, received=self.received, beats=self._beats))
 
     def _is_understudy(self, player: _Player) -> bool:
         return self._casting.understudy and player.index == self._casting.first + self._casting.count - 1
@@ -418,11 +419,11 @@ class Crowd:
 def main() -> int:
     """Plays as standard input says."""
     with open(0, "rb", buffering=0, closefd=False) as orders:
-        casting = from_plain(Casting, json.loads(orders.readline()))
+        casting = from_plain(LoadProfile, json.loads(orders.readline()))
     allow_open_files(casting.count + 64)
 
-    def tell(moment: Moment) -> None:
+    def tell(moment: LoadEvent) -> None:
         print(json.dumps(to_plain(moment)), flush=True)
 
-    Crowd(casting, tell).run()
+    ExecutorLoad(casting, tell).run()
     return 0

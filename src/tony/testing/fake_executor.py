@@ -15,9 +15,9 @@ from tony.errors import ConnectionFailed
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
-from tony.protocol.launch import Credentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 
 #: What a program does when it is started: answers how it ends, or None to run until it is told to stop.
 Behaviour = Callable[[TaskPart, msg.StartProgram], ExitStatus | None]
@@ -39,14 +39,14 @@ class PlayedExecutor:
         stubborn: its program does not mind being told to stop.
     """
 
-    def __init__(self, part: TaskPart, credentials: Credentials, behaviour: Behaviour) -> None:
+    def __init__(self, part: TaskPart, credentials: AmCredentials, behaviour: Behaviour) -> None:
         self.part = part
         self.received: list[msg.Message] = []
         self.connections = 0
         self.incarnation = secrets.token_hex(8)
         self._credentials = credentials
         self._behaviour = behaviour
-        self._connection: Connection | None = None
+        self._connection: RpcConnection | None = None
         self._reports: list[msg.Reported] = []
         self._n = 0
         self._running: tuple[int, int] | None = None

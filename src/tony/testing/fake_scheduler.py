@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
-from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.interface import Capabilities, ContainerSource, KnownContainer, Sink
+from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.interface import Capabilities, ContainerAllocator, KnownContainer, Sink
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,
@@ -20,7 +20,7 @@ from tony.testing.faults import (
 )
 
 #: Told of each launch, so that a test can play the executor.
-Launched = Callable[[str, TaskPart, Credentials], object]
+Launched = Callable[[str, TaskPart, AmCredentials], object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class FakeContainer:
     role: str
     told: bool = False
     task: TaskPart | None = None
-    credentials: Credentials | None = None
+    credentials: AmCredentials | None = None
     timer: asyncio.TimerHandle | None = None
 
 
-class FakeSource(ContainerSource):
+class FakeSource(ContainerAllocator):
     """Containers that exist in memory only. Executors are played by whoever gives `launched`.
 
     Args:
@@ -110,7 +110,7 @@ class FakeSource(ContainerSource):
                 self._tell_granted(container)
         self._fill(role)
 
-    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         held = self.containers.get(container)
         if held is None:
             raise SchedulerError(f"container {container} has ended")

@@ -24,7 +24,7 @@ from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Re
 from tony.testing.faults.faulty_connection import struck
 
 if TYPE_CHECKING:
-    from tony.executor.am_connection import Connect, Connection
+    from tony.executor.am_connection import AmTransport, Connect
 
 _FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only", "orders")
 
@@ -54,7 +54,7 @@ def wrap(faults: Mapping[str, str], connect: Connect) -> Connect:
     """Connections made from now on misbehave."""
     state = _State(faults)
 
-    async def connect_within(timeout: float) -> Connection:
+    async def connect_within(timeout: float) -> AmTransport:
         return _Misbehaving(await connect(timeout), state)
 
     return connect_within
@@ -77,7 +77,7 @@ class _State:
 class _Misbehaving:
     """A connection that holds back some of what is sent. Order is kept, since reports are numbered."""
 
-    def __init__(self, connection: Connection, state: _State) -> None:
+    def __init__(self, connection: AmTransport, state: _State) -> None:
         self._connection = connection
         self._state = state
         self._free_at = 0.0

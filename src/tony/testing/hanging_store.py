@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from tony.errors import StorageError
-from tony.storage.store import Item, Store
+from tony.storage.store import FileStore, Item
 
 
-class HangingStore(Store):
+class HangingStore(FileStore):
     """Keeps each caller until `let_go`; then refuses.
 
     Attributes:
@@ -37,21 +37,21 @@ class HangingStore(Store):
         raise StorageError(f"{self.address} is closed")
 
     def list(self, path: str = "") -> Sequence[Item]:
-        """As `Store`."""
+        """As `FileStore`."""
         self._hang()
 
     def find(self, path: str) -> Item | None:
-        """As `Store`."""
+        """As `FileStore`."""
         self._hang()
 
     def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """As `Store`."""
+        """As `FileStore`."""
         self._hang()
 
     def write(self, path: str, content: bytes | Path) -> None:
-        """As `Store`."""
+        """As `FileStore`."""
         self._hang()
 
     def remove(self, path: str) -> None:
-        """As `Store`."""
+        """As `FileStore`."""
         self._hang()

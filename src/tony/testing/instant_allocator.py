@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 from tony.am.main import run
 from tony.core.events import ContainerEnded, Event, Granted
-from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.interface import Capabilities, ContainerSource, KnownContainer, PreparedJob, Sink
+from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.interface import Capabilities, ContainerAllocator, KnownContainer, PreparedJob, Sink
 
 
-class PromptSource(ContainerSource):
+class PromptSource(ContainerAllocator):
     """Containers that are there at once and end when they are given back. Nothing is launched in them."""
 
     capabilities = Capabilities(
@@ -47,7 +47,7 @@ class PromptSource(ContainerSource):
         self._demand[role] = total
         self._grant(role)
 
-    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         """Whoever plays the executor knows by himself what to say, and, but for the first ones, is told who he is."""
         if self._told:
             with (self._folder / "launched").open("a") as file:

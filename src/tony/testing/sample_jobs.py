@@ -9,7 +9,7 @@ from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.staged import StagedJob
-from tony.protocol.launch import Credentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import PreparedJob
 
 
@@ -45,9 +45,9 @@ def prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> Prepar
     return PreparedJob(home=layout, folder=folder, record=record)
 
 
-def credentials() -> Credentials:
+def credentials() -> AmCredentials:
     """A token that nobody has seen before."""
-    return Credentials(token=secrets.token_hex(32))
+    return AmCredentials(token=secrets.token_hex(32))
 
 
 def task_part(spec: JobSpec, job_id: str, container: str, role: str, index: int) -> TaskPart:

@@ -38,7 +38,7 @@ class Program:
 
 
 @dataclass(slots=True)
-class Executor:
+class SimulatedExecutor:
     """One executor of the simulation.
 
     Attributes:
@@ -106,7 +106,7 @@ class Simulation:
         self.log: list[tuple[ev.Event, float]] = []
         self.digests: list[str] = []
         self.containers: dict[str, str] = {}
-        self.executors: dict[str, Executor] = {}
+        self.executors: dict[str, SimulatedExecutor] = {}
         self.demand: dict[str, int] = {}
         self.finished: act.Finish | None = None
         self.actions: list[act.Action] = []
@@ -402,7 +402,7 @@ class Simulation:
         if container not in self.containers:
             self._send(ev.ActionFailed(action="launch", cause="it is gone", container=container))
         elif container not in self.executors:
-            executor = Executor(task, container, f"i-{container}", session)
+            executor = SimulatedExecutor(task, container, f"i-{container}", session)
             self.executors[container] = executor
             self._register(executor)
 
@@ -419,7 +419,7 @@ class Simulation:
         else:
             self._obey(executor, command)
 
-    def _obey(self, executor: Executor, command: Command) -> None:
+    def _obey(self, executor: SimulatedExecutor, command: Command) -> None:
         match command:
             case act.Renew(session=session):
                 self._renew(executor, session)
@@ -428,15 +428,15 @@ class Simulation:
             case act.Stop(session=session, try_=try_):
                 self._stop(executor, session, try_)
 
-    def _say(self, executor: Executor, event: ev.Event) -> None:
+    def _say(self, executor: SimulatedExecutor, event: ev.Event) -> None:
         executor.said.append(event)
         self._speak(executor)
 
-    def _speak(self, executor: Executor) -> None:
+    def _speak(self, executor: SimulatedExecutor) -> None:
         while executor.said and executor.connected and not executor.frozen:
             self._send(executor.said.popleft(), executor.container)
 
-    def _register(self, executor: Executor) -> None:
+    def _register(self, executor: SimulatedExecutor) -> None:
         self._say(
             executor,
             ev.Registered(
@@ -449,14 +449,14 @@ class Simulation:
             ),
         )
 
-    def _renew(self, executor: Executor, session: int) -> None:
+    def _renew(self, executor: SimulatedExecutor, session: int) -> None:
         if session > executor.session:
             if executor.program:
                 raise BrokenPromiseError(f"{executor.task} is renewed while its program runs")
             executor.session = session
             self._register(executor)
 
-    def _start(self, executor: Executor, action: act.Start) -> None:
+    def _start(self, executor: SimulatedExecutor, action: act.Start) -> None:
         if (action.session, action.try_) in executor.done or action.session < executor.session:
             return
         if action.session > executor.session:
@@ -478,18 +478,18 @@ class Simulation:
             said = ev.Started(task=action.task, session=action.session, try_=action.try_, pid=self._made + 1)
             self._say(executor, said)
 
-    def _stop(self, executor: Executor, session: int, try_: int) -> None:
+    def _stop(self, executor: SimulatedExecutor, session: int, try_: int) -> None:
         executor.stopped = max(executor.stopped, (session, try_))
         program = executor.program
         if program and program.name <= (session, try_) and executor.task not in self.stubborn:
             self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
 
-    def _exited(self, executor: Executor, status: ExitStatus) -> None:
+    def _exited(self, executor: SimulatedExecutor, status: ExitStatus) -> None:
         program, executor.program = executor.program, None
         if program:
             self._report_exit(executor, program, status)
 
-    def _report_exit(self, executor: Executor, program: Program, status: ExitStatus) -> None:
+    def _report_exit(self, executor: SimulatedExecutor, program: Program, status: ExitStatus) -> None:
         role = self.app.state.spec.effective_roles[program.task.role]
         exports = dict.fromkeys(role.exports, f"{program.task} in session {program.session}")
         self._say(

@@ -32,8 +32,8 @@ from tony.linux.process import set_not_dumpable, set_parent_death_signal
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.web.app import create
-from tony.web.auth import Door, Proxy, Terms
-from tony.web.single_job_source import OneSource
+from tony.web.auth import AuthConfig, Authenticator, TrustedProxy
+from tony.web.single_job_source import SingleJobSource
 from tony.web.uvicorn_server import serve
 
 #: What the master reads when connections are taken here.
@@ -48,7 +48,7 @@ _log = logging.getLogger("tony.web")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Papers:
+class PageServerConfig:
     """What the application master says: a line of JSON on our standard input, which stays open while it lives.
 
     Attributes:
@@ -75,17 +75,19 @@ class Papers:
     idle: float = IDLE
 
 
-class Beside:
+class AmServer:
     """The application, for those who come through the proxies.
 
     Attributes:
         asked: when somebody asked for something last.
     """
 
-    def __init__(self, papers: Papers) -> None:
+    def __init__(self, papers: PageServerConfig) -> None:
         folder = JobFolder(Path(papers.folder))
         self._papers = papers
-        self._app: ASGIApp = create(OneSource(folder), Door(terms(papers)), only=folder.job_id, flows=False)
+        self._app: ASGIApp = create(
+            SingleJobSource(folder), Authenticator(terms(papers)), only=folder.job_id, flows=False
+        )
         self.asked = clock.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,20 +105,20 @@ class Beside:
             await PlainTextResponse(said, 403)(scope, receive, send)
 
 
-def terms(papers: Papers) -> Terms:
+def terms(papers: PageServerConfig) -> AuthConfig:
     """On which people are let in: the proxies say who they are, and nobody else does.
 
     The user of a process on this machine means nothing: on many clusters all jobs of a node are one user's.
     """
     origins = {*papers.origins, *_further(papers.origins, _names(papers.peers))}
-    proxy = Proxy(
+    proxy = TrustedProxy(
         addresses=tuple(ip_network(peer) for peer in papers.peers),
         cookie="proxy-user",
         origins=frozenset(origins),
         runs_as=frozenset(papers.runs_as),
         vouches=papers.vouches,
     )
-    return Terms(key=bytes.fromhex(papers.key), owner=papers.user, by_peer=False, proxies=(proxy,))
+    return AuthConfig(key=bytes.fromhex(papers.key), owner=papers.user, by_peer=False, proxies=(proxy,))
 
 
 def _further(origins: Iterable[str], names: Iterable[str]) -> Iterator[str]:
@@ -164,7 +166,7 @@ def main() -> int:
     line = _line(0)
     if not line:
         return 0  # the master has gone meanwhile
-    papers = from_plain(Papers, json.loads(line), ignore_unknown=True)
+    papers = from_plain(PageServerConfig, json.loads(line), ignore_unknown=True)
     asyncio.run(_run(papers))
     return 0
 
@@ -177,10 +179,10 @@ def _line(number: int) -> bytes:
     return found
 
 
-async def _run(papers: Papers) -> None:
+async def _run(papers: PageServerConfig) -> None:
     listening = socket.socket(fileno=papers.socket)
     listening.setblocking(False)
-    beside = Beside(papers)
+    beside = AmServer(papers)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(0, ended.set)  # the master has gone: it says nothing more
@@ -196,7 +198,7 @@ async def _run(papers: Papers) -> None:
         await asyncio.gather(work, watch, return_exceptions=True)
 
 
-async def _idle(beside: Beside, most: float) -> None:
+async def _idle(beside: AmServer, most: float) -> None:
     """Returns when nobody has asked for anything for so long."""
     while (left := beside.asked + most - clock.monotonic()) > 0:
         await asyncio.sleep(left)

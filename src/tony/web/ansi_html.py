@@ -35,7 +35,7 @@ _PALETTE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class TextStyle:
     """How text looks from here on.
 
     Attributes:
@@ -55,7 +55,7 @@ class Style:
         return ".".join(words)
 
     @classmethod
-    def parse(cls, text: str) -> Style:
+    def parse(cls, text: str) -> TextStyle:
         """Reads it back; what makes no sense is no style."""
         if not _STATE.fullmatch(text):
             return PLAIN
@@ -68,11 +68,11 @@ class Style:
         )
 
 
-PLAIN = Style()
+PLAIN = TextStyle()
 _NOTHING = Markup("")
 
 
-def line(text: str, style: Style = PLAIN) -> tuple[Markup, Style]:
+def line(text: str, style: TextStyle = PLAIN) -> tuple[Markup, TextStyle]:
     """One line as HTML, and how the next one begins."""
     if not text:
         return _NOTHING, style
@@ -94,7 +94,7 @@ def line(text: str, style: Style = PLAIN) -> tuple[Markup, Style]:
     return Markup("").join(pieces), style
 
 
-def lines(data: bytes, style: Style = PLAIN) -> tuple[list[tuple[int, Markup]], Style]:
+def lines(data: bytes, style: TextStyle = PLAIN) -> tuple[list[tuple[int, Markup]], TextStyle]:
     """Each line as HTML with the offset at which it begins, and how the next one begins."""
     made: list[tuple[int, Markup]] = []
     offset = 0
@@ -122,7 +122,7 @@ def _visible(text: str) -> str:
     return text
 
 
-def _span(text: str, style: Style) -> Markup:
+def _span(text: str, style: TextStyle) -> Markup:
     if not text:
         return _NOTHING
     shown = escape(plain(text.replace("\t", "    ")))
@@ -130,14 +130,14 @@ def _span(text: str, style: Style) -> Markup:
     return Markup('<span class="{}">{}</span>').format(classes, shown) if classes else shown
 
 
-def _changed(style: Style, codes: str) -> Style:
+def _changed(style: TextStyle, codes: str) -> TextStyle:
     numbers = iter([int(word[:4]) if word else 0 for word in codes.replace(":", ";").split(";")[:64]])
     for code in numbers:
         style = _one(style, code, numbers)
     return style
 
 
-def _one(style: Style, code: int, following: Iterator[int]) -> Style:
+def _one(style: TextStyle, code: int, following: Iterator[int]) -> TextStyle:
     marks = {1: "b", 2: "d", 3: "i", 4: "u"}
     off = {22: "bd", 23: "i", 24: "u"}
     if code == 0:

@@ -20,12 +20,12 @@ from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
 from tony.web import metrics_endpoint
 from tony.web.api.server import Api
 from tony.web.assets import assets
-from tony.web.authorization import Gate, Refusal, Visitor
+from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
 from tony.web.links import Links
 from tony.web.pages import PAGES, Page
-from tony.web.request import Asked, NotAnswered
-from tony.web.templates import prepare, render
+from tony.web.request import NotAnswered, PageRequest
+from tony.web.template_rendering import prepare, render
 
 #: Nothing but what this server itself serves, nothing inside of pages, nobody around them.
 POLICY = (
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 def create(
     source: Source,
-    gate: Gate,
+    gate: AuthBackend,
     *,
     only: str = "",
     login: bool = False,
@@ -99,7 +99,7 @@ def _page(page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         state = request.app.state
         visitor = await state.gate.visitor(request)
-        if isinstance(visitor, Refusal):
+        if isinstance(visitor, AccessDenied):
             return refused(request, visitor)
         asked = _asked(request, visitor)
         try:
@@ -119,9 +119,9 @@ def _page(page: Page) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def _asked(request: Request, visitor: Visitor) -> Asked:
+def _asked(request: Request, visitor: PortalUser) -> PageRequest:
     state = request.app.state
-    return Asked(
+    return PageRequest(
         request=request,
         visitor=visitor,
         source=state.source,
@@ -141,7 +141,7 @@ class _Nobody:
         return False
 
 
-def refused(request: Request, refusal: Refusal, after: str = "") -> Response:
+def refused(request: Request, refusal: AccessDenied, after: str = "") -> Response:
     """A page for somebody who was not let in: one to log in with, where there is a login.
 
     Args:
@@ -174,7 +174,7 @@ def problem(request: Request, status: int, title: str, what: str) -> Response:
 
 async def _no_page(request: Request, error: Exception) -> Response:
     visitor = await request.app.state.gate.visitor(request)
-    if isinstance(visitor, Refusal):
+    if isinstance(visitor, AccessDenied):
         return refused(request, visitor)
     status = getattr(error, "status_code", 404)
     return _problem(_asked(request, visitor), status, "There is no such page", "Begin with the list of jobs.")
@@ -186,7 +186,7 @@ async def _overloaded(request: Request, error: Exception) -> Response:
     return response
 
 
-def _problem(asked: Asked, status: int, title: str, what: str) -> HTMLResponse:
+def _problem(asked: PageRequest, status: int, title: str, what: str) -> HTMLResponse:
     return render("problem.html", asked, {"title": title, "what": what, "status": status}, status)
 
 

@@ -25,10 +25,10 @@ from tony import clock
 from tony.dataclass import dataclass, field
 from tony.linux.peer_credentials import is_ours
 from tony.linux.threads import set_user
-from tony.web.authorization import Refusal, Visitor
+from tony.web.authorization import AccessDenied, PortalUser
 from tony.web.lanes import LISTS
-from tony.web.login_throttle import Failures
-from tony.web.principal import Groups, Guest, How
+from tony.web.login_throttle import LoginThrottle
+from tony.web.principal import AuthMethod, Groups, User
 from tony.web.uvicorn_server import PEER
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -59,7 +59,7 @@ _KNOWN = "tony.visitor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proxy:
+class TrustedProxy:
     """A proxy that is believed when it says who somebody is.
 
     Attributes:
@@ -85,7 +85,7 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TokenOwner:
     """Whose token it is.
 
     Attributes:
@@ -98,18 +98,18 @@ class Known:
     until: float | None = None
 
 
-class Tokens(Protocol):
+class TokenStore(Protocol):
     """Tokens of users. Its methods may block."""
 
-    def find(self, text: str) -> Known | None:
+    def find(self, text: str) -> TokenOwner | None:
         """Whose a token is; None if it is none of ours, or none any more."""
 
-    def session(self, cookie: str) -> Known | None:
+    def session(self, cookie: str) -> TokenOwner | None:
         """Who got a cookie for a token; None if nobody did, or the token is none any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class AuthConfig:
     """On which terms people are let in.
 
     Attributes:
@@ -127,8 +127,8 @@ class Terms:
     admins: tuple[str, ...] = ()
     by_peer: bool = True
     names: frozenset[str] = frozenset()
-    proxies: tuple[Proxy, ...] = ()
-    tokens: Tokens | None = None
+    proxies: tuple[TrustedProxy, ...] = ()
+    tokens: TokenStore | None = None
     secure: bool = False
 
     @property
@@ -137,26 +137,28 @@ class Terms:
         return "__Host-tony" if self.secure else "tony"
 
 
-class Door:
+class Authenticator:
     """As `Gate`."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: AuthConfig) -> None:
         self._terms = terms
         self._groups = Groups()
-        self.failures = Failures()
+        self.failures = LoginThrottle()
 
-    async def visitor(self, request: Request) -> Visitor | Refusal:
+    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
         """As `Gate`."""
         if _KNOWN not in request.scope:
             request.scope[_KNOWN] = await self._visitor(request)
-        known: Visitor | Refusal = request.scope[_KNOWN]
-        if not isinstance(known, Refusal):
+        known: PortalUser | AccessDenied = request.scope[_KNOWN]
+        if not isinstance(known, AccessDenied):
             set_user(known.name)
         return known
 
-    async def _visitor(self, request: Request) -> Visitor | Refusal:
+    async def _visitor(self, request: Request) -> PortalUser | AccessDenied:
         if _is_embedded(request):
-            return Refusal(status=403, reason="Another site's page asked for this. Open it in a window of its own.")
+            return AccessDenied(
+                status=403, reason="Another site's page asked for this. Open it in a window of its own."
+            )
         if "authorization" in request.headers:
             return await self._by_token(request)
         proxy = self._proxy_of(request)
@@ -167,49 +169,49 @@ class Door:
         if self._terms.tokens is not None and self._terms.cookie in request.cookies:
             known = await LISTS.run(self._terms.tokens.session, request.cookies[self._terms.cookie])
             if known is not None:
-                return await self._guest(known.user, How.SESSION, known.token, known.until)
+                return await self._guest(known.user, AuthMethod.SESSION, known.token, known.until)
         return self._login("It is not known who you are.") if proxy else await self._by_peer(request)
 
     # --- the three ways -----------------------------------------------------------------------------------------------
 
-    async def _by_token(self, request: Request) -> Visitor | Refusal:
+    async def _by_token(self, request: Request) -> PortalUser | AccessDenied:
         if self._terms.tokens is None:
-            return Refusal(status=403, reason="This server knows no tokens. Leave out the header Authorization.")
+            return AccessDenied(status=403, reason="This server knows no tokens. Leave out the header Authorization.")
         sent = request.headers.getlist("authorization")
         scheme, _, text = sent[0].partition(" ")
         if len(sent) == 1 and scheme.lower() == "bearer":
             known = await LISTS.run(self._terms.tokens.find, text.strip())
             if known is not None:
-                return await self._guest(known.user, How.TOKEN, known.token, known.until)
+                return await self._guest(known.user, AuthMethod.TOKEN, known.token, known.until)
         return self.failed(request)
 
-    def failed(self, request: Request) -> Refusal:
+    def failed(self, request: Request) -> AccessDenied:
         """What somebody is told whose token is not right; the more often, the less."""
         wait = self.failures.add(request.client.host if request.client else "")
         if wait:
-            return Refusal(
+            return AccessDenied(
                 status=429, wait=wait, reason=f"Too many wrong tokens from your address; try again in {wait:.0f} s."
             )
-        return Refusal(
+        return AccessDenied(
             status=401,
             reason="This token is not known here, or is none any more. Ask the owner of this portal for another: "
             "`tony portal token --user NAME` prints one.",
         )
 
-    async def _by_proxy(self, request: Request, proxy: Proxy) -> Visitor | Refusal:
+    async def _by_proxy(self, request: Request, proxy: TrustedProxy) -> PortalUser | AccessDenied:
         said = request.headers.getlist(proxy.header) if proxy.header else []
         if proxy.cookie and proxy.cookie in request.cookies:
             said.append(unquote_plus(request.cookies[proxy.cookie]))
         if len(said) > 1 or any(name and not PERSON.fullmatch(name) for name in said):
-            return Refusal(status=403, reason="Your proxy does not say clearly who you are.")
+            return AccessDenied(status=403, reason="Your proxy does not say clearly who you are.")
         name = said[0] if said else ""
         if not name and not proxy.vouches:
-            return Refusal(
+            return AccessDenied(
                 status=401, reason=f"Your proxy does not say who you are: it should, in {proxy.header or proxy.cookie}."
             )
-        return await self._guest(name, How.PROXY, all_seen=proxy.vouches)
+        return await self._guest(name, AuthMethod.PROXY, all_seen=proxy.vouches)
 
-    async def _by_peer(self, request: Request) -> Visitor | Refusal:
+    async def _by_peer(self, request: Request) -> PortalUser | AccessDenied:
         uid = request.scope.get(PEER)
         known = self._terms.by_peer and uid is not None
         if known and not is_ours(uid):
@@ -221,13 +223,13 @@ class Door:
                 "`tony portal --trust-proxy 127.0.0.1 --user-header X-Remote-User`."
             )
         if known:
-            return await self._guest(self._terms.owner, How.PEER, admin=True)
+            return await self._guest(self._terms.owner, AuthMethod.PEER, admin=True)
         return self._login("It is not known who you are.")
 
-    def _login(self, why: str) -> Refusal:
+    def _login(self, why: str) -> AccessDenied:
         if self._terms.tokens is None:
-            return Refusal(status=403, reason=why)
-        return Refusal(
+            return AccessDenied(status=403, reason=why)
+        return AccessDenied(
             status=401,
             reason=f"{why} Log in with a token: the owner of this portal gets one for you by "
             "`tony portal token --user NAME`.",
@@ -235,7 +237,7 @@ class Door:
 
     # --- what is believed ---------------------------------------------------------------------------------------------
 
-    def _proxy_of(self, request: Request) -> Proxy | None:
+    def _proxy_of(self, request: Request) -> TrustedProxy | None:
         """The proxy through which it came; None if it came by itself."""
         host = _address(request.client.host) if request.client else None
         if host is None:
@@ -247,16 +249,16 @@ class Door:
                 return proxy if not here or self._may_be(proxy, uid) else None
         return None
 
-    def _may_be(self, proxy: Proxy, uid: int | None) -> bool:
+    def _may_be(self, proxy: TrustedProxy, uid: int | None) -> bool:
         """Whether a process of this machine may be that proxy: its address is everybody's here."""
         return is_ours(uid) or (uid is not None and _name_of(uid) in proxy.runs_as)
 
-    def _wrong_name(self, request: Request) -> Refusal | None:
+    def _wrong_name(self, request: Request) -> AccessDenied | None:
         sent = request.headers.getlist("host")
         name = _host_of(sent[0]) if len(sent) == 1 else ""
         if name == "localhost" or _address(name) is not None or name in self._terms.names:
             return None
-        return Refusal(
+        return AccessDenied(
             status=403,
             reason=f"This server is not called {name[:80]!r}. If it is, name it: `tony portal --name NAME`.",
         )
@@ -264,17 +266,17 @@ class Door:
     async def _guest(
         self,
         name: str,
-        how: How,
+        how: AuthMethod,
         session: str = "",
         until: float | None = None,
         *,
         all_seen: bool = False,
         admin: bool = False,
-    ) -> Guest:
+    ) -> User:
         groups = await self._groups.of(name) if name else frozenset()
         names = {name, *(f"@{group}" for group in groups)} if name else set()
         who, slot = f"{how.value}|{name}|{session}", int(clock.wall() // _PAGE)
-        return Guest(
+        return User(
             name=name,
             how=how,
             groups=groups,
@@ -287,18 +289,20 @@ class Door:
 
     # --- what changes something ---------------------------------------------------------------------------------------
 
-    def change(self, request: Request, visitor: Visitor, token: str) -> Refusal | None:
+    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
         """As `Gate`. Whoever sends a token of their own along means it; all else a browser sends by itself."""
-        if isinstance(visitor, Guest) and visitor.how is How.TOKEN:
+        if isinstance(visitor, User) and visitor.how is AuthMethod.TOKEN:
             return None
         if not self._is_own(request):
             what = "Another site's page wants to change something here. It was not done."
-            return Refusal(status=403, reason=what + self._names_of(request))
+            return AccessDenied(status=403, reason=what + self._names_of(request))
         sent = token.encode("utf-8", "replace")
-        if not isinstance(visitor, Guest) or not any(
+        if not isinstance(visitor, User) or not any(
             hmac.compare_digest(sent, good.encode()) for good in (visitor.token, visitor.earlier)
         ):
-            return Refusal(status=403, reason="The page is too old, or was somebody else's. Load it again, and repeat.")
+            return AccessDenied(
+                status=403, reason="The page is too old, or was somebody else's. Load it again, and repeat."
+            )
         return None
 
     def own_page(self, request: Request) -> bool:

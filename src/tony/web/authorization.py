@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tony.web.job_source import JobView, Source
 
 
-class Action(Enum):
+class PortalAction(Enum):
     """What somebody wants to do with a job."""
 
     SEE = "see"
@@ -29,7 +29,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class AccessDenied:
     """Nobody is let in.
 
     Attributes:
@@ -43,7 +43,7 @@ class Refusal:
     wait: float = 0.0
 
 
-class Visitor(Protocol):
+class PortalUser(Protocol):
     """Somebody who was let in."""
 
     @property
@@ -58,17 +58,17 @@ class Visitor(Protocol):
     def readers(self) -> tuple[str, ...]:
         """For `Query.readers`: the names by which jobs let them in; empty for one who may see all."""
 
-    def may(self, action: Action, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
+    def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
         """Whether they may. Of `record`, if there is one, viewers and modifiers are known as well."""
 
 
-class Gate(Protocol):
+class AuthBackend(Protocol):
     """Looks at who comes."""
 
-    async def visitor(self, request: Request) -> Visitor | Refusal:
+    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
         """Who it is, or why nobody is let in."""
 
-    def change(self, request: Request, visitor: Visitor, token: str) -> Refusal | None:
+    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
         """Why a request that changes something is not one of the visitor's own; None if it is.
 
         Args:
@@ -79,16 +79,16 @@ class Gate(Protocol):
 class Shut:
     """Lets nobody in."""
 
-    async def visitor(self, request: Request) -> Visitor | Refusal:
-        """As `Gate`."""
-        return Refusal(status=403, reason="Nobody is let in here.")
+    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
+        """As `AuthBackend`."""
+        return AccessDenied(status=403, reason="Nobody is let in here.")
 
-    def change(self, request: Request, visitor: Visitor, token: str) -> Refusal | None:
-        """As `Gate`."""
-        return Refusal(status=403, reason="Nobody changes anything here.")
+    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
+        """As `AuthBackend`."""
+        return AccessDenied(status=403, reason="Nobody changes anything here.")
 
 
-async def jobs_for(visitor: Visitor, source: Source, query: Query) -> JobsPage:
+async def jobs_for(visitor: PortalUser, source: Source, query: Query) -> JobsPage:
     """A page of the jobs that are wanted, without those that the visitor may not see. Use this, never `Source.jobs`.
 
     Who may not see all is not told either who else has jobs, and how many there are.
@@ -99,13 +99,13 @@ async def jobs_for(visitor: Visitor, source: Source, query: Query) -> JobsPage:
     page = await source.jobs(replace(query, readers=visitor.readers))
     if not visitor.readers:
         return page
-    heads = tuple(head for head in page.heads if visitor.may(Action.SEE, head))
+    heads = tuple(head for head in page.heads if visitor.may(PortalAction.SEE, head))
     facets = replace(Facets(), states=page.facets.states, frameworks=page.facets.frameworks)
     whole = len(heads) == len(page.heads)
     return replace(page, heads=heads, total=page.total if whole else None, facets=facets, problems=())
 
 
-async def find_job(visitor: Visitor, source: Source, job: str) -> tuple[JobView, JobReport] | None:
+async def find_job(visitor: PortalUser, source: Source, job: str) -> tuple[JobView, JobReport] | None:
     """Return a job, and how it stands; None if there is none, or the visitor may not see it.
 
     Raises:
@@ -120,6 +120,6 @@ async def find_job(visitor: Visitor, source: Source, job: str) -> tuple[JobView,
             if all(head.job != job for head in page.heads):
                 return None
         raise
-    if view is None or report is None or not visitor.may(Action.SEE, report):
+    if view is None or report is None or not visitor.may(PortalAction.SEE, report):
         return None
     return view, report

@@ -18,26 +18,26 @@ from typing import TypeVar
 from tony import clock
 from tony.errors import InfraError, OverloadedError, RecordError, UserError
 from tony.history import event_log
-from tony.history.event_log import Entry
+from tony.history.event_log import LogEntry
 from tony.history.event_tail import EventTail
-from tony.history.goodput import Ledger, ledger
+from tony.history.goodput import GoodputLedger, ledger
 from tony.history.job_record import read_job, read_summary
 from tony.history.metrics_reader import Metrics, open_metrics
-from tony.history.timeline import Chronicle, Timeline, with_checkpoints
+from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
 from tony.jobs import am_client
-from tony.jobs.remote_record import Far
-from tony.linux.threads import USUAL, Lane, beside, current_user, lock_held
+from tony.jobs.remote_record import RemoteRecord
+from tony.linux.threads import USUAL, Lane, current_user, lock_held, to_thread
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.protocol.messages import Stacks
-from tony.schedulers.interface import Link
+from tony.schedulers.interface import WebLink
 from tony.storage.local_store import LocalStore
 from tony.storage.store import joined
-from tony.web.job_source import LOG_PIECE, Held, RecordFile
+from tony.web.job_source import LOG_PIECE, RecordFile, TaskContainer
 from tony.web.lanes import OTHERS
 from tony.web.log_files import FolderLogs
-from tony.web.remote_logs import NearLogs
+from tony.web.remote_logs import RemoteLogs
 from tony.web.secret_masking import MARGIN, PRINTED
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class FolderView:
         self,
         folder: JobFolder,
         ask: Callable[[], Awaitable[JobReport]],
-        far: Far | None = None,
+        far: RemoteRecord | None = None,
         *,
         files: tuple[LocalStore, str] | None = None,
         refresh: Callable[[], Awaitable[None]] | None = None,
@@ -101,7 +101,7 @@ class FolderView:
         self._bring = refresh
         # By user: what one of them waits for in line behind their own requests, another one does not.
         self._asking: dict[str | None, asyncio.Task[JobReport]] = {}
-        self._telling: dict[str | None, asyncio.Task[tuple[Timeline, Ledger] | None]] = {}
+        self._telling: dict[str | None, asyncio.Task[tuple[Timeline, GoodputLedger] | None]] = {}
         self._report: JobReport | None = None
         self._weight = 0
         self._asked = 0.0
@@ -139,7 +139,7 @@ class FolderView:
         if self._bring is not None and self.live:
             await self._bring()
         report = await self._lane.run(read_summary, self._folder, own=self._is_own) or await self._ask()
-        self._weight = await beside(_weight, self._folder, len(report.tasks))
+        self._weight = await to_thread(_weight, self._folder, len(report.tasks))
         self._report, self._asked = report, clock.monotonic()
         return report
 
@@ -149,7 +149,7 @@ class FolderView:
             self._record = await self._lane.run(read_job, self._folder, own=self._is_own)
         return self._record
 
-    async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[Entry]:
+    async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[LogEntry]:
         """As `JobView`."""
         await self._refresh()
         return await self._lane.run(_events, self._folder, after, most, kinds, own=self._is_own)
@@ -159,12 +159,12 @@ class FolderView:
         told = await self._told()
         return told and told[0]
 
-    async def goodput(self) -> Ledger | None:
+    async def goodput(self) -> GoodputLedger | None:
         """As `JobView`."""
         told = await self._told()
         return told and told[1]
 
-    async def _told(self) -> tuple[Timeline, Ledger] | None:
+    async def _told(self) -> tuple[Timeline, GoodputLedger] | None:
         record = await self.record()
         if record is None:
             return None
@@ -206,7 +206,7 @@ class FolderView:
     def logs(self, task: str) -> FolderLogs:
         """As `JobView`."""
         if self._far is not None:
-            return NearLogs(self._store, self._logs, task, partial(self._far.bring, task), lane=self._lane)
+            return RemoteLogs(self._store, self._logs, task, partial(self._far.bring, task), lane=self._lane)
         return FolderLogs(self._store, self._logs, task, lane=self._lane)
 
     @property
@@ -231,18 +231,20 @@ class FolderView:
         except OSError:
             return None
 
-    async def links(self) -> Sequence[Link]:
+    async def links(self) -> Sequence[WebLink]:
         """As `JobView`."""
         return await self._far.links() if self._far is not None else ()
 
-    async def containers(self, task: str) -> Sequence[Held]:
+    async def containers(self, task: str) -> Sequence[TaskContainer]:
         """As `JobView`."""
         line = await self.timeline() if self._far is not None else None
         if self._far is None or line is None:
             return ()
         had = dict(line.held.get(task, ())[-_MOST_HELD:])
         links = await self._far.container_links(had)
-        return [Held(container=each, host=host, links=tuple(links.get(each, ()))) for each, host in had.items()][::-1]
+        return [
+            TaskContainer(container=each, host=host, links=tuple(links.get(each, ()))) for each, host in had.items()
+        ][::-1]
 
     # --- what changes it ----------------------------------------------------------------------------------------------
 
@@ -306,16 +308,16 @@ class _Story:
         self._folder = folder
         self._is_own = is_own
         self._lock = threading.Lock()
-        self._chronicle: Chronicle | None = None
+        self._chronicle: TimelineReader | None = None
         self._tail = EventTail(folder)
         self._events = 0
-        self._made: tuple[Timeline, Ledger] | None = None
+        self._made: tuple[Timeline, GoodputLedger] | None = None
         self._over = False
         self._until = 0.0
 
     def told(
         self, record: JobRecord, ended: bool, metrics: Callable[[], Metrics | None]
-    ) -> tuple[Timeline, Ledger] | None:
+    ) -> tuple[Timeline, GoodputLedger] | None:
         """What there is so far; None without events."""
         with lock_held(self._lock, f"the event log of {self._folder.job_id} is being read"):
             if self._over or clock.monotonic() < self._until:
@@ -324,7 +326,7 @@ class _Story:
             if not self._is_own:
                 event_log.check_length_of_others(self._folder.path)
             if self._chronicle is None:
-                self._chronicle = Chronicle(record)
+                self._chronicle = TimelineReader(record)
             for entry in self._tail.new():
                 self._chronicle.take(entry)
                 self._events += 1
@@ -346,7 +348,7 @@ class _Story:
             return self._made
 
 
-def _with_marks(line: Timeline, marks: Metrics | None) -> tuple[Timeline, Ledger]:
+def _with_marks(line: Timeline, marks: Metrics | None) -> tuple[Timeline, GoodputLedger]:
     if marks is None:
         return line, ledger(line)
     with marks:
@@ -354,11 +356,11 @@ def _with_marks(line: Timeline, marks: Metrics | None) -> tuple[Timeline, Ledger
         return line, ledger(line, marks)
 
 
-def _events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, own: bool) -> list[Entry]:
+def _events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, own: bool) -> list[LogEntry]:
     """Numbers are dense over all segments: what is not wanted is only counted."""
     if not own:
         event_log.check_length_of_others(folder.path, event_log.LONGEST_LISTED_LOG_OF_OTHERS)
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     segments = event_log.segments(folder.path)
     words = [f'"{kind}"'.encode() for kind in kinds]
     if after < 0:
@@ -389,9 +391,9 @@ def _check_event_bytes(path: Path, size: int) -> None:
         )
 
 
-def _latest(segments: Sequence[Path], most: int) -> list[Entry]:
+def _latest(segments: Sequence[Path], most: int) -> list[LogEntry]:
     """The last ones, without reading all that was before."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     for attempt in range(len(segments), 0, -1):
         path = segments[attempt - 1]
         lines = _last_lines(path, most - len(found))

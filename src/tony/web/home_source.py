@@ -10,15 +10,15 @@ from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_listing import scan
 from tony.jobs import facts
-from tony.jobs.remote_record import Far
-from tony.linux.threads import beside
+from tony.jobs.remote_record import RemoteRecord
+from tony.linux.threads import to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.web.folder_job_view import FolderView
-from tony.web.in_memory_query import choose
+from tony.web.in_memory_query import select_jobs
 
 #: Jobs of which what was read is kept.
 _KEPT = 32
@@ -47,16 +47,16 @@ class HomeSource:
 
     async def jobs(self, query: Query) -> JobsPage:
         """As `Source`."""
-        listing = await beside(scan, self._home)
+        listing = await to_thread(scan, self._home)
         problems: list[str] = []
         living = await asyncio.gather(*(self._living(head, problems) for head in listing.open))
         damaged = [_damaged(job, why) for job, why in listing.unreadable.items()]
         heads = (*listing.ended, *living, *damaged)
-        return await beside(choose, heads, query, clock.wall(), problems)
+        return await to_thread(select_jobs, heads, query, clock.wall(), problems)
 
     async def job(self, job: str) -> FolderView | None:
         """As `Source`."""
-        if not JOB_ID.fullmatch(job) or not await beside(self._home.job(job).job.exists):
+        if not JOB_ID.fullmatch(job) or not await to_thread(self._home.job(job).job.exists):
             return None
         return self._view(job)
 
@@ -64,8 +64,8 @@ class HomeSource:
         view = self._views.get(job)
         if view is None:
             folder = self._home.job(job)
-            far = Far(self._home, folder)
-            view = self._views[job] = FolderView(folder, lambda: facts.report(self._home, job), far, is_own=True)
+            far = RemoteRecord(self._home, folder)
+            view = self._views[job] = FolderView(folder, lambda: facts.load_report(self._home, job), far, is_own=True)
         self._views.move_to_end(job)
         while len(self._views) > _KEPT:
             self._views.popitem(last=False)

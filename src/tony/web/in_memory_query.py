@@ -8,11 +8,11 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from tony.model.job_query import DAMAGED, GROUPS, Facet, Facets, JobsPage, Query, Sort
+from tony.model.job_query import DAMAGED, GROUPS, Facet, Facets, JobSort, JobsPage, Query
 from tony.model.job_summary import JobHead
 
 
-def choose(heads: Collection[JobHead], query: Query, now: float, problems: Sequence[str] = ()) -> JobsPage:
+def select_jobs(heads: Collection[JobHead], query: Query, now: float, problems: Sequence[str] = ()) -> JobsPage:
     """A page of those that are wanted.
 
     Args:
@@ -66,31 +66,31 @@ def _says(text: str, head: JobHead) -> bool:
     return all(word in said for word in text.casefold().split())
 
 
-def _value(head: JobHead, sort: Sort, now: float) -> float | str | None:
+def _value(head: JobHead, sort: JobSort, now: float) -> float | str | None:
     match sort:
-        case Sort.SUBMITTED:
+        case JobSort.SUBMITTED:
             return head.submitted
-        case Sort.ENDED:
+        case JobSort.ENDED:
             return head.ended
-        case Sort.DURATION:
+        case JobSort.DURATION:
             return (head.ended if head.state.ended and head.ended is not None else now) - head.submitted
-        case Sort.NAME:
+        case JobSort.NAME:
             return head.name
-        case Sort.USER:
+        case JobSort.USER:
             return head.user
-        case Sort.STATE:
+        case JobSort.STATE:
             return head.state.value
-        case Sort.TASKS:
+        case JobSort.TASKS:
             return head.tasks
-        case Sort.RESTARTS:
+        case JobSort.RESTARTS:
             return head.restarts
-        case Sort.GPU_HOURS:
+        case JobSort.GPU_HOURS:
             return head.gpu_hours
-        case Sort.GB_HOURS:
+        case JobSort.GB_HOURS:
             return head.gb_hours
 
 
-def _mark(head: JobHead, sort: Sort, now: float) -> str:
+def _mark(head: JobHead, sort: JobSort, now: float) -> str:
     plain = json.dumps([_value(head, sort, now), head.job]).encode()
     return base64.urlsafe_b64encode(plain).decode().rstrip("=")
 

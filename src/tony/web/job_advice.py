@@ -10,11 +10,11 @@ from tony.advice.facts import Facts, Run, alike, run_of
 from tony.advice.facts_loader import RUNS, same_job
 from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
-from tony.history.event_log import Entry
-from tony.linux.threads import Slots, beside
+from tony.history.event_log import LogEntry
+from tony.linux.threads import Slots, to_thread
 from tony.model.job_query import Query
 from tony.model.job_record import JobRecord
-from tony.web.authorization import Action, Visitor, jobs_for
+from tony.web.authorization import PortalAction, PortalUser, jobs_for
 from tony.web.job_source import JobView, Source
 
 #: Records that are opened to find earlier runs.
@@ -28,7 +28,7 @@ _AT_ONCE = 2
 _SLOTS = Slots(_AT_ONCE, _AT_ONCE, 1)
 
 
-async def advice_about(view: JobView, visitor: Visitor, source: Source) -> Advice:
+async def advice_about(view: JobView, visitor: PortalUser, source: Source) -> Advice:
     """What could be better about it.
 
     Raises:
@@ -47,17 +47,17 @@ async def advice_about(view: JobView, visitor: Visitor, source: Source) -> Advic
                 problems.append(f"{other.job}: {error}")
             if len(runs) == RUNS:
                 break
-        return await beside(advise, Facts(runs=tuple(runs), problems=tuple(problems)))
+        return await to_thread(advise, Facts(runs=tuple(runs), problems=tuple(problems)))
 
 
-async def _before(record: JobRecord, visitor: Visitor, source: Source) -> Sequence[tuple[JobView, JobRecord]]:
+async def _before(record: JobRecord, visitor: PortalUser, source: Source) -> Sequence[tuple[JobView, JobRecord]]:
     """Runs of the same job before it, newest first."""
     spec = record.spec
     wanted = Query(user=record.user, framework=spec.framework, state="ended", until=record.submitted, most=10 * _OPENED)
     page = await jobs_for(visitor, source, wanted)
     found: list[tuple[JobView, JobRecord]] = []
     for head in same_job(page.heads, record)[:_OPENED]:
-        if not visitor.may(Action.SEE, head):
+        if not visitor.may(PortalAction.SEE, head):
             continue
         try:
             other = await source.job(head.job)
@@ -78,7 +78,7 @@ async def run_from(view: JobView, record: JobRecord) -> Run:
         TonyError: no events of it were kept, or something of it cannot be read.
     """
     report = await view.report()
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     size = _PORTION if view.can_change else _MOST
     while len(entries) < _MOST:
         portion = await view.events(entries[-1].seq if entries else 0, size)
@@ -97,4 +97,4 @@ async def run_from(view: JobView, record: JobRecord) -> Run:
             measured = metrics if metrics.known else None
             return run_of(record, entries, measured, report if ended else None, None if ended else clock.wall())
 
-    return await beside(work)
+    return await to_thread(work)

@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Sequence, Set
 from typing import Protocol
 
 from tony.dataclass import dataclass
-from tony.history.event_log import Entry
-from tony.history.goodput import Ledger
+from tony.history.event_log import LogEntry
+from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.protocol.messages import Stacks
-from tony.schedulers.interface import Link
+from tony.schedulers.interface import WebLink
 
 #: Bytes of a log that are read at once, at most.
 LOG_PIECE = 1 << 20
@@ -44,7 +44,7 @@ class RecordFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
+class LogFileInfo:
     """What one program printed to one of its two streams.
 
     Attributes:
@@ -76,7 +76,7 @@ class LogBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LogSearchResult:
     """Answer to a search.
 
     Attributes:
@@ -91,7 +91,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class TaskContainer:
     """A container that a task has had.
 
     Attributes:
@@ -100,7 +100,7 @@ class Held:
 
     container: str
     host: str
-    links: tuple[Link, ...] = ()
+    links: tuple[WebLink, ...] = ()
 
 
 class Logs(Protocol):
@@ -109,7 +109,7 @@ class Logs(Protocol):
     async def missing(self) -> str:
         """What of them lies elsewhere and could not be had, why, and what to do; empty if that is nothing."""
 
-    async def files(self) -> Sequence[LogFile]:
+    async def files(self) -> Sequence[LogFileInfo]:
         """All of them, in the order of sessions and tries, `out` before `err`."""
 
     async def read(self, name: str, offset: int, most: int) -> LogBytes:
@@ -122,7 +122,7 @@ class Logs(Protocol):
             LookupError: there is no such log.
         """
 
-    async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> Found:
+    async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
         """Looks for `text`, A to Z and a to z alike, from `offset` on, or before it: `backwards`. A part at a time.
 
         Raises:
@@ -154,8 +154,8 @@ class JobView(Protocol):
     async def record(self) -> JobRecord | None:
         """Who submitted what, without secrets; None if that was not kept."""
 
-    async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[Entry]:
-        """What happened, in order: those of numbers (`Entry.seq`) above `after`, at most `most`.
+    async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[LogEntry]:
+        """What happened, in order: those of numbers (`LogEntry.seq`) above `after`, at most `most`.
 
         Args:
             after: negative: begin so many before the last one.
@@ -165,20 +165,20 @@ class JobView(Protocol):
     async def timeline(self) -> Timeline | None:
         """What its tasks did when; up to now for a job that runs. None if no events were kept."""
 
-    async def goodput(self) -> Ledger | None:
+    async def goodput(self) -> GoodputLedger | None:
         """Where the time went; None if no events were kept."""
 
     async def metrics(self) -> Metrics | None:
         """What was measured, to be closed by who asked; None if nothing was, or nothing can be read."""
 
-    async def links(self) -> Sequence[Link]:
+    async def links(self) -> Sequence[WebLink]:
         """Its scheduler's own pages that show it; none where there are none, or nobody says where.
 
         Raises:
             TonyError: it is not known where they would be.
         """
 
-    async def containers(self, task: str) -> Sequence[Held]:
+    async def containers(self, task: str) -> Sequence[TaskContainer]:
         """The containers that a task has had, the last one first; only those of schedulers that show them.
 
         Raises:

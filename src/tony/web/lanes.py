@@ -1,6 +1,6 @@
 """The kinds of blocking work of a server of pages that have threads of their own.
 
-Reading the record of a job of the user's own has the usual lane of `tony.linux.threads.beside`.
+Reading the record of a job of the user's own has the usual lane of `tony.linux.threads.to_thread`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tony.linux.threads import USUAL, Lane
 from tony.model.ids import TaskId
 from tony.storage.local_store import LocalStore
 from tony.storage.store import joined
-from tony.web.job_source import LOG_PIECE, Found, LogBytes, LogFile
+from tony.web.job_source import LOG_PIECE, LogBytes, LogFileInfo, LogSearchResult
 from tony.web.secret_masking import MARGIN, PRINTED
 
 #: Bytes that one search looks through; then it says where to go on.
@@ -50,7 +50,7 @@ class FolderLogs:
         """As `Logs`."""
         return ""
 
-    async def files(self) -> Sequence[LogFile]:
+    async def files(self) -> Sequence[LogFileInfo]:
         """As `Logs`."""
         return await self._lane.run(self._files)
 
@@ -58,7 +58,7 @@ class FolderLogs:
         """As `Logs`."""
         return await self._lane.run(self._read, name, offset, most)
 
-    async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> Found:
+    async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
         """As `Logs`."""
         return await self._lane.run(self._find, name, text, offset, backwards)
 
@@ -73,7 +73,7 @@ class FolderLogs:
             yield piece.data
             offset = piece.offset + len(piece.data)
 
-    def _files(self) -> list[LogFile]:
+    def _files(self) -> list[LogFileInfo]:
         begin = f"{self._task.role}-{self._task.index}.s"
         sizes: dict[LogName, int] = {}
         try:
@@ -84,7 +84,7 @@ class FolderLogs:
         except StorageError:
             return []
         return [
-            LogFile(
+            LogFileInfo(
                 name=name.file,
                 task=name.task,
                 session=name.session,
@@ -101,13 +101,13 @@ class FolderLogs:
             start = max(0, size + offset) if offset < 0 else min(offset, size)
             return LogBytes(offset=start, data=_shown(parts, start, min(most, LOG_PIECE)), size=size)
 
-    def _find(self, name: str, text: str, offset: int, backwards: bool) -> Found:
+    def _find(self, name: str, text: str, offset: int, backwards: bool) -> LogSearchResult:
         with self._opened(name) as parts:
             size = sum(part.size for part in parts)
             offset = min(max(0, offset), size)
             look = _last if backwards else _first
             if not text:
-                return Found(line=None, until=offset, over=True)
+                return LogSearchResult(line=None, until=offset, over=True)
             return look(parts, _Sought(text), offset, size)
 
     @contextlib.contextmanager
@@ -212,7 +212,7 @@ class _Letters:
         return min(self._begins[part] + place - self._ends[part], following)
 
 
-def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> Found:
+def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> LogSearchResult:
     """The first line at `offset` or later."""
     end = min(size, offset + _SEARCHED)
     at = offset
@@ -221,12 +221,12 @@ def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> Fou
         where = text.first(block)
         if where >= 0:
             line = _line_start(parts, at + where)
-            return Found(line=line, until=_line_end(parts, at + where, size), over=False)
+            return LogSearchResult(line=line, until=_line_end(parts, at + where, size), over=False)
         at += LOG_PIECE
-    return Found(line=None, until=end, over=end >= size)
+    return LogSearchResult(line=None, until=end, over=end >= size)
 
 
-def _last(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> Found:
+def _last(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> LogSearchResult:
     """The last line that begins before `offset`."""
     least = max(0, offset - _SEARCHED)
     at = offset
@@ -237,9 +237,9 @@ def _last(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> Foun
         where = text.last(block, at - start)
         if where >= 0:
             line = _line_start(parts, start + where)
-            return Found(line=line, until=line, over=False)
+            return LogSearchResult(line=line, until=line, over=False)
         at = start
-    return Found(line=None, until=least, over=least == 0)
+    return LogSearchResult(line=None, until=least, over=least == 0)
 
 
 def _line_start(parts: Sequence[_Part], at: int) -> int:

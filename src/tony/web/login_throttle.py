@@ -17,7 +17,7 @@ _FREE, _LONGEST = 5, 300.0
 _FORGOTTEN, _KEPT = 600.0, 10_000
 
 
-class Failures:
+class LoginThrottle:
     """Of one server."""
 
     def __init__(self) -> None:

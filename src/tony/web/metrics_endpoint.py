@@ -13,10 +13,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics
-from tony.history.prometheus_text import CONTENT_TYPE, Seen, exposition
-from tony.linux.threads import beside
+from tony.history.prometheus_text import CONTENT_TYPE, JobSnapshot, exposition
+from tony.linux.threads import to_thread
 from tony.model.job_query import Query
-from tony.web.authorization import Action, Gate, Refusal, Visitor
+from tony.web.authorization import AccessDenied, AuthBackend, PortalAction, PortalUser
 from tony.web.job_source import Source
 
 #: Where it is.
@@ -33,23 +33,23 @@ def wants_text(request: Request) -> bool:
 async def answer(request: Request) -> Response:
     """All that run, and may be seen by who asks."""
     state = request.app.state
-    gate: Gate = state.gate
+    gate: AuthBackend = state.gate
     visitor = await gate.visitor(request)
-    if isinstance(visitor, Refusal):
+    if isinstance(visitor, AccessDenied):
         return PlainTextResponse(f"{visitor.reason}\n", visitor.status)
     seen = await _seen(state.source, visitor, state.only)
-    text = await beside(exposition, seen)
+    text = await to_thread(exposition, seen)
     return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _seen(source: Source, visitor: Visitor, only: str) -> Sequence[Seen]:
+async def _seen(source: Source, visitor: PortalUser, only: str) -> Sequence[JobSnapshot]:
     ids = [only]
     if not only:
         query = Query(state="active", readers=visitor.readers, most=MOST_JOBS)
-        ids = [head.job for head in (await source.jobs(query)).heads if visitor.may(Action.SEE, head)]
+        ids = [head.job for head in (await source.jobs(query)).heads if visitor.may(PortalAction.SEE, head)]
     turns = asyncio.Semaphore(_TOGETHER)
 
-    async def look(job: str) -> Seen | None:
+    async def look(job: str) -> JobSnapshot | None:
         async with turns:
             return await _look(source, job, visitor)
 
@@ -57,21 +57,21 @@ async def _seen(source: Source, visitor: Visitor, only: str) -> Sequence[Seen]:
     return [each for each in found if each]
 
 
-async def _look(source: Source, job: str, visitor: Visitor) -> Seen | None:
+async def _look(source: Source, job: str, visitor: PortalUser) -> JobSnapshot | None:
     """One job; None if its record cannot be read."""
     try:
         view = await source.job(job)
         if view is None:
             return None
         report, record = await view.report(), await view.record()
-        if not visitor.may(Action.SEE, report, record):
+        if not visitor.may(PortalAction.SEE, report, record):
             return None
         metrics = await view.metrics()
     except TonyError:
         return None
     if metrics is None:
-        return Seen(report=report)
-    return Seen(report=report, latest=await beside(_newest, metrics))
+        return JobSnapshot(report=report)
+    return JobSnapshot(report=report, latest=await to_thread(_newest, metrics))
 
 
 def _newest(metrics: Metrics) -> dict[str, dict[str, float]]:

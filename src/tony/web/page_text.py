@@ -28,7 +28,7 @@ def lines(text: str) -> str:
     return "\n".join(plain(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
-def said(text: str) -> Markup:
+def render_sentence(text: str) -> Markup:
     """Sentences for people as HTML: what stands between backticks is to be typed."""
     parts = lines(text).split("`")
     if len(parts) % 2 == 0:
@@ -120,4 +120,4 @@ def _datetime(seconds: float | None) -> datetime | None:
         return None
 
 
-_STYLE = format_metrics.Style(nothing=NOTHING, size=size, whole=count, cores=" cores", degrees=" °C")
+_STYLE = format_metrics.NumberStyle(nothing=NOTHING, size=size, whole=count, cores=" cores", degrees=" °C")

@@ -13,7 +13,7 @@ from tony.dataclass import dataclass, field
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.web.authorization import Action
+from tony.web.authorization import PortalAction
 from tony.web.lanes import LISTS
 
 #: By this word a job lets everybody in who is let in at all.
@@ -22,7 +22,7 @@ EVERYBODY = "*"
 _FRESH, _KEPT = 60.0, 1000
 
 
-class How(Enum):
+class AuthMethod(Enum):
     """How it is known who somebody is."""
 
     PEER = "peer"  #: the kernel says whose process it is
@@ -32,7 +32,7 @@ class How(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guest:
+class User:
     """As `Visitor`.
 
     Attributes:
@@ -44,7 +44,7 @@ class Guest:
     """
 
     name: str
-    how: How
+    how: AuthMethod
     groups: frozenset[str] = frozenset()
     all_seen: bool = False
     admin: bool = False
@@ -63,16 +63,16 @@ class Guest:
         """As `Visitor`."""
         return () if self.all_seen or self.admin else tuple(sorted(self.names))
 
-    def may(self, action: Action, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
+    def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
         """As `Visitor`."""
-        if self.admin or (self.all_seen and action is Action.SEE):
+        if self.admin or (self.all_seen and action is PortalAction.SEE):
             return True
         if self.name and self.name == job.user:
             return True
         welcome = set(job.modifiers)
         if record is not None:
             welcome.update(record.spec.modifiers)
-        if action is Action.SEE:
+        if action is PortalAction.SEE:
             welcome.update(job.viewers)
             if record is not None:
                 welcome.update(record.spec.viewers)

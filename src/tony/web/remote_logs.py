@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tony.linux.threads import USUAL, Lane
 from tony.storage.local_store import LocalStore
-from tony.web.job_source import Found, LogBytes, LogFile
+from tony.web.job_source import LogBytes, LogFileInfo, LogSearchResult
 from tony.web.log_files import FolderLogs
 
 
-class NearLogs(FolderLogs):
+class RemoteLogs(FolderLogs):
     """As `Logs`.
 
     Args:
@@ -33,7 +33,7 @@ class NearLogs(FolderLogs):
         """As `Logs`."""
         return await self._bring()
 
-    async def files(self) -> Sequence[LogFile]:
+    async def files(self) -> Sequence[LogFileInfo]:
         """As `Logs`."""
         await self._bring()
         return await super().files()
@@ -43,7 +43,7 @@ class NearLogs(FolderLogs):
         await self._bring()
         return await super().read(name, offset, most)
 
-    async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> Found:
+    async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
         """As `Logs`."""
         await self._bring()
         return await super().find(name, text, offset, backwards=backwards)

@@ -10,7 +10,7 @@ from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.job_query import LONGEST
 from tony.model.job_report import JobReport
-from tony.web.authorization import Visitor, find_job
+from tony.web.authorization import PortalUser, find_job
 from tony.web.job_source import JobView, Source
 from tony.web.links import Links
 
@@ -31,7 +31,7 @@ class NotAnswered(Exception):  # noqa: N818 - what came of a request, not always
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageRequest:
     """A request by somebody who was let in.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked:
     """
 
     request: Request
-    visitor: Visitor
+    visitor: PortalUser
     source: Source
     links: Links
     only: str = ""

@@ -13,24 +13,24 @@ from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job
 from tony.jobs import am_client
-from tony.jobs.log_fetcher import RemoteLogs
+from tony.jobs.log_fetcher import LogFetcher
 from tony.jobs.log_names import Selection
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
 from tony.web.folder_job_view import FolderView
-from tony.web.in_memory_query import choose
+from tony.web.in_memory_query import select_jobs
 from tony.web.log_files import FolderLogs
-from tony.web.remote_logs import NearLogs
+from tony.web.remote_logs import RemoteLogs
 
 #: Seconds for which what was brought of a task's output is as good as new.
 _FRESH = 0.5
 _log = logging.getLogger(__name__)
 
 
-class OneSource:
+class SingleJobSource:
     """As `Source`, of one job."""
 
     def __init__(self, folder: JobFolder) -> None:
@@ -44,7 +44,7 @@ class OneSource:
     async def jobs(self, query: Query) -> JobsPage:
         """As `Source`."""
         heads = [head_of_report(await self._view.report())]
-        return await beside(choose, heads, query, clock.wall(), [])
+        return await to_thread(select_jobs, heads, query, clock.wall(), [])
 
     async def job(self, job: str) -> MasterView | None:
         """As `Source`."""
@@ -63,14 +63,14 @@ class MasterView(FolderView):
     async def record(self) -> JobRecord | None:
         """As `JobView`."""
         if self._known is None:
-            self._known = await beside(_record, self._place)
+            self._known = await to_thread(_record, self._place)
         return self._known
 
     def logs(self, task: str) -> FolderLogs:
         """As `JobView`."""
         if task not in self._brought:
             self._brought[task] = _Brought(self, self._place, task)
-        return NearLogs(self._store, self._logs, task, self._brought[task].bring)
+        return RemoteLogs(self._store, self._logs, task, self._brought[task].bring)
 
 
 def _record(folder: JobFolder) -> JobRecord | None:
@@ -106,7 +106,7 @@ class _Brought:
             if record is None:
                 return ""
             selection = Selection(tasks=frozenset({self._task}))
-            logs = RemoteLogs(self._folder, record, None, selection, _log.warning, wait=False)
+            logs = LogFetcher(self._folder, record, None, selection, _log.warning, wait=False)
             logs.start()
             try:
                 await logs.finished(look=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from tony.history.timeline import Timeline
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.web.job_source import JobView
 from tony.web.timeline_svg import Drawing, draw
 
@@ -15,7 +15,7 @@ _KEPT_PARTS = 100_000
 _Key = tuple[str, float, float | None]
 
 
-class Drawings:
+class SvgCache:
     """The latest of them, by job and by the part of the time that they show."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Drawings:
         key = (view.job, since, until)
         known = self._known.get(key)
         if known is None or known[0] is not line:
-            known = line, await beside(draw, line, since, until)
+            known = line, await to_thread(draw, line, since, until)
             self._known[key] = known
         self._known.move_to_end(key)
         room = _KEPT_PARTS - sum(_parts(line) for line, _ in self._known.values())

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup
 
 from tony.dataclass import dataclass, replace
-from tony.history.timeline import Happened, Mark, SessionSpan, Span, Timeline, What
+from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, Timeline
 from tony.units import format_duration
 from tony.web.page_text import plain
 
@@ -22,26 +22,33 @@ LANES, LABELLED = 240, 48
 WIDTH = 1000
 _LANE, _THIN, _TOP, _BOTTOM = 20, 2, 26, 22
 #: What of several tasks is shown: the later it stands, the more it matters.
-_RANK = (What.IDLE, What.RUNNING, What.STOPPING, What.RENDEZVOUS, What.SET_UP, What.WAITING)
+_RANK = (
+    TaskPhase.IDLE,
+    TaskPhase.RUNNING,
+    TaskPhase.STOPPING,
+    TaskPhase.RENDEZVOUS,
+    TaskPhase.SET_UP,
+    TaskPhase.WAITING,
+)
 _DIED = len(_RANK) + 1
 _CLASSES = ("", *(f"t-{what.value}" for what in _RANK), "t-died")
 _RUN = re.compile(rb"(.)\1*", re.DOTALL)
 #: What the colours mean, in the order of a task's life.
 LEGEND = (
-    (What.WAITING, "waiting for a container"),
-    (What.SET_UP, "set-up"),
-    (What.RENDEZVOUS, "waiting for the others"),
-    (What.RUNNING, "running"),
-    (What.STOPPING, "stopping"),
-    (What.IDLE, "over, container still held"),
+    (TaskPhase.WAITING, "waiting for a container"),
+    (TaskPhase.SET_UP, "set-up"),
+    (TaskPhase.RENDEZVOUS, "waiting for the others"),
+    (TaskPhase.RUNNING, "running"),
+    (TaskPhase.STOPPING, "stopping"),
+    (TaskPhase.IDLE, "over, container still held"),
 )
 _SIGNS = {
-    Happened.FAILURE: ("failure", "✕"),
-    Happened.DEATH: ("died", "✕"),
-    Happened.RESTART: ("restart", "↻"),
-    Happened.ATTEMPT: ("attempt", "⇄"),
-    Happened.COMMAND: ("command", "!"),
-    Happened.CHECKPOINT: ("checkpoint", "◆"),
+    MarkerKind.FAILURE: ("failure", "✕"),
+    MarkerKind.DEATH: ("died", "✕"),
+    MarkerKind.RESTART: ("restart", "↻"),
+    MarkerKind.ATTEMPT: ("attempt", "⇄"),
+    MarkerKind.COMMAND: ("command", "!"),
+    MarkerKind.CHECKPOINT: ("checkpoint", "◆"),
 }
 #: Signs of one kind that a row has at most, and those of one kind in all rows; each stands for a stretch of time.
 _MOST_SIGNS = 100
@@ -182,7 +189,7 @@ def _deaths(line: Timeline) -> dict[str, list[float]]:
     """Task -> when it failed or its container went away."""
     found: dict[str, list[float]] = {}
     for mark in line.marks:
-        if mark.what in (Happened.FAILURE, Happened.DEATH) and mark.task:
+        if mark.what in (MarkerKind.FAILURE, MarkerKind.DEATH) and mark.task:
             found.setdefault(mark.task, []).append(mark.at)
     return found
 
@@ -201,7 +208,7 @@ def _bars(lane: Lane, spans: Iterable[Span], died: Iterable[float], scale: _Scal
             _title(span),
         )
         for span in spans
-        if span.what is not What.GONE and scale.cuts(span)
+        if span.what is not TaskPhase.GONE and scale.cuts(span)
     ]
     made += [
         Markup('<line class="t-died" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
@@ -296,7 +303,7 @@ def _signs(
     """A sign for what happened in each stretch of time, at the newest of it: however much that is."""
     places = {lane.task: lane for lane in lanes if lane.task} if single else {}
     stretches = min(_MOST_SIGNS, _ALL_SIGNS // max(1, len(places)))
-    bins: dict[tuple[Happened, str, int], list[Mark]] = {}
+    bins: dict[tuple[MarkerKind, str, int], list[Mark]] = {}
     for mark in line.marks:
         if scale.holds(mark):
             shown.add(_SIGNS[mark.what][0])
@@ -311,14 +318,14 @@ def _signs(
         said = f"{what.value} at {format_duration(mark.at)}{': ' if note else ''}{note}"
         if len(marks) > 1:
             said += f" (the last of {len(marks)} since {format_duration(min(each.at for each in marks))})"
-        if what in (Happened.RESTART, Happened.ATTEMPT) and not mark.task:
+        if what in (MarkerKind.RESTART, MarkerKind.ATTEMPT) and not mark.task:
             yield Markup('<line class="m-{}" x1="{}" x2="{}" y1="14" y2="{}"><title>{}</title></line>').format(
                 name, x, x, bottom, said
             )
         elif task:
             y = places[task].y + places[task].height / 2 + 4
             yield Markup('<text class="m-{}" x="{}" y="{}"><title>{}</title>{}</text>').format(name, x, y, said, sign)
-        elif what is not Happened.CHECKPOINT:
+        elif what is not MarkerKind.CHECKPOINT:
             yield Markup('<text class="m-{}" x="{}" y="{}"><title>{}</title>{}</text>').format(
                 name, x, bottom + 4, said, sign
             )
@@ -362,14 +369,14 @@ def _moment(seconds: float) -> str:
 def _said(line: Timeline) -> str:
     tasks = sum(1 for _ in line.by_task())
     sessions = len(line.sessions)
-    counts = {what: sum(mark.what is what for mark in line.marks) for what in Happened}
+    counts = {what: sum(mark.what is what for mark in line.marks) for what in MarkerKind}
     words = [
         f"{number} {word}{'' if number == 1 else 's'}"
         for number, word in (
-            (counts[Happened.FAILURE], "failure"),
-            (counts[Happened.DEATH], "death"),
-            (counts[Happened.RESTART], "restart"),
-            (counts[Happened.CHECKPOINT], "checkpoint"),
+            (counts[MarkerKind.FAILURE], "failure"),
+            (counts[MarkerKind.DEATH], "death"),
+            (counts[MarkerKind.RESTART], "restart"),
+            (counts[MarkerKind.CHECKPOINT], "checkpoint"),
         )
         if number
     ]

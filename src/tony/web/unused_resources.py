@@ -6,13 +6,13 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from tony import clock
-from tony.advice.unused_resources import Waste, WeekOfWaste, by_week, waste_of
+from tony.advice.unused_resources import Waste, WeekOfWaste, by_week, compute_unused
 from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
 from tony.linux.threads import Slots
 from tony.model.job_query import MOST, Query
 from tony.model.job_summary import JobHead
-from tony.web.authorization import Visitor, jobs_for
+from tony.web.authorization import PortalUser, jobs_for
 from tony.web.job_advice import run_from
 from tony.web.job_source import Source
 
@@ -47,7 +47,7 @@ class Wasted:
     more: bool
 
 
-async def waste_for(visitor: Visitor, source: Source, since: float | None = None, user: str = "") -> Wasted:
+async def waste_for(visitor: PortalUser, source: Source, since: float | None = None, user: str = "") -> Wasted:
     """Sums up the jobs that have ended.
 
     Args:
@@ -89,6 +89,6 @@ async def _waste(source: Source, head: JobHead) -> Waste | None:
     try:
         view = await source.job(head.job)
         record = view and await view.record()
-        return waste_of(await run_from(view, record)) if view and record else None
+        return compute_unused(await run_from(view, record)) if view and record else None
     except RecordError:
         return None

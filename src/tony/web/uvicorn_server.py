@@ -54,7 +54,7 @@ def listen(host: str, port: int, backlog: int = 512) -> socket.socket:
     return made
 
 
-class Server(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """Leaves signals to whoever runs it."""
 
     @contextlib.contextmanager
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | None = None) -> Server:
+def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | None = None) -> UvicornServer:
     """What serves an application; run `await server.serve(sockets=[...])`.
 
     Args:
@@ -91,7 +91,7 @@ def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | No
     )
     config.load()
     config.ssl = tls
-    return Server(config)
+    return UvicornServer(config)
 
 
 async def serve(

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from tony.config.legacy.draft_job import Draft
+from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import parse
 from tony.config.legacy.job_loader import load
 from tony.config.legacy.translate import translate
@@ -65,7 +65,7 @@ def notes(folder: Path, settings: Mapping[str, str], *flags: str, **more: Any) -
     return [str(note) for note in resolve(folder, {**COMMAND, **settings}, *flags, **more).notes]
 
 
-def drafted(folder: Path, settings: Mapping[str, str], *flags: str, environ: Mapping[str, str] = NOWHERE) -> Draft:
+def drafted(folder: Path, settings: Mapping[str, str], *flags: str, environ: Mapping[str, str] = NOWHERE) -> DraftJob:
     """What the translation makes of a job, before anything is checked."""
     write(folder, settings)
     return translate(parse(flags), environ, folder)[0]

@@ -15,15 +15,15 @@ from tests.fuzz.values import plain_of
 from tests.rpc.places import JOB, OTHER_JOB, Diary
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.reattach_listener import Summons
-from tony.executor.rendezvous_store import Service, Store
+from tony.executor.reattach_listener import ReattachListener
+from tony.executor.rendezvous_store import RendezvousStore, Service
 from tony.model.codec import from_plain
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import encode
 from tony.protocol.hello import PeerKind, encode_answer, encode_hello
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, GetReport, Message, Summon
-from tony.rpc import Connection, Server, connect
+from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls import TlsPipe, client_context, server_context
 
@@ -45,7 +45,7 @@ class _Hall:
         self.loop.set_exception_handler(lambda loop, context: self.strange.append(context))
         self.diary = Diary(answer=_answer)
         self.address, self.port = "", 0
-        self.server = Server(JOB.am, self.diary, handshake_timeout=_PATIENCE)
+        self.server = RpcServer(JOB.am, self.diary, handshake_timeout=_PATIENCE)
         self.run(self._listen())
 
     async def _listen(self) -> None:
@@ -68,7 +68,7 @@ def _hall() -> _Hall:
     return _Hall()
 
 
-def _answer(connection: Connection, message: Message) -> None:
+def _answer(connection: RpcConnection, message: Message) -> None:
     if isinstance(message, GetReport):
         connection.send(GetReport())
 
@@ -150,7 +150,7 @@ def meeting(data: bytes) -> None:
 
 async def _ask(pieces: list[bytes]) -> None:
     path = f"{scratch('meeting')}/store.sock"
-    async with await asyncio.start_unix_server(Service(Store(most=1 << 20), hold=0.0).connected, path):
+    async with await asyncio.start_unix_server(Service(RendezvousStore(most=1 << 20), hold=0.0).connected, path):
         said = await _tell(path, pieces)
         assert not said or said.startswith(b"HTTP/1.1 "), said
         kept = await _tell(
@@ -183,7 +183,7 @@ class _Porch:
         context = from_plain(LaunchContext, plain_of(LaunchContext))
         container = replace(context.container, host="127.0.0.1")
         self.heard: list[Summon] = []
-        self.door = Summons(replace(context, container=container, credentials=JOB.executors), self._obey)
+        self.door = ReattachListener(replace(context, container=container, credentials=JOB.executors), self._obey)
         self.port = int(hall.run(self.door.open()).rpartition(":")[2])
         self.server = self.door._server
         self.path = f"{scratch('porch')}/door.sock"

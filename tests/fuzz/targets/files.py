@@ -11,11 +11,11 @@ from tony.schedulers.local import claim_policy, cleanup
 from tony.schedulers.local.claim_policy import Claim
 from tony.schedulers.local.machine_capacity import Machine
 from tony.storage import digest_index, manifest
-from tony.storage.digest_index import Index, Stamp
+from tony.storage.digest_index import DigestIndex, Stamp
 from tony.storage.environment_relocation import relocate
 from tony.storage.folder_scan import scan
 from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError
-from tony.storage.manifest import Entry, Kind
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 
 _TICKET = "00000000000000000001-1-0a1b2c3d"
 _PARTS = b"\n---\n"
@@ -25,7 +25,7 @@ def cache_index(data: bytes) -> None:
     """What is remembered of a staged folder: a cache, which can be anything."""
     folder = scratch("index")
     source = folder / "x"
-    digest_index.save(folder, source, Index())
+    digest_index.save(folder, source, DigestIndex())
     next(folder.iterdir()).write_bytes(data)
     found = digest_index.load(folder, source)
     digest = found.digest_of("a", _STAMP)
@@ -105,7 +105,7 @@ _DIGEST = "0" * 64
 
 def _index_seeds() -> list[bytes]:
     folder = scratch("index")
-    filled = Index(
+    filled = DigestIndex(
         files={"a": (_STAMP, _DIGEST)}, tree=_DIGEST, object_digest=_DIGEST, object_size=3, checked=("file",)
     )
     digest_index.save(folder, folder / "x", filled)
@@ -117,9 +117,9 @@ def _manifest_seeds() -> list[bytes]:
     manifest.save(
         place,
         [
-            Entry(path="d", kind=Kind.FOLDER, mode=0o755),
-            Entry(path="d/x", kind=Kind.FILE, mode=0o644, size=3, mtime=5),
-            Entry(path="l", kind=Kind.LINK, target="d/x"),
+            ManifestEntry(path="d", kind=ManifestEntryKind.FOLDER, mode=0o755),
+            ManifestEntry(path="d/x", kind=ManifestEntryKind.FILE, mode=0o644, size=3, mtime=5),
+            ManifestEntry(path="l", kind=ManifestEntryKind.LINK, target="d/x"),
         ],
     )
     return [place.read_bytes(), json.dumps([["x" * 3000, "a", 0, 0, 0, ""]]).encode()]

@@ -10,7 +10,7 @@ from tests.fuzz.values import plain_of
 from tests.portal import original
 from tony.config.legacy.final_xml import job_of, read_final
 from tony.errors import RecordError
-from tony.history.event_log import Entry
+from tony.history.event_log import LogEntry
 from tony.history.timeline import timeline
 from tony.model.codec import to_plain
 from tony.model.job_query import Query, from_words, to_words
@@ -43,7 +43,7 @@ def original_record(data: bytes) -> None:
     json.dumps(to_plain(found.report), allow_nan=False)
     json.dumps(to_plain(found.record), allow_nan=False)
     line = timeline(found.record, found.entries)
-    assert all(isinstance(entry, Entry) for entry in found.entries)
+    assert all(isinstance(entry, LogEntry) for entry in found.entries)
     assert all(span.seconds >= 0 for span in line.spans)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
 from tony.linux import cgroup, listening_sockets
-from tony.linux.inotify import Change, Inotify
+from tony.linux.inotify import Inotify, InotifyMask
 from tony.linux.process import parse_stat
 from tony.schedulers.local.machine_capacity import gpus_listed, measure
 from tony.schedulers.local.settings import LocalSettings
@@ -87,7 +87,7 @@ def changes(data: bytes) -> None:
 
 
 def _change(name: bytes) -> bytes:
-    return struct.pack("iIII", 1, Change.MODIFY, 0, len(name)) + name
+    return struct.pack("iIII", 1, InotifyMask.MODIFY, 0, len(name)) + name
 
 
 _STAT = b"12 (a) b) S 1 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 1000 100 18446744073709551615 0\n"
@@ -150,7 +150,7 @@ TARGETS = (
         seeds=lambda: [
             _change(b"worker-0.s1.t1.out\0\0"),
             _change(b"") + _change(b"\xff/../x\0"),
-            struct.pack("iIII", -1, Change.OVERFLOW, 0, 0),
+            struct.pack("iIII", -1, InotifyMask.OVERFLOW, 0, 0),
         ],
         longest=256,
     ),

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target, hold
-from tony.am.metrics_store import Measurements
+from tony.am.metrics_store import MetricsStore
 from tony.core.state import State
 from tony.errors import StorageError
 from tony.history.job_record import pending_report
 from tony.history.metrics_reader import Metrics, open_metrics
-from tony.history.metrics_schema import Part
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.progress_records import Checkpoint
-from tony.history.prometheus_text import Seen, exposition
+from tony.history.progress_records import CheckpointRecord
+from tony.history.prometheus_text import JobSnapshot, exposition
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
@@ -35,9 +35,11 @@ def _sound() -> bytes:
     """A file that has something of everything."""
     path = scratch("sound") / "metrics.db"
     writer = MetricsWriter(path, "job-1", 5.0)
-    parts = [Part(f"worker:{n}", "worker", 5.0 * (n + 1), True, 7 * n, {"cpu": _NUMBERS * 20}) for n in range(3)]
+    parts = [
+        TaskMetricsUpdate(f"worker:{n}", "worker", 5.0 * (n + 1), True, 7 * n, {"cpu": _NUMBERS * 20}) for n in range(3)
+    ]
     told = Progress("worker:0", 1, 1, 1.0, 7.0, 90.0, 99.0, total=1000.0)
-    writer.write(parts, [told], [Checkpoint("worker:0", 1, 1, 50, 60.0, 62.5)])
+    writer.write(parts, [told], [CheckpointRecord("worker:0", 1, 1, 50, 60.0, 62.5)])
     writer.close()
     return path.read_bytes()
 
@@ -85,7 +87,7 @@ def _go_on(path: Path) -> None:
     try:
         list(writer.kept())
         writer.kept_progress()
-        writer.write([Part("worker:0", "worker", 5.0, False, 0, {"cpu": (1.0, 1.0, 1.0)})])
+        writer.write([TaskMetricsUpdate("worker:0", "worker", 5.0, False, 0, {"cpu": (1.0, 1.0, 1.0)})])
     except StorageError:
         return
     finally:
@@ -99,7 +101,7 @@ def samples(data: bytes) -> None:
     for task in tasks:
         task.session = task.try_ = 2
     now = 0.0
-    made = Measurements(state, lambda: now, Path("/nowhere"), late=False)
+    made = MetricsStore(state, lambda: now, Path("/nowhere"), late=False)
     for number, line in enumerate(data.splitlines()[:50]):
         now += 60.0
         message = from_plain(Sample, loads(line), ignore_unknown=True)
@@ -111,7 +113,7 @@ def samples(data: bytes) -> None:
     for track in made.series.tracks.values():
         hold(len(track.counts) <= made.series.capacity, track)
     latest = {points.task: {points.series: points.mean[-1]} for points in answer.points if points.mean}
-    exposition([Seen(report=_report(), latest=latest)])
+    exposition([JobSnapshot(report=_report(), latest=latest)])
 
 
 @cache

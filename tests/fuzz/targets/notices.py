@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.fuzz.target import Target, hold
-from tony.am.http_post import LONGEST_LINE, NotTakenError, status_of
+from tony.am.http_post import LONGEST_LINE, WebhookRejectedError, status_of
 
 
 def webhook_answer(data: bytes) -> None:
@@ -25,7 +25,7 @@ TARGETS = (
     Target(
         name="webhook-answer",
         run=webhook_answer,
-        errors=(NotTakenError, asyncio.IncompleteReadError, asyncio.LimitOverrunError),
+        errors=(WebhookRejectedError, asyncio.IncompleteReadError, asyncio.LimitOverrunError),
         seeds=lambda: [
             b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",

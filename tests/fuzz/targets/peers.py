@@ -11,10 +11,10 @@ from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tony.am.executor_connections import Executors
 from tony.am.launch_context import task_part
-from tony.am.start_messages import Starts
+from tony.am.start_messages import StartMessages
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.dataclass import replace
 from tony.errors import ProtocolError
 from tony.executor.program_environment import (
@@ -25,7 +25,7 @@ from tony.executor.program_environment import (
     load_framework,
     view,
 )
-from tony.executor.session_protocol import Dialog, StartTry, StopTry
+from tony.executor.session_protocol import SessionProtocol, StartTaskAttempt, StopTaskAttempt
 from tony.frameworks.base import as_it_is
 from tony.frameworks.registry import home_of, load
 from tony.history.event_log import LONGEST_LINE
@@ -37,7 +37,7 @@ from tony.model.job_spec import JobSpec, Timeouts
 from tony.protocol import messages as msg
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart
-from tony.rpc.connection import Connection
+from tony.rpc.connection import RpcConnection
 from tony.testing.simulation import Simulation
 
 #: Bytes that whatever one executor says may cost the master for good, in its log and in each report.
@@ -74,11 +74,11 @@ class _Master:
         del self.simulation.executors["c-1"]
         self.fed: list[ev.Event] = []
         self.desk = Executors(self.simulation.app, 1, self.fed.append, lambda: self.simulation.now)
-        self.starts = Starts(_RECORD, load_framework(_RECORD.framework_module, None), 1)
+        self.starts = StartMessages(_RECORD, load_framework(_RECORD.framework_module, None), 1)
         self.seen = 0
 
     def hear(self, wire: _Wire, message: msg.Message) -> None:
-        connection = cast(Connection, wire)
+        connection = cast(RpcConnection, wire)
         if isinstance(message, msg.Attach):
             peer = self.desk.attach(connection, message)
             if peer:
@@ -102,7 +102,7 @@ class _Master:
         self.seen = len(self.simulation.actions)
 
     def tell(self) -> None:
-        around = Surroundings(folder="f", user="u", submitted=1.0, live=self.desk.live())
+        around = ReportContext(folder="f", user="u", submitted=1.0, live=self.desk.live())
         assert len(json.dumps(to_plain(report(self.simulation.app, self.simulation.now, around)))) < 3 * _KEPT
 
 
@@ -116,7 +116,7 @@ def desk(data: bytes) -> None:
             master.hear(wire, message)
             master.tell()
     for wire in wires:
-        master.desk.closed(cast(Connection, wire))
+        master.desk.closed(cast(RpcConnection, wire))
     master.simulation.settle()
     assert master.simulation.finished
     master.tell()
@@ -135,7 +135,7 @@ def _spoken(data: bytes) -> Iterator[tuple[int, msg.Message]]:
 def dialog(data: bytes) -> None:
     """Messages of an application master, in lines: each try that we are told to start has one end."""
     attach = from_plain(msg.Attach, plain_of(msg.Attach))
-    mind = Dialog(replace(attach, highest_attempt=1), session=1)
+    mind = SessionProtocol(replace(attach, highest_attempt=1), session=1)
     mind.connected()
     mind.ready(1, "h:1")
     running: tuple[int, int] | None = None
@@ -146,11 +146,11 @@ def dialog(data: bytes) -> None:
             mind.connected()
             continue
         for wish in mind.received(message):
-            if isinstance(wish, StartTry):
+            if isinstance(wish, StartTaskAttempt):
                 assert running is None
                 running = wish.command.session, wish.command.try_
                 mind.started(*running, pid=7)
-            elif isinstance(wish, StopTry):
+            elif isinstance(wish, StopTaskAttempt):
                 assert running == (wish.session, wish.try_)
                 mind.exited(*running, ExitStatus(reason=ExitReason.STOPPED), 1.0)
                 running = None

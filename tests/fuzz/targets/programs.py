@@ -9,12 +9,12 @@ import time
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
-from tony.executor.log_file import LogFile
+from tony.executor.log_file import BoundedLogFile
 from tony.executor.output_capture import Stream
-from tony.executor.progress_listener import Advance, Checkpoint, parse
+from tony.executor.progress_listener import Advance, CheckpointReport, parse
 from tony.executor.progress_pattern import LogPattern
-from tony.executor.tensorboard_progress import Summaries
-from tony.executor.writer_thread import Pen
+from tony.executor.tensorboard_progress import TensorBoardProgress
+from tony.executor.writer_thread import WriterThread
 from tony.model.metrics import MOST_OF_A_PROGRAM, series_of
 
 _PATTERN = r"(?:step|epoch) (?P<step>\S+)(?:/(?P<total>\S+))?(?: loss (?P<loss>\S+))?"
@@ -25,7 +25,7 @@ def told(data: bytes) -> None:
     found = parse(data, 1e6)
     if isinstance(found, Advance):
         _drawable(found)
-    if isinstance(found, Checkpoint):
+    if isinstance(found, CheckpointReport):
         assert found.step >= 0
         assert found.at <= 1e6
         assert 0 <= found.took < math.inf
@@ -35,7 +35,7 @@ def event_file(data: bytes) -> None:
     """A file that grows: read in two parts, it says nothing that cannot be drawn, and has an end."""
     folder = scratch("summaries")
     path = folder / "x.tfevents"
-    summaries = Summaries(folder, time.time() - 60)
+    summaries = TensorBoardProgress(folder, time.time() - 60)
     cut = data[0] * len(data) // 256 if data else 0
     for part in (data[1 : 1 + cut], data[1 + cut :]):
         with path.open("ab") as file:
@@ -47,7 +47,7 @@ def event_file(data: bytes) -> None:
 
 def printed_steps(data: bytes) -> None:
     """Lines of output, in pieces."""
-    stream = Stream(LogFile(scratch("steps") / "x.out", 1 << 16), Pen(), lambda: None)
+    stream = Stream(BoundedLogFile(scratch("steps") / "x.out", 1 << 16), WriterThread(), lambda: None)
     pattern = LogPattern(_PATTERN)
     for start in range(0, len(data), 100):
         stream._keep(data[start : start + 100])

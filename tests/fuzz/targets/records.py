@@ -14,20 +14,30 @@ from tests.fuzz.values import plain_of
 from tony.cli.commands.list import _row
 from tony.cli.event_text import EventTeller
 from tony.cli.status_text import further_sessions, lone_restarts, status_page
-from tony.cli.story import Story
+from tony.cli.story import StatusChanges
 from tony.cli.terminal_text import safe
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
 from tony.core.invariants import broken
-from tony.core.report_builder import Surroundings, report
+from tony.core.report_builder import ReportContext, report
 from tony.errors import RecordError, UnknownJobError
 from tony.history.ended_jobs_index import JobHead
-from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, place_of, read, segments, settings_digest
+from tony.history.event_log import (
+    FORMAT,
+    VERSION,
+    Header,
+    LogEntry,
+    LogWriter,
+    place_of,
+    read,
+    segments,
+    settings_digest,
+)
 from tony.history.event_tail import EventTail
 from tony.history.job_listing import head_of, scan
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.history.replay import replay
-from tony.jobs.am_client import Whereabouts, whereabouts
+from tony.jobs.am_client import AmLocation, whereabouts
 from tony.jobs.dead_am_report import last_report
 from tony.jobs.failure_text import error_of
 from tony.jobs.job_ids import resolve
@@ -70,7 +80,7 @@ def event_tail(data: bytes) -> None:
     """As it grows, piece by piece: the same events as from the whole, and the same errors."""
     size, stream = (data[0] if data else 0) * 16 + 1 + len(data) // 50, data[1:]
     folder = _folder()
-    tail, found = EventTail(folder), list[Entry]()
+    tail, found = EventTail(folder), list[LogEntry]()
     for end in range(0, len(stream) + size, size):
         folder.events(1).write_bytes(stream[:end])
         try:
@@ -87,7 +97,7 @@ def replayed(data: bytes) -> None:
     job_id, spec = _job_of(data)
     wrong: list[str] = []
 
-    def watch(entry: Entry, app: Application) -> None:
+    def watch(entry: LogEntry, app: Application) -> None:
         wrong.extend(f"{entry.seq}: {text}" for text in broken(app))
 
     try:
@@ -100,7 +110,7 @@ def replayed(data: bytes) -> None:
         assert _PLACE.search(place), place
         raise RecordError(f"{place}: {result.mismatch}")
     assert not wrong, wrong
-    around = Surroundings(folder="f", user="u", submitted=1.0, live={})
+    around = ReportContext(folder="f", user="u", submitted=1.0, live={})
     _show(report(result.app, result.last_at, around))
 
 
@@ -242,7 +252,7 @@ def _show(found: JobReport) -> None:
     for columns in (None, 40, 80):
         for line in status_page(found, columns, {2: "why"}):
             _fits_screen(line)
-    for line in Story().tell(found, 1.0):
+    for line in StatusChanges().tell(found, 1.0):
         str(line)
     str(error_of(found))
     json.dumps(to_plain(found), allow_nan=False)
@@ -320,5 +330,5 @@ TARGETS = (
     Target(name="job-record", run=job_record, errors=(RecordError,), seeds=_record_seeds, json=True),
     Target(name="summary", run=summary, errors=(RecordError,), seeds=_summary_seeds, json=True),
     Target(name="index", run=index, errors=(), seeds=_index_seeds, json=True),
-    Target(name="am", run=am, errors=(RecordError,), seeds=lambda: _plain_seeds(Whereabouts), json=True),
+    Target(name="am", run=am, errors=(RecordError,), seeds=lambda: _plain_seeds(AmLocation), json=True),
 )

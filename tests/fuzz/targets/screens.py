@@ -15,12 +15,12 @@ from tests.fuzz.values import plain_of
 from tony.cli.live_table import live_table
 from tony.cli.log_printer import LogPrinter
 from tony.cli.status_text import status_page
-from tony.cli.story import Story
+from tony.cli.story import StatusChanges
 from tony.cli.terminal_text import cut, safe, safe_line, table, width
-from tony.executor.log_file import LogFile
+from tony.executor.log_file import BoundedLogFile
 from tony.executor.output_exports import Exports
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
-from tony.jobs.log_reader import LONGEST_LINE, Reader, readers
+from tony.jobs.log_reader import LONGEST_LINE, LogReader, readers
 from tony.jobs.log_tail import LogTail
 from tony.jobs.partial_lines import LiveReader
 from tony.model.codec import DecodeError, from_plain
@@ -61,7 +61,7 @@ def printed(data: bytes) -> None:
     """Lines of programs on a terminal, in a file, as JSON."""
     folder = scratch("logs")
     (folder / _NAME.file).write_bytes(data)
-    lines = list(Reader(folder, _NAME).drain())
+    lines = list(LogReader(folder, _NAME).drain())
     raw = io.BytesIO()
     with _Terminal(raw, encoding="utf-8") as stream:
         LogPrinter(stream).print(lines)
@@ -79,7 +79,7 @@ def reader(data: bytes) -> None:
     how, stream = (data[0] if data else 0), data[1:]
     folder = scratch("logs")
     place = folder / _NAME.file
-    exact, live = Reader(folder, _NAME), LiveReader(folder, _NAME)
+    exact, live = LogReader(folder, _NAME), LiveReader(folder, _NAME)
     got: list[bytes] = []
     for number, piece in enumerate(_pieces(stream, 1 + how * 8 + len(stream) // 50)):
         with place.open("ab") as file:
@@ -98,7 +98,7 @@ def reader(data: bytes) -> None:
         assert stream.replace(b"\n", b"").endswith(b"".join(last))
 
 
-def _read(reader: Reader) -> list[bytes]:
+def _read(reader: LogReader) -> list[bytes]:
     return [line.data for line in reader.read()]
 
 
@@ -110,7 +110,7 @@ def kept(data: bytes) -> None:
     """A program's output on disk: within its limit, and the end of what was printed; and what it hands on."""
     how, limit, stream = (*data[:2], 0, 0)[0], (*data[:2], 0, 0)[1] * 4, data[2:]
     place = scratch("output") / "x.out"
-    file = LogFile(place, limit)
+    file = BoundedLogFile(place, limit)
     exports = Exports(_MARKS)
     looking = exports.reader()
     for piece in _pieces(stream, 1 + how + len(stream) // 500):
@@ -168,7 +168,7 @@ def pages(data: bytes) -> None:
             assert safe(row) == row, ascii(row[:100])
     for row in live_table(report, 1e9, 30, 0):
         assert width(row) <= 30
-    story = Story()
+    story = StatusChanges()
     story.tell(report, 0.0)
     story.tell(report, 40.0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import (
-    Daemon,
+    ServiceAddress,
     default_file_system,
     name_service,
     resource_managers,
@@ -19,7 +19,7 @@ def _settings(**keys: str) -> Configuration:
     return Configuration.load(given={key.replace("__", ".").replace("_", "-"): value for key, value in keys.items()})
 
 
-def _shown(daemon: Daemon) -> tuple[str, str, str]:
+def _shown(daemon: ServiceAddress) -> tuple[str, str, str]:
     return daemon.id, str(daemon.address), f"{daemon.web_scheme}://{daemon.web}"
 
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.hadoop.configuration import ConfigurationError, xml_file
-from tony.hadoop.configuration.xml_file import Reader
+from tony.hadoop.configuration.xml_file import SiteXmlReader
 
 
 def read(tmp_path: Path, text: str | bytes, name: str = "core-site.xml") -> dict[str, str | None]:
     """The properties of a file with this content."""
     path = tmp_path / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return {each.name: each.value for each in Reader(tmp_path).read(path)}
+    return {each.name: each.value for each in SiteXmlReader(tmp_path).read(path)}
 
 
 _BOMB = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10 if n else "lol"}">' for n in range(10))
@@ -79,7 +79,7 @@ def test_an_included_file_is_searched_in_the_folder_first(tmp_path: Path) -> Non
     (tmp_path / "who.xml").write_text('<configuration><property name="who" value="folder"/></configuration>')
     path = tmp_path / "core-site.xml"
     path.write_text(f'<configuration><include href="file://{sub}/inner.xml"/></configuration>')
-    found = Reader(tmp_path).read(path)
+    found = SiteXmlReader(tmp_path).read(path)
     assert [("who", "folder"), ("b", "1")] == [(each.name, each.value) for each in found]
     assert (str(sub / "beside.xml"), 3) == (found[1].file, found[1].line)
 
@@ -91,9 +91,9 @@ def test_includes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (tmp_path / f"f{number}.xml").write_text(f"<configuration>{include * 2}</configuration>")
     (tmp_path / "f40.xml").write_text("<configuration/>")
     with pytest.raises(ConfigurationError, match="include one another"):
-        Reader(tmp_path).read(tmp_path / "f0.xml")
+        SiteXmlReader(tmp_path).read(tmp_path / "f0.xml")
     with pytest.raises(ConfigurationError, match="more than 100 files"):
-        Reader(tmp_path).read(tmp_path / "f27.xml")
+        SiteXmlReader(tmp_path).read(tmp_path / "f27.xml")
     monkeypatch.setattr(xml_file, "MAX_PROPERTIES", 3)
     with pytest.raises(ConfigurationError, match="more than 3 properties"):
         read(tmp_path, "<configuration>" + '<property name="a" value="b"/>' * 4 + "</configuration>")
@@ -105,7 +105,7 @@ def test_includes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """A folder with the name of a file, say."""
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        Reader().read(tmp_path)
+        SiteXmlReader().read(tmp_path)
 
 
 _PARTS = (

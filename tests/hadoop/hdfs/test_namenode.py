@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tony.hadoop.configuration.service_addresses import Daemon
-from tony.hadoop.failover import Policy, Proxy
+from tony.hadoop.configuration.service_addresses import ServiceAddress
+from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.hdfs.file_system import FileKind
 from tony.hadoop.hdfs.namenode import NameNode, Space
 from tony.hadoop.ipc.errors import FileExistsAlreadyError, FileMissingError, FileSystemError, SafeModeError
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire import namenode as wire
 from tony.testing.hadoop.fake_namenode import PlayedName, PlayedNameNode
-from tony.testing.hadoop.faults import Cut, Drop, standby
+from tony.testing.hadoop.faults import Cut, DropResponse, standby
 from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 Scene = tuple[NameNode, PlayedNameNode, FakeIpcServer, FakeIpcServer]
@@ -29,10 +29,10 @@ async def played(**given: Any) -> AsyncIterator[Scene]:
     async with FakeIpcServer() as one, FakeIpcServer() as two:
         files.serve(one)
         files.serve(two)
-        proxy = Proxy(
+        proxy = FailoverProxy(
             name="NameNode of hdfs://ns1",
-            daemons=[Daemon(id="nn1", address=one.address), Daemon(id="nn2", address=two.address)],
-            login=Login.simple("alice"),
+            daemons=[ServiceAddress(id="nn1", address=one.address), ServiceAddress(id="nn2", address=two.address)],
+            login=LoginIdentity.simple("alice"),
             protocol=wire.PROTOCOL,
             policy=Policy(patience=20, shortest=0.01, longest=0.02),
         )
@@ -109,8 +109,8 @@ async def test_the_other_one_of_the_pair_takes_over() -> None:
         assert (1, 2) == (len(one.calls), len(two.calls))
 
 
-@pytest.mark.parametrize("fault", [Drop(executed=True), Cut()])
-async def test_a_change_whose_answer_got_lost_is_made_once(fault: Drop | Cut) -> None:
+@pytest.mark.parametrize("fault", [DropResponse(executed=True), Cut()])
+async def test_a_change_whose_answer_got_lost_is_made_once(fault: DropResponse | Cut) -> None:
     """The repetition has the same call id, on another NameNode, and gets the answer of the first: a second delete
     would say False, a second rename would fail."""
     async with played() as (client, files, one, two):

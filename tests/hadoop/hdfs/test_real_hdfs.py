@@ -18,8 +18,8 @@ import pytest
 
 import tony
 from tony.hadoop.configuration.service_addresses import name_service
-from tony.hadoop.configuration.settings import Configuration
-from tony.hadoop.failover import Proxy
+from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
 from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.hdfs.file_system import FileKind
@@ -32,9 +32,9 @@ from tony.hadoop.ipc.errors import (
     QuotaExceededError,
     SafeModeError,
 )
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.namenode import PROTOCOL, SET_SAFE_MODE, SafeModeAction, SetSafeModeRequest
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 
 USER = getpass.getuser()
 #: Seconds until what should come counts as lost; a lease's soft limit is a minute.
@@ -72,12 +72,12 @@ time.sleep(600)
 """
 
 
-def _url(cluster: Cluster) -> str:
+def _url(cluster: MiniCluster) -> str:
     return f"http://{cluster.state.address('nn.web')}"
 
 
 @pytest.fixture(name="client")
-def _client(cluster: Cluster) -> Iterator[WebHdfs]:
+def _client(cluster: MiniCluster) -> Iterator[WebHdfs]:
     with WebHdfs([_url(cluster)], WebLogin(user=USER)) as client:
         yield client
 
@@ -92,7 +92,7 @@ def _folder(client: WebHdfs, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(name="start")
-def _start(cluster: Cluster) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+def _start(cluster: MiniCluster) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
     """Starts a program with a path in HDFS, and waits for its first line."""
     started: list[subprocess.Popen[str]] = []
 
@@ -111,12 +111,12 @@ def _start(cluster: Cluster) -> Iterator[Callable[[str, str], subprocess.Popen[s
         process.communicate()
 
 
-def _proxy(cluster: Cluster) -> Proxy:
-    daemons = name_service(Configuration.load(cluster.conf, {})).name_nodes
-    return Proxy(name="NameNode", daemons=daemons, login=Login.simple(USER), protocol=PROTOCOL)
+def _proxy(cluster: MiniCluster) -> FailoverProxy:
+    daemons = name_service(HadoopConfiguration.load(cluster.conf, {})).name_nodes
+    return FailoverProxy(name="NameNode", daemons=daemons, login=LoginIdentity.simple(USER), protocol=PROTOCOL)
 
 
-def _recover(cluster: Cluster) -> Callable[[str], None]:
+def _recover(cluster: MiniCluster) -> Callable[[str], None]:
     """What takes a file from a dead writer."""
 
     async def ask(path: str) -> None:
@@ -126,7 +126,7 @@ def _recover(cluster: Cluster) -> Callable[[str], None]:
     return lambda path: asyncio.run(ask(path))
 
 
-def _safe_mode(cluster: Cluster, action: SafeModeAction) -> None:
+def _safe_mode(cluster: MiniCluster, action: SafeModeAction) -> None:
     async def ask() -> None:
         async with _proxy(cluster) as proxy:
             await proxy.call(SET_SAFE_MODE, SetSafeModeRequest(action=action))
@@ -134,7 +134,7 @@ def _safe_mode(cluster: Cluster, action: SafeModeAction) -> None:
     asyncio.run(ask())
 
 
-def _wait_open(cluster: Cluster, path: str) -> None:
+def _wait_open(cluster: MiniCluster, path: str) -> None:
     """Until the NameNode has a file open for a writer. Asking does not write: that would come in the writer's way."""
     url = f"{_url(cluster)}/webhdfs/v1{path}?op=GET_BLOCK_LOCATIONS&user.name={USER}"
     deadline = time.monotonic() + CEILING
@@ -176,7 +176,7 @@ def test_files(client: WebHdfs, folder: str, tmp_path: Path) -> None:
     assert [status.name for status in client.list(f"{folder}/many")] == [f"{number:04d}" for number in range(1100)]
 
 
-def test_refusals(cluster: Cluster, client: WebHdfs, folder: str) -> None:
+def test_refusals(cluster: MiniCluster, client: WebHdfs, folder: str) -> None:
     """Permission, quotas and safe mode are errors of their own."""
     client.set_permission(folder, 0o700)
     with WebHdfs([_url(cluster)], WebLogin(user="mallory")) as other, pytest.raises(AccessControlError):
@@ -229,7 +229,7 @@ def test_a_killed_writer(client: WebHdfs, folder: str, start: Callable[[str, str
 
 
 def test_a_writer_that_hangs(
-    cluster: Cluster, client: WebHdfs, folder: str, start: Callable[[str, str], subprocess.Popen[str]]
+    cluster: MiniCluster, client: WebHdfs, folder: str, start: Callable[[str, str], subprocess.Popen[str]]
 ) -> None:
     """Its connection stays, as one of a machine that vanished does: nobody else may write, until the lease is taken."""
     path = f"{folder}/log"
@@ -246,7 +246,7 @@ def test_a_writer_that_hangs(
     assert log.close(CEILING)
 
 
-def test_daemons_come_and_go(cluster: Cluster, client: WebHdfs, folder: str) -> None:
+def test_daemons_come_and_go(cluster: MiniCluster, client: WebHdfs, folder: str) -> None:
     """NameNode restarted, DataNode killed and restarted under a busy log: every line is there once, in order."""
     path = f"{folder}/log"
     log = AppendLog(client, path, AppendOptions(interval=0.0, longest_pause=1.0), recover=_recover(cluster))

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tony.errors import StorageError
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
-from tony.hadoop.hdfs.file_system import FileKind, Usage
+from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.hdfs.upload_body import Pieces
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
@@ -31,7 +31,7 @@ from tony.hadoop.ipc.errors import (
     FileMissingError,
     HadoopError,
     InvalidTokenError,
-    ProtocolError,
+    IpcProtocolError,
     QuotaExceededError,
     RetriableError,
     SafeModeError,
@@ -167,7 +167,7 @@ def test_paths_that_are_none(client: WebHdfs, path: str) -> None:
         (Trouble.NO_SPACE, NoSpaceError),
         (Trouble.BEING_WRITTEN, BeingWrittenError),
         (Trouble.FORBIDDEN, AccessControlError),
-        (Trouble.REDIRECT_ELSEWHERE, ProtocolError),
+        (Trouble.REDIRECT_ELSEWHERE, IpcProtocolError),
     ],
 )
 def test_refusals_have_names(client: WebHdfs, cluster: PlayedWebHdfs, trouble: Trouble, kind: type[Exception]) -> None:
@@ -181,11 +181,11 @@ def test_refusals_have_names(client: WebHdfs, cluster: PlayedWebHdfs, trouble: T
 def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """Pages instead of answers, and redirects without end."""
     cluster.fail_next("GETFILESTATUS", Trouble.NONSENSE, Trouble.NOT_FOUND_PAGE, Trouble.REDIRECT_FOREVER)
-    with pytest.raises(ProtocolError, match="no JSON"):
+    with pytest.raises(IpcProtocolError, match="no JSON"):
         client.status("/")
-    with pytest.raises(ProtocolError, match=r"404.*HTTP ERROR 404"):
+    with pytest.raises(IpcProtocolError, match=r"404.*HTTP ERROR 404"):
         client.status("/")
-    with pytest.raises(ProtocolError, match="more than 3 redirects"):
+    with pytest.raises(IpcProtocolError, match="more than 3 redirects"):
         client.status("/")
 
 
@@ -255,9 +255,9 @@ def test_what_may_lie_below_a_folder(client: WebHdfs, cluster: PlayedWebHdfs) ->
     """Quotas of names and bytes, where there are some; and what there is room for in all."""
     client.make_directories("/a")
     client.create("/a/f", b"12345")
-    assert client.usage("/a") == Usage(names=2, most_names=None, space=5, most_space=None)
+    assert client.usage("/a") == SpaceUsage(names=2, most_names=None, space=5, most_space=None)
     cluster.files["/a"].most_names, cluster.files["/a"].most_space = 7, 0
-    assert client.usage("/a") == Usage(names=2, most_names=7, space=5, most_space=0)
+    assert client.usage("/a") == SpaceUsage(names=2, most_names=7, space=5, most_space=0)
     assert client.remaining() == 1 << 20
     with pytest.raises(FileMissingError):
         client.usage("/b")
@@ -298,11 +298,11 @@ def test_connections_are_kept(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
 def test_bounds(client: WebHdfs) -> None:
     """What would fill memory is refused, and says how to do without."""
     client.create("/f", b"x" * 1000)
-    with pytest.raises(ProtocolError, match="read it as a stream"):
+    with pytest.raises(IpcProtocolError, match="read it as a stream"):
         client.read("/f", most=999)
     assert len(client.read("/f", most=1000)) == 1000
     client.create("/g", b"")
-    with pytest.raises(ProtocolError, match="more than 1 names"):
+    with pytest.raises(IpcProtocolError, match="more than 1 names"):
         client.list("/", most=1)
 
 
@@ -394,7 +394,7 @@ def test_https(tmp_path: Path) -> None:
             client.create("/f", b"secret")
             assert client.read("/f") == b"secret"
             cluster.fail_next("OPEN", Trouble.DEAD_DATANODE)
-            with pytest.raises(ProtocolError, match="from https to http://"):
+            with pytest.raises(IpcProtocolError, match="from https to http://"):
                 client.read("/f")
         with WebHdfs([cluster.url], WebLogin()) as client, pytest.raises(ConnectError, match="SSL_CERT_FILE"):
             client.status("/")

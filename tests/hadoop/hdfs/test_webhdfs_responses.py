@@ -15,8 +15,8 @@ from tony.hadoop.ipc.errors import (
     AccessControlError,
     HadoopError,
     InvalidTokenError,
+    IpcProtocolError,
     LoginError,
-    ProtocolError,
     RemoteError,
     StandbyError,
 )
@@ -65,7 +65,7 @@ def test_a_field_that_is_something_else(field: str, value: Any) -> None:
     """One field changed to anything: read, or refused."""
     try:
         file_status({**REAL, field: value}, "here")
-    except ProtocolError:
+    except IpcProtocolError:
         pass
 
 
@@ -76,7 +76,7 @@ def test_garbage(value: Any, data: bytes, status: int) -> None:
         assert isinstance(refusal(status, body, "here"), HadoopError)
         try:
             listed(parsed(body, "here"), "here")
-        except ProtocolError:
+        except IpcProtocolError:
             pass
 
 
@@ -103,5 +103,5 @@ def test_refusals_without_an_exception() -> None:
     """Pages of gateways and of Jetty: the status tells, and the words of the page."""
     assert isinstance(refusal(401, b"<html>Authentication required</html>", "here"), LoginError)
     assert isinstance(refusal(403, b"<h1>Forbidden</h1>", "here"), AccessControlError)
-    with pytest.raises(ProtocolError, match=r"^here: HTTP status 502: Bad Gateway$"):
+    with pytest.raises(IpcProtocolError, match=r"^here: HTTP status 502: Bad Gateway$"):
         raise refusal(502, b"<html><h1>Bad Gateway</h1></html>", "here")

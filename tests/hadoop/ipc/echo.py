@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tony.hadoop.ipc.login_method import Login
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import BYTES, INT32, STRING, Message, optional
+from tony.hadoop.wire.proto import BYTES, INT32, STRING, ProtoMessage, optional
 from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming
 
 PROTOCOL = "org.apache.hadoop.played.EchoProtocolPB"
-TOKEN = Token(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken")
+TOKEN = HadoopToken(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken")
 TOKENS: Mapping[bytes, bytes] = {TOKEN.identifier: TOKEN.password}
-ALICE = Login.simple("alice")
+ALICE = LoginIdentity.simple("alice")
 
 
-class Said(Message):
+class Said(ProtoMessage):
     """Something said."""
 
     text: str | None = optional(1, STRING)

@@ -7,9 +7,9 @@ import pytest
 from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, TOKENS, Said, daemon
 from tony.hadoop.ipc.blocking import BlockingConnection
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.testing.hadoop.faults import Drop, Silence
+from tony.testing.hadoop.faults import DropResponse, Silence
 from tony.testing.hadoop.ipc_server import Auth
 
 
@@ -21,7 +21,7 @@ def test_calls() -> None:
         server.order(Silence())
         with pytest.raises(CallTimeout):
             connection.call(ECHO, Said(), timeout=0.02)
-        server.order(Drop())
+        server.order(DropResponse())
         with pytest.raises(ConnectionLost):
             connection.call(ECHO, Said())
         connection.close()
@@ -31,7 +31,7 @@ def test_calls() -> None:
 def test_with_a_token() -> None:
     """All of the machinery is behind it."""
     server = daemon(auths=(Auth.TOKEN,), tokens=TOKENS, protections=(Protection.PRIVACY,))
-    login = Login.with_token(TOKEN)
+    login = LoginIdentity.with_token(TOKEN)
     with server.in_thread(), BlockingConnection(server.address, login, protocol=PROTOCOL) as connection:
         assert Said(text="x") == connection.call(ECHO, Said(text="x"))
 

@@ -9,8 +9,8 @@ import pytest
 from tests.hadoop.ipc.echo import ALICE, ECHO, FOREIGN, PROTOCOL, TOKEN, TOKENS, UNKNOWN, WHO, Said, daemon
 from tony.dataclass import replace
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.connection import Connection, connect
-from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.ipc.connection import IpcConnection, connect
+from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     CallTimeout,
@@ -19,27 +19,38 @@ from tony.hadoop.ipc.errors import (
     ConnectionLost,
     HadoopError,
     InvalidTokenError,
+    IpcProtocolError,
     LoginDropped,
     LoginError,
     NoSuchMethodError,
     NoSuchProtocolError,
-    ProtocolError,
     RemoteError,
     SaslError,
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.testing.hadoop.faults import Cut, Delay, Dribble, Drop, Garble, Hold, Moment, Refuse, Silence, standby
+from tony.testing.hadoop.faults import (
+    Cut,
+    DelayResponse,
+    Dribble,
+    DropResponse,
+    FaultMoment,
+    Garble,
+    HoldResponse,
+    Refuse,
+    Silence,
+    standby,
+)
 from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 
-BY_TOKEN = Login.with_token(TOKEN)
+BY_TOKEN = LoginIdentity.with_token(TOKEN)
 ONLY_TOKEN = (Auth.TOKEN,)
 
 
-async def _to(server: FakeIpcServer, login: Login = ALICE, **options: float) -> Connection:
-    return await connect(server.address, login, protocol=PROTOCOL, options=Options(**options))  # type: ignore[arg-type]
+async def _to(server: FakeIpcServer, login: LoginIdentity = ALICE, **options: float) -> IpcConnection:
+    return await connect(server.address, login, protocol=PROTOCOL, options=ConnectionOptions(**options))  # type: ignore[arg-type]
 
 
 async def test_a_call() -> None:
@@ -58,7 +69,7 @@ async def test_a_call() -> None:
 async def test_simple_names_the_user() -> None:
     """SIMPLE says who asks, and for whom."""
     async with daemon() as server:
-        for login, expected in [(ALICE, "alice None None"), (Login.simple("bob", "alice"), "bob alice None")]:
+        for login, expected in [(ALICE, "alice None None"), (LoginIdentity.simple("bob", "alice"), "bob alice None")]:
             connection = await _to(server, login)
             assert (await connection.call(WHO, Said())).text == expected
             await connection.close()
@@ -108,7 +119,7 @@ async def test_our_order_of_protections_counts() -> None:
 async def test_a_wrong_password() -> None:
     """The daemon says no, and the error says where."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
-        wrong = Login.with_token(replace(TOKEN, password=b"wrong"))
+        wrong = LoginIdentity.with_token(replace(TOKEN, password=b"wrong"))
         with pytest.raises(
             SaslError, match=rf"cannot log in at {server.address}: SaslException: .*Mismatched"
         ) as caught:
@@ -126,7 +137,7 @@ async def test_an_unknown_token() -> None:
 async def test_a_token_that_cannot_be_read() -> None:
     """The daemon closes without a word; the error guesses why."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
-        server.order(Drop(), at=Moment.LOGIN, skip=1)
+        server.order(DropResponse(), at=FaultMoment.LOGIN, skip=1)
         with pytest.raises(LoginDropped, match="it cannot read the token") as caught:
             await _to(server, BY_TOKEN)
         assert not caught.value.maybe_executed
@@ -148,7 +159,7 @@ async def test_a_daemon_that_wants_no_proof() -> None:
     async with daemon() as server:
         with pytest.raises(LoginError, match=r"wants no proof.*fallback-to-simple"):
             await _to(server, BY_TOKEN)
-        connection = await _to(server, Login.with_token(TOKEN, fallback_to_simple=True, user="alice"))
+        connection = await _to(server, LoginIdentity.with_token(TOKEN, fallback_to_simple=True, user="alice"))
         assert (await connection.call(WHO, Said())).text == "alice None None"
         await connection.close()
 
@@ -157,8 +168,10 @@ async def test_a_kerberos_login_falls_back_where_allowed() -> None:
     """SIMPLE from a list of several ways is taken only where the settings allow it; no answer comes to it."""
     async with daemon(auths=(Auth.TOKEN, Auth.SIMPLE), tokens=TOKENS) as server:
         with pytest.raises(LoginError, match="the daemon takes TOKEN, SIMPLE, and we come with KERBEROS"):
-            await _to(server, Login.kerberos("rm/_HOST@EXAMPLE.COM"))
-        connection = await _to(server, Login.kerberos("rm/_HOST@EXAMPLE.COM", fallback_to_simple=True, user="alice"))
+            await _to(server, LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM"))
+        connection = await _to(
+            server, LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM", fallback_to_simple=True, user="alice")
+        )
         assert (await connection.call(WHO, Said())).text == "alice None None"
         await connection.close()
 
@@ -167,7 +180,7 @@ async def test_answers_overtake_each_other() -> None:
     """Each caller gets its own answer, in whatever order they come."""
     async with daemon() as server:
         connection = await _to(server)
-        server.order(Delay(seconds=0.05), times=1)
+        server.order(DelayResponse(seconds=0.05), times=1)
         slow = asyncio.create_task(connection.call(ECHO, Said(number=0)))
         numbers = await asyncio.gather(*(connection.call(ECHO, Said(number=each)) for each in range(1, 50)))
         assert list(range(1, 50)) == [said.number for said in numbers]
@@ -247,7 +260,7 @@ async def test_dropped(executed: bool) -> None:
     """The connection breaks under a call: nobody knows what became of it. The next call was never sent."""
     async with daemon() as server:
         connection = await _to(server)
-        server.order(Drop(executed=executed))
+        server.order(DropResponse(executed=executed))
         with pytest.raises(ConnectionLost, match="the daemon closed the connection") as caught:
             await connection.call(ECHO, Said())
         assert caught.value.maybe_executed
@@ -284,7 +297,7 @@ async def test_a_timeout() -> None:
     """The call fails, the connection lives, and the late answer is nobody's."""
     async with daemon() as server:
         connection = await _to(server)
-        hold = Hold()
+        hold = HoldResponse()
         server.order(hold)
         with pytest.raises(CallTimeout, match=rf"EchoProtocol\.echo: no answer from {server.address} within 0\.02 s"):
             await connection.call(ECHO, Said(text="late"), timeout=0.02)
@@ -314,7 +327,7 @@ async def test_pings() -> None:
     for protection in Protection:
         async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=(protection,)) as server:
             connection = await _to(server, BY_TOKEN, ping_interval=0.01)
-            hold = Hold()
+            hold = HoldResponse()
             server.order(hold)
             waiting = asyncio.create_task(connection.call(ECHO, Said()))
             await hold.is_held.wait()
@@ -342,7 +355,7 @@ async def test_the_same_name_twice_at_once() -> None:
     """A name is for one call at a time."""
     async with daemon() as server:
         connection = await _to(server)
-        hold = Hold()
+        hold = HoldResponse()
         server.order(hold)
         name = CallId.new()
         waiting = asyncio.create_task(connection.call(ECHO, Said(), retry=name))
@@ -370,11 +383,11 @@ async def test_no_hadoop_daemon(data: bytes, said: str) -> None:
     async with daemon(auths=(Auth.TOKEN, Auth.SIMPLE), tokens=TOKENS) as server:
         server.order(Garble(data=data))
         connection = await _to(server)
-        with pytest.raises(ProtocolError, match=said):
+        with pytest.raises(IpcProtocolError, match=said):
             await connection.call(ECHO, Said())
         await connection.close()
-        server.order(Garble(data=data), at=Moment.LOGIN)
-        with pytest.raises(ProtocolError, match=said):
+        server.order(Garble(data=data), at=FaultMoment.LOGIN)
+        with pytest.raises(IpcProtocolError, match=said):
             await _to(server, BY_TOKEN)
 
 
@@ -409,7 +422,7 @@ async def test_unknown_hosts(host: str) -> None:
 async def test_a_silent_login() -> None:
     """A daemon that accepts and says nothing."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
-        server.order(Silence(), at=Moment.LOGIN)
+        server.order(Silence(), at=FaultMoment.LOGIN)
         with pytest.raises(ConnectError, match=r"to the login within 0\.05 s") as caught:
             await _to(server, BY_TOKEN, login_timeout=0.05)
         assert caught.value.failure is ConnectFailure.TIMED_OUT
@@ -434,7 +447,7 @@ async def test_a_request_too_long() -> None:
     """It is not sent: the daemon would close the connection without a word."""
     async with daemon() as server:
         connection = await _to(server)
-        with pytest.raises(ProtocolError, match=r"ipc\.maximum\.data\.length"):
+        with pytest.raises(IpcProtocolError, match=r"ipc\.maximum\.data\.length"):
             await connection.call(ECHO, Said(data=bytes(128 << 20)))
         assert connection.is_open
         await connection.close()
@@ -443,8 +456,8 @@ async def test_a_request_too_long() -> None:
 async def test_an_answer_too_long() -> None:
     """It is not read."""
     async with daemon() as server:
-        connection = await connect(server.address, ALICE, protocol=PROTOCOL, options=Options(max_answer=100))
+        connection = await connect(server.address, ALICE, protocol=PROTOCOL, options=ConnectionOptions(max_answer=100))
         server.order(Garble(data=(1 << 17).to_bytes(4, "big")))
-        with pytest.raises(ProtocolError, match="an answer of 131072 bytes"):
+        with pytest.raises(IpcProtocolError, match="an answer of 131072 bytes"):
             await connection.call(ECHO, Said())
         await connection.close()

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from tests.hadoop.ipc.echo import ECHO, Said
 from tony.dataclass import replace
 from tony.hadoop.ipc import frames
-from tony.hadoop.ipc.errors import ProtocolError
+from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import CallId, FrameReader, call_frame, context_frame, framed, ping_frame, read_answer
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import Message, delimited
+from tony.hadoop.wire.proto import ProtoMessage, delimited
 from tony.hadoop.wire.rpc import RpcResponseHeader, RpcSasl, RpcStatus, SaslState
 
 RM_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
 CLIENT = bytes(range(16))
 
 
-class Empty(Message):
+class Empty(ProtoMessage):
     """Nothing."""
 
 
@@ -98,7 +98,7 @@ def test_garbage_in_the_stream(data: bytes) -> None:
     try:
         for frame in reader.feed(data):
             read_answer(frame)
-    except ProtocolError:
+    except IpcProtocolError:
         pass
 
 
@@ -110,7 +110,7 @@ def test_garbage_in_an_answer(data: bytes) -> None:
     for read in (answer.sasl, lambda: answer.response(Said)):
         try:
             read()
-        except ProtocolError:
+        except IpcProtocolError:
             pass
 
 
@@ -121,13 +121,13 @@ def test_a_great_frame() -> None:
     stream = size.to_bytes(4, "big") + bytes(size)
     found = [frame for at in range(0, len(stream), 1 << 18) for frame in reader.feed(stream[at : at + (1 << 18)])]
     assert [size] == [len(frame) for frame in found]
-    with pytest.raises(ProtocolError, match=r"ipc\.maximum\.response\.length"):
+    with pytest.raises(IpcProtocolError, match=r"ipc\.maximum\.response\.length"):
         reader.feed((size + 1).to_bytes(4, "big"))
 
 
 def test_what_the_other_side_may_be_instead() -> None:
     """Control characters of a stranger's do not reach a terminal."""
-    with pytest.raises(ProtocolError, match="an answer of") as caught:
+    with pytest.raises(IpcProtocolError, match="an answer of") as caught:
         FrameReader().feed(b"SSH-2.0-\x1b[31m\r\n")
     assert "\x1b" not in str(caught.value)
 

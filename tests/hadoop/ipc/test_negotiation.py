@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from tests.hadoop.ipc.echo import TOKEN, TOKENS
 from tony.errors import InfraError
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.errors import LoginError, ProtocolError
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
 from tony.testing.hadoop.digest_server import DigestServer
 
 HERE = Address(host="rm1.example.com", port=8032)
-KERBEROS = Login.kerberos("rm/_HOST@EXAMPLE.COM")
+KERBEROS = LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM")
 
 
-def _new(login: Login | None = None) -> Negotiation:
-    made = Negotiation(login or Login.with_token(TOKEN), HERE, lambda login, host: (f"rm/{host}@EXAMPLE.COM",))
+def _new(login: LoginIdentity | None = None) -> Negotiation:
+    made = Negotiation(login or LoginIdentity.with_token(TOKEN), HERE, lambda login, host: (f"rm/{host}@EXAMPLE.COM",))
     made.begin()
     return made
 
@@ -77,15 +77,15 @@ def test_an_offer_twice() -> None:
 @pytest.mark.parametrize("state", [SaslState.INITIATE, SaslState.RESPONSE, SaslState.WRAP, SaslState.CHALLENGE])
 def test_out_of_turn(state: SaslState) -> None:
     """States that make no sense."""
-    with pytest.raises(ProtocolError, match=f"{HERE}: the daemon sends {state.name}"):
+    with pytest.raises(IpcProtocolError, match=f"{HERE}: the daemon sends {state.name}"):
         _new().receive(RpcSasl(state=state, token=b"x"))
 
 
 def test_after_the_end() -> None:
     """Nothing comes after SUCCESS."""
-    negotiation = _new(Login.with_token(TOKEN, fallback_to_simple=True))
+    negotiation = _new(LoginIdentity.with_token(TOKEN, fallback_to_simple=True))
     negotiation.receive(RpcSasl(state=SaslState.SUCCESS))
-    with pytest.raises(ProtocolError, match="should be over"):
+    with pytest.raises(IpcProtocolError, match="should be over"):
         negotiation.receive(RpcSasl(state=SaslState.SUCCESS))
 
 
@@ -113,7 +113,7 @@ def test_the_daemons_principal_must_be_the_expected_one() -> None:
 def test_kerberos_without_an_expected_principal() -> None:
     """Anybody with a principal could play the daemon."""
     auth = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="rm", server_id="rm1.example.com")
-    negotiation = Negotiation(Login.kerberos(), HERE)
+    negotiation = Negotiation(LoginIdentity.kerberos(), HERE)
     with pytest.raises(LoginError, match=r"Set yarn\.resourcemanager\.principal"):
         negotiation.receive(_offer(auth))
 
@@ -140,7 +140,7 @@ _messages = st.builds(
 @given(st.lists(_messages, max_size=6), st.booleans())
 def test_nonsense(messages: list[RpcSasl], fallback: bool) -> None:
     """Whatever a daemon says, it is answered or refused; never believed without proof."""
-    negotiation = _new(Login.with_token(TOKEN, fallback_to_simple=fallback))
+    negotiation = _new(LoginIdentity.with_token(TOKEN, fallback_to_simple=fallback))
     said = ""
     try:
         for message in messages:

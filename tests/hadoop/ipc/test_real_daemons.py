@@ -16,15 +16,15 @@ from tony.hadoop.ipc.errors import (
     ApplicationNotFoundError,
     AuthorizationError,
     InvalidTokenError,
+    IpcProtocolError,
     LoginDropped,
     LoginError,
     NoSuchMethodError,
     NoSuchProtocolError,
-    ProtocolError,
     RemoteError,
 )
-from tony.hadoop.ipc.login_method import Login
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_client import (
     GET_APPLICATION_REPORT,
@@ -35,15 +35,15 @@ from tony.hadoop.wire.application_client import (
 )
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.yarn_records import ApplicationId
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 
-ALICE = Login.simple("alice")
+ALICE = LoginIdentity.simple("alice")
 #: An attempt's that no ResourceManager ever had.
-STRANGER = Token(identifier=bytes.fromhex("0a0b0a070801108080800110011001"), password=b"x", kind=AM_RM)
+STRANGER = HadoopToken(identifier=bytes.fromhex("0a0b0a070801108080800110011001"), password=b"x", kind=AM_RM)
 
 
 @pytest.fixture
-def addresses(cluster: Cluster) -> dict[str, Address]:
+def addresses(cluster: MiniCluster) -> dict[str, Address]:
     """Where the daemons listen, by the settings of the cluster."""
     settings = Configuration.load(cluster.conf, {})
     keys = {
@@ -55,7 +55,7 @@ def addresses(cluster: Cluster) -> dict[str, Address]:
     return {name: parse(settings.get(key) or "") for name, key in keys.items()}
 
 
-async def _ask(address: Address, login: Login) -> GetNewApplicationResponse:
+async def _ask(address: Address, login: LoginIdentity) -> GetNewApplicationResponse:
     connection = await connect(address, login, protocol=GET_NEW_APPLICATION.protocol)
     try:
         return await connection.call(GET_NEW_APPLICATION, GetNewApplicationRequest(), timeout=30)
@@ -93,7 +93,7 @@ async def test_the_wrong_place(addresses: dict[str, Address]) -> None:
     """Another daemon, another port, a web page."""
     with pytest.raises(NoSuchProtocolError, match="belongs to another kind of daemon"):
         await _ask(addresses["namenode"], ALICE)
-    with pytest.raises(ProtocolError, match="it speaks HTTP"):
+    with pytest.raises(IpcProtocolError, match="it speaks HTTP"):
         await _ask(addresses["web"], ALICE)
     with pytest.raises(AccessControlError, match=r"SIMPLE authentication is not enabled\.  Available:\[TOKEN\]"):
         await _ask(addresses["scheduler"], ALICE)
@@ -102,16 +102,16 @@ async def test_the_wrong_place(addresses: dict[str, Address]) -> None:
 async def test_the_wrong_user(addresses: dict[str, Address]) -> None:
     """Impersonation that is not allowed, and a ticket where none is wanted."""
     with pytest.raises(AuthorizationError, match="alice is not allowed to impersonate bob"):
-        await _ask(addresses["rm"], Login.simple("bob", "alice"))
+        await _ask(addresses["rm"], LoginIdentity.simple("bob", "alice"))
     with pytest.raises(LoginError, match="the daemon takes TOKEN, SIMPLE, and we come with KERBEROS"):
-        await _ask(addresses["rm"], Login.kerberos("rm/_HOST@EXAMPLE.COM"))
+        await _ask(addresses["rm"], LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM"))
 
 
 async def test_the_wrong_token(addresses: dict[str, Address]) -> None:
     """One of another cluster's, and one that cannot be read: each port has its own way to say no."""
     with pytest.raises(InvalidTokenError, match="not found in AMRMTokenSecretManager"):
-        await _ask(addresses["scheduler"], Login.with_token(STRANGER))
-    garbage = Login.with_token(Token(identifier=b"\xff\xfegarbage", password=b"x", kind=AM_RM))
+        await _ask(addresses["scheduler"], LoginIdentity.with_token(STRANGER))
+    garbage = LoginIdentity.with_token(HadoopToken(identifier=b"\xff\xfegarbage", password=b"x", kind=AM_RM))
     with pytest.raises(LoginDropped, match="is it one of this cluster"):
         await _ask(addresses["scheduler"], garbage)
     with pytest.raises(RemoteError, match="cannot log in at"):

@@ -17,8 +17,8 @@ from tests.hadoop.java_daemon import JavaDaemon
 from tests.hadoop.kerberos import REALM, Kdc
 from tony.dataclass import replace
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.connection import Connection, connect
-from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.ipc.connection import IpcConnection, connect
+from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     ApplicationNotFoundError,
@@ -33,10 +33,10 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import GET_QUEUE_INFO, GetQueueInfoRequest
 from tony.hadoop.wire.method import Method
 
@@ -52,11 +52,11 @@ KERBEROS_SERVERS = [f"kerberos:{each}" for each in (*ALL.split(","), ALL)]
 PATTERNS = [f"*/localhost@{REALM}", "rm/local*", f"rm/*@*{REALM[-4:]}"]
 PROTOCOL = GET_QUEUE_INFO.protocol
 RM = f"rm/_HOST@{REALM}"
-CREDENTIALS = Credentials(
+CREDENTIALS = TokenCredentials(
     tokens={
-        "a": Token(identifier=b"\0\xff", password=b"p" * 200, kind="K", service="10.0.0.1:1"),
-        "": Token(identifier=b"", password=b"", kind="YARN_AM_RM_TOKEN"),
-        "ünï": Token(identifier=b"x" * 70_000, password=b"\x80", kind="Ω", service="ha-hdfs:ns"),
+        "a": HadoopToken(identifier=b"\0\xff", password=b"p" * 200, kind="K", service="10.0.0.1:1"),
+        "": HadoopToken(identifier=b"", password=b"", kind="YARN_AM_RM_TOKEN"),
+        "ünï": HadoopToken(identifier=b"x" * 70_000, password=b"\x80", kind="Ω", service="ha-hdfs:ns"),
     },
     secrets={"s": b"\1" * 130, "empty": b""},
 )
@@ -108,16 +108,16 @@ def alice(kdc: Kdc | None, monkeypatch: pytest.MonkeyPatch) -> Kdc:
     return kdc
 
 
-async def _to(address: Address, login: Login) -> Connection:
+async def _to(address: Address, login: LoginIdentity) -> IpcConnection:
     return await connect(address, login, protocol=PROTOCOL)
 
 
-async def _echo(connection: Connection, text: str) -> str | None:
+async def _echo(connection: IpcConnection, text: str) -> str | None:
     answer = await connection.call(GET_QUEUE_INFO, GetQueueInfoRequest(queue=text))
     return answer.queue.name if answer.queue else None
 
 
-async def _conversation(address: Address, login: Login) -> str | None:
+async def _conversation(address: Address, login: LoginIdentity) -> str | None:
     """Small and great calls, one by one and many at once, and an exception between; who the server says we are."""
     connection = await _to(address, login)
     try:
@@ -137,21 +137,21 @@ async def _conversation(address: Address, login: Login) -> str | None:
 async def test_simple(daemon: JavaDaemon) -> None:
     """A name that is believed, and one that speaks for another."""
     address = daemon.address("simple:authentication")
-    assert "alice null SIMPLE" == await _conversation(address, Login.simple("alice"))
-    assert "bob alice SIMPLE" == await _conversation(address, Login.simple("bob", "alice"))
+    assert "alice null SIMPLE" == await _conversation(address, LoginIdentity.simple("alice"))
+    assert "bob alice SIMPLE" == await _conversation(address, LoginIdentity.simple("bob", "alice"))
 
 
 @pytest.mark.parametrize("server", SERVERS)
 async def test_token(daemon: JavaDaemon, server: str) -> None:
     """A token under every protection; a server that takes SIMPLE too offers both."""
-    login = Login.with_token(daemon.tokens["carol"])
+    login = LoginIdentity.with_token(daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address(server), login)
 
 
 @pytest.mark.parametrize("protection", Protection)
 async def test_token_as_we_want_it(daemon: JavaDaemon, protection: Protection) -> None:
     """Of all that the server offers, ours."""
-    login = Login.with_token(daemon.tokens["carol"], protections=(protection,))
+    login = LoginIdentity.with_token(daemon.tokens["carol"], protections=(protection,))
     assert "carol null TOKEN" == await _conversation(daemon.address(f"token:{ALL}"), login)
 
 
@@ -161,7 +161,7 @@ async def test_ciphers(daemon: JavaDaemon, cipher: str, monkeypatch: pytest.Monk
     if cipher == "3des":
         pytest.importorskip("cryptography")
     monkeypatch.setattr("tony.hadoop.sasl.digest_layers.usable_ciphers", lambda: (cipher,))
-    login = Login.with_token(daemon.tokens["carol"])
+    login = LoginIdentity.with_token(daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address("token:privacy"), login)
 
 
@@ -169,7 +169,7 @@ async def test_ciphers(daemon: JavaDaemon, cipher: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("server", KERBEROS_SERVERS)
 async def test_token_where_kerberos_is_spoken(daemon: JavaDaemon, server: str) -> None:
     """Inside containers there are tokens and no tickets."""
-    login = Login.with_token(daemon.tokens["carol"])
+    login = LoginIdentity.with_token(daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address(server), login)
 
 
@@ -177,7 +177,7 @@ async def test_token_where_kerberos_is_spoken(daemon: JavaDaemon, server: str) -
 @pytest.mark.parametrize("server", KERBEROS_SERVERS)
 async def test_kerberos(daemon: JavaDaemon, alice: Kdc, server: str) -> None:
     """A ticket under every protection."""
-    user = await _conversation(daemon.address(server), Login.kerberos(RM))
+    user = await _conversation(daemon.address(server), LoginIdentity.kerberos(RM))
     assert f"alice@{REALM} null KERBEROS" == user
 
 
@@ -185,7 +185,7 @@ async def test_kerberos(daemon: JavaDaemon, alice: Kdc, server: str) -> None:
 @pytest.mark.parametrize("protection", Protection)
 async def test_kerberos_as_we_want_it(daemon: JavaDaemon, alice: Kdc, protection: Protection) -> None:
     """Of all that the server offers, ours; the service is found by host, or by its full principal."""
-    for login in (Login.kerberos(RM), *(Login.kerberos(server_pattern=each) for each in PATTERNS)):
+    for login in (LoginIdentity.kerberos(RM), *(LoginIdentity.kerberos(server_pattern=each) for each in PATTERNS)):
         user = await _conversation(daemon.address(f"kerberos:{ALL}"), login.protected(protection))
         assert f"alice@{REALM} null KERBEROS" == user
 
@@ -194,7 +194,7 @@ async def test_kerberos_as_we_want_it(daemon: JavaDaemon, alice: Kdc, protection
 async def test_kerberos_for_another_user(daemon: JavaDaemon, alice: Kdc) -> None:
     """Alice may speak for bob; bob may not speak for alice."""
     address = daemon.address("kerberos:privacy")
-    user = await _conversation(address, Login.kerberos(RM, user="bob"))
+    user = await _conversation(address, LoginIdentity.kerberos(RM, user="bob"))
     assert f"bob alice@{REALM} KERBEROS" == user
 
 
@@ -204,7 +204,7 @@ async def test_impersonation_that_is_not_allowed(
 ) -> None:
     """The server says who may not be whom."""
     monkeypatch.setenv("KRB5CCNAME", alice.ticket("bob"))
-    connection = await _to(daemon.address("kerberos:integrity"), Login.kerberos(RM, user="alice"))
+    connection = await _to(daemon.address("kerberos:integrity"), LoginIdentity.kerberos(RM, user="alice"))
     with pytest.raises(AuthorizationError, match=f"bob@{REALM} is not allowed to impersonate alice"):
         await _echo(connection, "x")
     await connection.close()
@@ -215,7 +215,7 @@ async def test_a_keytab_instead_of_a_ticket(daemon: JavaDaemon, alice: Kdc, monk
     """The library gets the ticket itself."""
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{alice.folder}/fresh.cc")
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(alice.keytab("dora")))
-    user = await _conversation(daemon.address("kerberos:privacy"), Login.kerberos(RM))
+    user = await _conversation(daemon.address("kerberos:privacy"), LoginIdentity.kerberos(RM))
     assert f"dora@{REALM} null KERBEROS" == user
 
 
@@ -225,7 +225,7 @@ async def test_no_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Mon
     address = daemon.address("kerberos:privacy")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{alice.folder}/none.cc")
     with pytest.raises(LoginError, match=rf"cannot log in at {address}: no Kerberos login at rm/localhost: .*kinit"):
-        await _to(address, Login.kerberos(RM))
+        await _to(address, LoginIdentity.kerberos(RM))
 
 
 @with_kerberos
@@ -235,7 +235,7 @@ async def test_an_expired_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: py
     async with asyncio.timeout(30):
         while True:
             try:
-                connection = await _to(daemon.address("kerberos:privacy"), Login.kerberos(RM))
+                connection = await _to(daemon.address("kerberos:privacy"), LoginIdentity.kerberos(RM))
             except LoginError as error:
                 said = str(error)
                 break
@@ -253,7 +253,7 @@ async def test_no_kdc(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Monkey
     settings.write_text("\n".join("  kdc = 127.0.0.1:1" if "kdc =" in line else line for line in text.splitlines()))
     monkeypatch.setenv("KRB5_CONFIG", str(settings))
     with pytest.raises(LoginError, match=REALM):
-        await _to(daemon.address("kerberos:privacy"), Login.kerberos(RM))
+        await _to(daemon.address("kerberos:privacy"), LoginIdentity.kerberos(RM))
 
 
 @with_kerberos
@@ -267,16 +267,18 @@ async def test_a_kdc_that_says_nothing(daemon: JavaDaemon, alice: Kdc, monkeypat
         monkeypatch.setenv("KRB5_CONFIG", str(settings))
         address = daemon.address("kerberos:privacy")
         with pytest.raises(ConnectError, match=r"to the login within 0\.3 s"):
-            await connect(address, Login.kerberos(RM), protocol=PROTOCOL, options=Options(login_timeout=0.3))
+            await connect(
+                address, LoginIdentity.kerberos(RM), protocol=PROTOCOL, options=ConnectionOptions(login_timeout=0.3)
+            )
     monkeypatch.setenv("KRB5_CONFIG", alice.environment["KRB5_CONFIG"])
-    assert f"alice@{REALM} null KERBEROS" == await _conversation(address, Login.kerberos(RM))
+    assert f"alice@{REALM} null KERBEROS" == await _conversation(address, LoginIdentity.kerberos(RM))
 
 
 @with_kerberos
 async def test_many_logins_at_once(daemon: JavaDaemon, alice: Kdc) -> None:
     """The library is used by several threads; no login is taken for a repetition of another."""
     address = daemon.address("kerberos:integrity")
-    connections = await asyncio.gather(*(_to(address, Login.kerberos(RM)) for _ in range(20)))
+    connections = await asyncio.gather(*(_to(address, LoginIdentity.kerberos(RM)) for _ in range(20)))
     words = [f"word-{number}" for number in range(20)]
     pairs = zip(connections, words, strict=True)
     assert words == list(await asyncio.gather(*(_echo(connection, word) for connection, word in pairs)))
@@ -289,13 +291,13 @@ async def test_many_logins_at_once(daemon: JavaDaemon, alice: Kdc) -> None:
 async def test_a_daemon_that_is_another(daemon: JavaDaemon, alice: Kdc, principal: str) -> None:
     """Whoever has a key of the realm is not yet the one we look for."""
     with pytest.raises(LoginError, match=r"is expected|ELSEWHERE"):
-        await _to(daemon.address("kerberos:authentication"), Login.kerberos(principal))
+        await _to(daemon.address("kerberos:authentication"), LoginIdentity.kerberos(principal))
 
 
 @with_kerberos
 async def test_simple_where_kerberos_is_wanted(daemon: JavaDaemon) -> None:
     """The first call is refused, in Hadoop's own words."""
-    connection = await _to(daemon.address("kerberos:authentication"), Login.simple("alice"))
+    connection = await _to(daemon.address("kerberos:authentication"), LoginIdentity.simple("alice"))
     with pytest.raises(AccessControlError, match=r"SIMPLE authentication is not enabled\.  Available:\[TOKEN, KERB"):
         await _echo(connection, "x")
     await connection.close()
@@ -303,7 +305,7 @@ async def test_simple_where_kerberos_is_wanted(daemon: JavaDaemon) -> None:
 
 async def test_simple_where_a_token_is_wanted(daemon: JavaDaemon) -> None:
     """As the ResourceManager's scheduler and NodeManagers do on every cluster."""
-    connection = await _to(daemon.address("token:authentication"), Login.simple("alice"))
+    connection = await _to(daemon.address("token:authentication"), LoginIdentity.simple("alice"))
     with pytest.raises(AccessControlError, match=r"Available:\[TOKEN\]"):
         await _echo(connection, "x")
     await connection.close()
@@ -313,8 +315,8 @@ async def test_kerberos_where_there_is_none(daemon: JavaDaemon) -> None:
     """No silent fall back to SIMPLE."""
     address = daemon.address("simple:authentication")
     with pytest.raises(LoginError, match="the daemon takes TOKEN, SIMPLE, and we come with KERBEROS"):
-        await _to(address, Login.kerberos(RM))
-    login = Login.kerberos(RM, fallback_to_simple=True, user="alice")
+        await _to(address, LoginIdentity.kerberos(RM))
+    login = LoginIdentity.kerberos(RM, fallback_to_simple=True, user="alice")
     assert "alice null SIMPLE" == await _conversation(address, login)
 
 
@@ -323,16 +325,16 @@ async def test_wrong_tokens(daemon: JavaDaemon) -> None:
     address = daemon.address("token:authentication")
     carol = daemon.tokens["carol"]
     with pytest.raises(SaslError, match=rf"cannot log in at {address}: SaslException: .*Mismatched response"):
-        await _to(address, Login.with_token(replace(carol, password=b"wrong")))
+        await _to(address, LoginIdentity.with_token(replace(carol, password=b"wrong")))
     with pytest.raises(InvalidTokenError, match="has expired"):
-        await _to(address, Login.with_token(daemon.tokens["expired"]))
+        await _to(address, LoginIdentity.with_token(daemon.tokens["expired"]))
     with pytest.raises(LoginDropped, match="it cannot read the token"):
-        await _to(address, Login.with_token(replace(carol, identifier=b"\xff\xfe")))
+        await _to(address, LoginIdentity.with_token(replace(carol, identifier=b"\xff\xfe")))
 
 
 async def test_errors(daemon: JavaDaemon) -> None:
     """Java's exceptions come as ours, and the connection lives on."""
-    connection = await _to(daemon.address("simple:authentication"), Login.simple("alice"))
+    connection = await _to(daemon.address("simple:authentication"), LoginIdentity.simple("alice"))
     unknown = Method(protocol=PROTOCOL, name="sing", request=Said, response=Said)
     foreign = Method(protocol="org.apache.hadoop.Other", name="sing", request=Said, response=Said)
     unplayed = Method(protocol=PROTOCOL, name="getNewApplication", request=Said, response=Said)
@@ -351,8 +353,8 @@ async def test_errors(daemon: JavaDaemon) -> None:
 async def test_pings_are_borne(daemon: JavaDaemon) -> None:
     """Hadoop's server takes our pings for what they are, wrapped or not."""
     for server in ("token:authentication", "token:privacy"):
-        login = Login.with_token(daemon.tokens["carol"])
-        options = Options(ping_interval=0.02)
+        login = LoginIdentity.with_token(daemon.tokens["carol"])
+        options = ConnectionOptions(ping_interval=0.02)
         connection = await connect(daemon.address(server), login, protocol=PROTOCOL, options=options)
         assert "slow" == await _echo(connection, "slow")
         assert "x" == await _echo(connection, "x")

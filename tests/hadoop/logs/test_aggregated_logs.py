@@ -6,11 +6,14 @@ import pytest
 
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
 from tests.hadoop.logs.test_tfile import NUMBERS, STDOUT, log_files, make
-from tony.hadoop.logs.aggregated_logs import AggregatedLogs, Place, places
+from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs, places
 from tony.hadoop.logs.errors import LogsNotFoundError, MalformedLogFile
 
 _APPLICATION = "application_1795272430499_12345"
-_PLACES = (Place(folder="/app-logs", suffix="logs-tfile"), Place(folder="/app-logs", suffix="logs"))
+_PLACES = (
+    AggregatedLogLocation(folder="/app-logs", suffix="logs-tfile"),
+    AggregatedLogLocation(folder="/app-logs", suffix="logs"),
+)
 _NEW = f"/app-logs/alice/bucket-logs-tfile/2345/{_APPLICATION}"
 _OLD = f"/app-logs/alice/logs/{_APPLICATION}"
 
@@ -92,9 +95,9 @@ def test_places_follow_the_settings() -> None:
     """Folder and suffix, for all formats and for one, with or without a file system's name."""
     default = places(lambda key, default: default)
     assert default == (
-        Place(folder="/tmp/logs", suffix="logs-tfile"),
-        Place(folder="/tmp/logs", suffix="logs-ifile"),
-        Place(folder="/tmp/logs", suffix="logs"),
+        AggregatedLogLocation(folder="/tmp/logs", suffix="logs-tfile"),
+        AggregatedLogLocation(folder="/tmp/logs", suffix="logs-ifile"),
+        AggregatedLogLocation(folder="/tmp/logs", suffix="logs"),
     )
     chosen = {
         "yarn.nodemanager.remote-app-log-dir": "hdfs://ns1/app-logs/",
@@ -104,8 +107,8 @@ def test_places_follow_the_settings() -> None:
         "yarn.log-aggregation.Mine.remote-app-log-dir-suffix": "own",
     }
     assert places(lambda key, default: chosen.get(key, default)) == (
-        Place(folder="/mine", suffix="own"),
-        Place(folder="/app-logs", suffix="kept-tfile"),
-        Place(folder="/app-logs", suffix="kept-ifile"),
-        Place(folder="/app-logs", suffix="kept"),
+        AggregatedLogLocation(folder="/mine", suffix="own"),
+        AggregatedLogLocation(folder="/app-logs", suffix="kept-tfile"),
+        AggregatedLogLocation(folder="/app-logs", suffix="kept-ifile"),
+        AggregatedLogLocation(folder="/app-logs", suffix="kept"),
     )

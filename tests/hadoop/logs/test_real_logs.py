@@ -9,12 +9,12 @@ import time
 import urllib.request
 from typing import Any
 
-from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
-from tony.mini.cluster import Cluster
+from tony.mini.cluster import MiniCluster
 
 USER = getpass.getuser()
 CEILING = 90.0
@@ -31,7 +31,7 @@ EXPECTED = b"<b>&amp;</b> gr\xc3\xbc\xc3\x9f \xff\xfe\r\n\ttab\n" + b"".join(b"l
 class Rest:
     """The ResourceManager's REST interface, as far as these tests need it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: MiniCluster) -> None:
         self._base = f"http://{cluster.state.address('rm.web')}/ws/v1/cluster/apps"
 
     def ask(self, path: str, body: object = None) -> Any:
@@ -81,7 +81,7 @@ def _aggregated(logs: AggregatedLogs, application: str) -> dict[str, AggregatedL
             time.sleep(0.2)
 
 
-def test_a_log_from_its_first_line_to_its_grave(cluster: Cluster) -> None:
+def test_a_log_from_its_first_line_to_its_grave(cluster: MiniCluster) -> None:
     """Followed by offsets at the node until the node has it no more, then read on in HDFS: no byte twice, none lost."""
     rest = Rest(cluster)
     application = rest.submit(PROGRAM)
@@ -105,7 +105,7 @@ def test_a_log_from_its_first_line_to_its_grave(cluster: Cluster) -> None:
             time.sleep(0.1)
     assert seen > 3
     assert EXPECTED.startswith(followed)
-    settings = Configuration.load(cluster.conf, {})
+    settings = HadoopConfiguration.load(cluster.conf, {})
     namenode = f"http://{cluster.state.address('nn.web')}"
     with WebHdfs([namenode], WebLogin(user=USER)) as files:
         logs = AggregatedLogs(files, places(settings.get))

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from tony.hadoop.sasl import digest_layers
 from tony.hadoop.sasl.digest import DigestClient, Secrets, parse_challenge, parse_directives
 from tony.hadoop.sasl.digest_layers import make_layer, usable_ciphers
-from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer, choose, parse_protections
+from tony.hadoop.sasl.quality_of_protection import (
+    Protection,
+    SaslFailure,
+    SecurityLayer,
+    parse_protections,
+    select_protection,
+)
 from tony.hadoop.sasl.rc4 import Rc4
 from tony.testing.hadoop.digest_server import DigestServer
 
@@ -218,5 +224,5 @@ def test_protections() -> None:
     assert () == parse_protections("")
     with pytest.raises(ValueError, match="write authentication, integrity or privacy"):
         parse_protections("secrecy")
-    assert Protection.INTEGRITY is choose((), (Protection.INTEGRITY, Protection.PRIVACY))
-    assert Protection.PRIVACY is choose((Protection.PRIVACY,), (Protection.INTEGRITY, Protection.PRIVACY))
+    assert Protection.INTEGRITY is select_protection((), (Protection.INTEGRITY, Protection.PRIVACY))
+    assert Protection.PRIVACY is select_protection((Protection.PRIVACY,), (Protection.INTEGRITY, Protection.PRIVACY))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tony.hadoop.address import Address
 from tony.hadoop.tokens import writable
 from tony.hadoop.tokens.credentials import (
-    Credentials,
+    TokenCredentials,
     from_bytes,
     from_message,
     read_file,
@@ -22,7 +22,7 @@ from tony.hadoop.tokens.credentials import (
     write_file,
 )
 from tony.hadoop.tokens.identifiers import AmRmIdentifier, HdfsDelegationIdentifier, NmIdentifier, identify
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import (
     AM_RM,
     HDFS_DELEGATION,
@@ -34,23 +34,23 @@ from tony.hadoop.tokens.token_selector import (
     service_of,
 )
 from tony.hadoop.tokens.url_string import from_url_string, to_url_string
-from tony.hadoop.tokens.writable import Malformed, Reader
+from tony.hadoop.tokens.writable import Malformed, WritableReader
 from tony.hadoop.wire.proto import encode
 from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ApplicationId, NodeId
 
 _tokens = st.builds(
-    Token,
+    HadoopToken,
     identifier=st.binary(max_size=300),
     password=st.binary(max_size=300),
     kind=st.text(max_size=20),
     service=st.text(max_size=20),
 )
 _credentials = st.builds(
-    Credentials,
+    TokenCredentials,
     tokens=st.dictionaries(st.text(max_size=20), _tokens, max_size=5),
     secrets=st.dictionaries(st.text(max_size=20), st.binary(max_size=300), max_size=5),
 )
-TOKEN = Token(identifier=b"id", password=b"secret", kind=HDFS_DELEGATION, service="10.0.0.1:8020")
+TOKEN = HadoopToken(identifier=b"id", password=b"secret", kind=HDFS_DELEGATION, service="10.0.0.1:8020")
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ TOKEN = Token(identifier=b"id", password=b"secret", kind=HDFS_DELEGATION, servic
 def test_numbers(value: int, expected: str) -> None:
     """Hadoop's own variable length, which is not protobuf's."""
     assert expected == writable.number(value).hex()
-    assert value == Reader(bytes.fromhex(expected)).number()
+    assert value == WritableReader(bytes.fromhex(expected)).number()
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_there_and_back(value: int) -> None:
     """All of 64 bits."""
-    reader = Reader(writable.number(value))
+    reader = WritableReader(writable.number(value))
     assert value == reader.number()
     assert 0 == reader.left
 
@@ -88,26 +88,26 @@ def test_numbers_beyond_64_bits() -> None:
     with pytest.raises(ValueError, match="64 bits"):
         writable.number(1 << 63)
     with pytest.raises(Malformed, match="64 bits"):
-        Reader(bytes.fromhex("88ffffffffffffffff")).number()
+        WritableReader(bytes.fromhex("88ffffffffffffffff")).number()
 
 
 def test_nothing_at_all() -> None:
     """As Java writes an empty set."""
-    assert bytes.fromhex("48445453000000") == to_bytes(Credentials())
-    assert Credentials() == from_bytes(bytes.fromhex("48445453000000"))
+    assert bytes.fromhex("48445453000000") == to_bytes(TokenCredentials())
+    assert TokenCredentials() == from_bytes(bytes.fromhex("48445453000000"))
 
 
 def test_a_file_byte_by_byte() -> None:
     """The format, written by hand."""
     golden = bytes.fromhex("48445453 00 01 01 61 02 6964 06 736563726574".replace(" ", ""))
     golden += bytes((21,)) + b"HDFS_DELEGATION_TOKEN" + bytes((13,)) + b"10.0.0.1:8020" + b"\x01\x01k\x02\x00\xff"
-    credentials = Credentials(tokens={"a": TOKEN}, secrets={"k": b"\0\xff"})
+    credentials = TokenCredentials(tokens={"a": TOKEN}, secrets={"k": b"\0\xff"})
     assert golden == to_bytes(credentials)
     assert credentials == from_bytes(golden)
 
 
 @given(_credentials)
-def test_files_there_and_back(credentials: Credentials) -> None:
+def test_files_there_and_back(credentials: TokenCredentials) -> None:
     """Both formats."""
     assert credentials == from_bytes(to_bytes(credentials))
     assert credentials == from_bytes(to_protobuf_bytes(credentials))
@@ -123,7 +123,7 @@ def test_garbage(data: bytes, begin: bytes) -> None:
 
 
 @given(_credentials, st.data())
-def test_damage(credentials: Credentials, data: st.DataObject) -> None:
+def test_damage(credentials: TokenCredentials, data: st.DataObject) -> None:
     """A file that is cut off is refused; one with a changed byte is refused or read, and nothing else happens."""
     whole = to_bytes(credentials)
     with pytest.raises(Malformed):
@@ -148,7 +148,7 @@ def test_great_promises() -> None:
 def test_a_file_on_disk(tmp_path: Path) -> None:
     """Only its owner may read it; a damaged one is named."""
     path = tmp_path / "container_tokens"
-    credentials = Credentials(tokens={"a": TOKEN})
+    credentials = TokenCredentials(tokens={"a": TOKEN})
     write_file(path, credentials)
     write_file(path, credentials)
     assert credentials == read_file(path)
@@ -161,13 +161,13 @@ def test_a_file_on_disk(tmp_path: Path) -> None:
 
 def test_secrets_are_not_shown() -> None:
     """Not in logs, not in tracebacks."""
-    shown = repr(Credentials(tokens={"a": TOKEN}, secrets={"k": b"hush"}))
+    shown = repr(TokenCredentials(tokens={"a": TOKEN}, secrets={"k": b"hush"}))
     assert "hush" not in shown
     assert "secret'" not in shown
 
 
 @given(_tokens)
-def test_text_there_and_back(token: Token) -> None:
+def test_text_there_and_back(token: HadoopToken) -> None:
     """Url strings hold everything, and only characters that need no escape."""
     text = to_url_string(token)
     assert token == from_url_string(text)
@@ -184,7 +184,7 @@ def test_text_that_is_no_token(text: str) -> None:
 
 
 @given(_tokens)
-def test_messages_there_and_back(token: Token) -> None:
+def test_messages_there_and_back(token: HadoopToken) -> None:
     """As YARN's answers carry tokens; HDFS's come without a service."""
     assert token == from_message(to_message(token))
     assert "ha-hdfs:ns" == from_message(to_message(token), service="ha-hdfs:ns").service
@@ -195,11 +195,11 @@ def test_yarns_identifiers() -> None:
     attempt = ApplicationAttemptId(application=ApplicationId(number=7, cluster_timestamp=1_410_901_177_871), number=2)
     am = AmRmIdentifier(attempt=attempt, key_id=5)
     node = NmIdentifier(attempt=attempt, node=NodeId(host="n1", port=45454), submitter="alice", key_id=-3)
-    assert am == identify(Token(identifier=encode(am), password=b"", kind=AM_RM))
-    assert node == identify(Token(identifier=encode(node), password=b"", kind=NODE_MANAGER))
+    assert am == identify(HadoopToken(identifier=encode(am), password=b"", kind=AM_RM))
+    assert node == identify(HadoopToken(identifier=encode(node), password=b"", kind=NODE_MANAGER))
     with pytest.raises(Malformed, match="the identifier of a NMToken cannot be read"):
-        identify(Token(identifier=b"\xff", password=b"", kind=NODE_MANAGER))
-    assert identify(Token(identifier=b"\xff", password=b"", kind="SOMETHING_ELSE")) is None
+        identify(HadoopToken(identifier=b"\xff", password=b"", kind=NODE_MANAGER))
+    assert identify(HadoopToken(identifier=b"\xff", password=b"", kind="SOMETHING_ELSE")) is None
 
 
 def test_hdfs_identifiers() -> None:
@@ -215,14 +215,14 @@ def test_hdfs_identifiers() -> None:
         sequence_number=12,
         key_id=3,
     )
-    assert expected == identify(Token(identifier=data, password=b"", kind=HDFS_DELEGATION))
+    assert expected == identify(HadoopToken(identifier=data, password=b"", kind=HDFS_DELEGATION))
     for wrong in (b"", b"\1", data[:-3]):
         with pytest.raises(Malformed):
-            identify(Token(identifier=wrong, password=b"", kind=HDFS_DELEGATION))
+            identify(HadoopToken(identifier=wrong, password=b"", kind=HDFS_DELEGATION))
 
 
-def _token(kind: str, service: str) -> Token:
-    return Token(identifier=service.encode(), password=b"", kind=kind, service=service)
+def _token(kind: str, service: str) -> HadoopToken:
+    return HadoopToken(identifier=service.encode(), password=b"", kind=kind, service=service)
 
 
 def test_selection() -> None:
@@ -235,7 +235,7 @@ def test_selection() -> None:
         _token(HDFS_DELEGATION, ha_service("ns1")),
         _token(HDFS_DELEGATION, "10.0.0.9:8020"),
     ]
-    credentials = Credentials(tokens={str(number): token for number, token in enumerate(tokens)})
+    credentials = TokenCredentials(tokens={str(number): token for number, token in enumerate(tokens)})
     assert tokens[0] == select(credentials, AM_RM, "10.0.0.1:8030")
     assert tokens[2] == select(credentials, NODE_MANAGER, "10.0.0.1:4545")
     assert select(credentials, NODE_MANAGER, "10.0.0.2:45454") is None
@@ -249,10 +249,10 @@ def test_selection() -> None:
 
 def test_what_tasks_get() -> None:
     """Everything but the application master's own; new tokens lie under their services."""
-    credentials = Credentials(tokens={"": _token(AM_RM, ""), "a": TOKEN}, secrets={"k": b"v"})
+    credentials = TokenCredentials(tokens={"": _token(AM_RM, ""), "a": TOKEN}, secrets={"k": b"v"})
     assert {"a": TOKEN} == credentials.without(AM_RM).tokens
     assert {"k": b"v"} == credentials.without(AM_RM).secrets
-    assert TOKEN == Credentials().having(TOKEN).tokens["10.0.0.1:8020"]
+    assert TOKEN == TokenCredentials().having(TOKEN).tokens["10.0.0.1:8020"]
 
 
 def test_services() -> None:

@@ -20,8 +20,8 @@ from tony.hadoop.wire.proto import (
     STRING,
     UINT32,
     UINT64,
-    Kind,
-    Message,
+    FieldKind,
+    ProtoMessage,
 )
 
 MODULES = (
@@ -30,7 +30,7 @@ MODULES = (
     "container_management",
     "namenode",
     "placement",
-    "records",
+    "yarn_records",
     "reports",
     "rpc",
 )
@@ -68,14 +68,14 @@ MESSAGES, ENUMS = table()
 OURS = {theirs: ours for ours, (theirs, _) in MESSAGES.items()}
 
 
-def message_class(name: str) -> type[Message]:
+def message_class(name: str) -> type[ProtoMessage]:
     module, _, cls = name.partition(".")
-    found: type[Message] = getattr(importlib.import_module(f"tony.hadoop.wire.{module}"), cls)
-    assert issubclass(found, Message)
+    found: type[ProtoMessage] = getattr(importlib.import_module(f"tony.hadoop.wire.{module}"), cls)
+    assert issubclass(found, ProtoMessage)
     return found
 
 
-def plan(cls: type[Message]) -> dict[int, tuple[str, Any, bool]]:
+def plan(cls: type[ProtoMessage]) -> dict[int, tuple[str, Any, bool]]:
     """Field number -> name, kind, repeated."""
     from tony.hadoop.wire.proto import _plan_of, read_varint
 
@@ -91,7 +91,7 @@ def test_every_message_of_ours_is_in_the_table() -> None:
         written |= {
             f"{module}.{name}"
             for name, each in vars(loaded).items()
-            if isinstance(each, type) and issubclass(each, Message) and each.__module__ == loaded.__name__
+            if isinstance(each, type) and issubclass(each, ProtoMessage) and each.__module__ == loaded.__name__
         }
     assert set(MESSAGES) == written
 
@@ -115,7 +115,7 @@ def test_the_fields_are_those_of_hadoop(name: str) -> None:
         assert (attribute in made.required) == (field[2] == "!"), where
         if field[4]:
             members = ENUMS[field[5]]
-            assert isinstance(kind, Kind), where
+            assert isinstance(kind, FieldKind), where
             assert kind.read is not None
             assert all(kind.read(each) is not None for each in members), where
         elif field[5] in KINDS:

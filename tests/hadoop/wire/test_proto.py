@@ -26,9 +26,9 @@ from tony.hadoop.wire.proto import (
     STRING,
     UINT32,
     UINT64,
-    Kind,
+    FieldKind,
     MalformedMessage,
-    Message,
+    ProtoMessage,
     decode,
     delimited,
     encode,
@@ -51,14 +51,14 @@ class Colour(IntEnum):
     DARK = -1
 
 
-class Inner(Message):
+class Inner(ProtoMessage):
     """A message in a message."""
 
     number: int | None = optional(1, INT32)
     names: tuple[str, ...] = repeated(2, STRING)
 
 
-class Everything(Message):
+class Everything(ProtoMessage):
     """One field of each kind."""
 
     int32: int | None = optional(1, INT32)
@@ -111,14 +111,14 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("message", "data"), GOLDEN)
-def test_golden_bytes(message: Message, data: str) -> None:
+def test_golden_bytes(message: ProtoMessage, data: str) -> None:
     """The bytes are those that any protobuf writes."""
     assert encode(message).hex() == data.replace(" ", "")
     assert decode(type(message), bytes.fromhex(data)) == message
 
 
 def values_of(kind: Any, depth: int) -> st.SearchStrategy[Any]:
-    if not isinstance(kind, Kind):
+    if not isinstance(kind, FieldKind):
         return messages(kind, depth - 1)
     if kind.name in ("int32", "sint32"):
         return st.integers(-(1 << 31), (1 << 31) - 1)
@@ -138,26 +138,26 @@ def values_of(kind: Any, depth: int) -> st.SearchStrategy[Any]:
     return st.sampled_from([member for number in range(301) if (member := read(number)) is not None])
 
 
-def messages(cls: type[Message], depth: int = 2) -> st.SearchStrategy[Any]:
+def messages(cls: type[ProtoMessage], depth: int = 2) -> st.SearchStrategy[Any]:
     """Messages of a class, with any of their fields."""
     wanted: dict[str, st.SearchStrategy[Any]] = {}
     always: dict[str, st.SearchStrategy[Any]] = {}
     for name, kind, many in plan(cls).values():
         needed = name in (cls._plan.required if cls._plan else ())
-        if not needed and depth <= 0 and not isinstance(kind, Kind):
+        if not needed and depth <= 0 and not isinstance(kind, FieldKind):
             continue
         values = values_of(kind, depth)
         (always if needed else wanted)[name] = st.lists(values, max_size=3).map(tuple) if many else values
     return st.fixed_dictionaries(always, optional=wanted).map(lambda given: cls(**given))
 
 
-CLASSES: list[type[Message]] = [Everything, *map(message_class, sorted(MESSAGES))]
+CLASSES: list[type[ProtoMessage]] = [Everything, *map(message_class, sorted(MESSAGES))]
 ANY_MESSAGE = st.sampled_from(CLASSES).flatmap(messages)
 
 
 @settings(max_examples=300)
 @given(ANY_MESSAGE)
-def test_every_message_comes_back(message: Message) -> None:
+def test_every_message_comes_back(message: ProtoMessage) -> None:
     """What was written is what is read, whatever the class; presence included."""
     data = encode(message)
     again = decode(type(message), data)
@@ -182,7 +182,7 @@ def test_garbage_is_refused_or_read(name: str, data: bytes) -> None:
 
 @settings(max_examples=300)
 @given(ANY_MESSAGE, st.data())
-def test_damaged_messages_are_refused_or_read(message: Message, data: st.DataObject) -> None:
+def test_damaged_messages_are_refused_or_read(message: ProtoMessage, data: st.DataObject) -> None:
     """One changed, lost or added byte does no more than that."""
     whole = encode(message)
     at = data.draw(st.integers(0, len(whole)))
@@ -195,7 +195,7 @@ def test_damaged_messages_are_refused_or_read(message: Message, data: st.DataObj
 
 @settings(max_examples=100)
 @given(messages(Everything), st.integers(100, 1 << 28), st.binary(max_size=9), st.integers(0, 1 << 64))
-def test_unknown_fields_are_skipped(message: Message, number: int, data: bytes, value: int) -> None:
+def test_unknown_fields_are_skipped(message: ProtoMessage, number: int, data: bytes, value: int) -> None:
     """Fields of later versions do no harm, whatever their type."""
     if number == 2047:
         number += 1
@@ -245,7 +245,7 @@ def test_a_message_given_twice_is_one() -> None:
 def test_required_fields() -> None:
     """Without them there is no message, neither made nor read."""
 
-    class Needy(Message):
+    class Needy(ProtoMessage):
         name: str = required(1, STRING)
         more: int | None = optional(2, INT32)
 

@@ -13,7 +13,7 @@ import tony
 from tony.hadoop.wire import application_client, application_master, container_management, namenode
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import NODE, RACK, all_of, apart, at_most, on_attribute, together
-from tony.hadoop.wire.proto import Message, decode, encode
+from tony.hadoop.wire.proto import ProtoMessage, decode, encode
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
@@ -34,12 +34,12 @@ METHODS = [each for module in PROTOCOLS for each in vars(module).values() if isi
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda each: f"{each.protocol.rpartition('.')[2]}.{each.name}")
-def test_methods_are_well_formed(method: Method[Message, Message]) -> None:
+def test_methods_are_well_formed(method: Method[ProtoMessage, ProtoMessage]) -> None:
     """Names as Java has them; types that are messages."""
     assert re.fullmatch(r"[a-z][A-Za-z0-9]+", method.name)
     assert method.protocol.startswith("org.apache.hadoop.")
-    assert issubclass(method.request, Message)
-    assert issubclass(method.response, Message)
+    assert issubclass(method.request, ProtoMessage)
+    assert issubclass(method.response, ProtoMessage)
     assert str(method) == method.name
 
 

@@ -8,22 +8,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tony.hadoop.configuration.service_addresses import Daemon
-from tony.hadoop.configuration.settings import Configuration
-from tony.hadoop.failover import Policy, Proxy, Unavailable
+from tony.hadoop.configuration.service_addresses import ServiceAddress
+from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.failover import FailoverProxy, Policy, Unavailable
 from tony.hadoop.ipc.errors import InvalidApplicationMasterRequestError, RemoteError
 from tony.hadoop.wire.application_master import ALLOCATE, PROTOCOL, AllocateRequest, AllocateResponse, MasterCommand
 from tony.hadoop.wire.placement import NODE, apart
 from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource
 from tony.hadoop.yarn import am_rm_client
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, scheduler_proxy
-from tony.hadoop.yarn.heartbeat_interval import Pace
-from tony.hadoop.yarn.request_table import Ask, News
+from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
+from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest
 from tony.testing.hadoop.fake_resource_manager import YARN, FakeResourceManager
-from tony.testing.hadoop.faults import Cut, Delay, Drop, Hold, Refuse
+from tony.testing.hadoop.faults import Cut, DelayResponse, DropResponse, HoldResponse, Refuse
 from tony.testing.hadoop.ipc_server import Incoming
 
-SMALL = Ask(resource=Resource(memory=512, vcores=1))
+SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))
 NODES = (NodeId(host="node-1", port=1), NodeId(host="node-2", port=2))
 QUICK = Policy(patience=10.0, shortest=0.01, longest=0.02)
 
@@ -33,10 +33,10 @@ class Story:
 
     def __init__(self, manager: FakeResourceManager, master: MasterClient) -> None:
         self.manager, self.master = manager, master
-        self.news: list[News] = []
+        self.news: list[AllocationUpdate] = []
         self._came = asyncio.Event()
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: AllocationUpdate) -> None:
         self.news.append(news)
         self._came.set()
 
@@ -58,10 +58,12 @@ class Story:
         await self.manager.server.wait_called("allocate", len(self.manager.server.named("allocate")) + count)
 
 
-def proxy(*managers: FakeResourceManager, policy: Policy = QUICK) -> Proxy:
-    return Proxy(
+def proxy(*managers: FakeResourceManager, policy: Policy = QUICK) -> FailoverProxy:
+    return FailoverProxy(
         name="ResourceManager",
-        daemons=[Daemon(id=f"rm{number}", address=each.server.address) for number, each in enumerate(managers, 1)],
+        daemons=[
+            ServiceAddress(id=f"rm{number}", address=each.server.address) for number, each in enumerate(managers, 1)
+        ],
         login=lambda _: managers[0].login,
         protocol=PROTOCOL,
         policy=policy,
@@ -70,7 +72,11 @@ def proxy(*managers: FakeResourceManager, policy: Policy = QUICK) -> Proxy:
 
 @asynccontextmanager
 async def mastering(
-    manager: FakeResourceManager, *, pace: Pace | None = None, policy: Policy = QUICK, registers: bool = True
+    manager: FakeResourceManager,
+    *,
+    pace: HeartbeatInterval | None = None,
+    policy: Policy = QUICK,
+    registers: bool = True,
 ) -> AsyncIterator[Story]:
     async with manager.server:
         master = MasterClient(proxy(manager, policy=policy), pace=pace)
@@ -122,7 +128,7 @@ async def test_a_whole_life() -> None:
 
 async def test_a_change_goes_out_at_once() -> None:
     """However slow the heartbeat is."""
-    async with mastering(FakeResourceManager(), pace=Pace(fast=30.0, slow=30.0)) as story:
+    async with mastering(FakeResourceManager(), pace=HeartbeatInterval(fast=30.0, slow=30.0)) as story:
         await story.manager.server.wait_called("allocate")
         story.master.want(1, 1, SMALL)
         await story.until(lambda it: it.granted)
@@ -145,7 +151,7 @@ async def test_the_heartbeat_is_fast_while_something_is_wanted_and_slow_when_not
     counts = {}
     for total in (0, 1):
         manager = FakeResourceManager(grants_by_hand=True)
-        async with mastering(manager, pace=Pace(fast=0.02, slow=30.0, settle=0.1)) as story:
+        async with mastering(manager, pace=HeartbeatInterval(fast=0.02, slow=30.0, settle=0.1)) as story:
             if total:
                 story.master.want(1, total, SMALL)
             await asyncio.sleep(0.6)
@@ -156,15 +162,17 @@ async def test_the_heartbeat_is_fast_while_something_is_wanted_and_slow_when_not
 
 async def test_many_wishes_in_one_go_are_few_heartbeats() -> None:
     """Waking is no licence to flood."""
-    async with mastering(FakeResourceManager(), pace=Pace(fast=30.0, slow=30.0)) as story:
+    async with mastering(FakeResourceManager(), pace=HeartbeatInterval(fast=30.0, slow=30.0)) as story:
         for key in range(50):
             story.master.want(key, 1, SMALL)
         await story.until(lambda it: len(it.granted) == 50)
         assert len(story.manager.server.named("allocate")) <= 4
 
 
-@pytest.mark.parametrize("fault", [Drop(executed=True), Drop(executed=False), Cut(after=9), Delay(seconds=0.2)])
-async def test_lost_answers_are_asked_for_again(fault: Drop | Cut | Delay) -> None:
+@pytest.mark.parametrize(
+    "fault", [DropResponse(executed=True), DropResponse(executed=False), Cut(after=9), DelayResponse(seconds=0.2)]
+)
+async def test_lost_answers_are_asked_for_again(fault: DropResponse | Cut | DelayResponse) -> None:
     """Nothing is granted or told twice, nothing is lost."""
     manager = FakeResourceManager(nodes=NODES)
     async with mastering(manager) as story:
@@ -250,7 +258,7 @@ async def test_an_ask_that_is_refused_does_not_end_the_heartbeat() -> None:
     """It is told; the others are granted."""
     async with mastering(FakeResourceManager()) as story:
         story.master.want(1, 1, SMALL)
-        story.master.want(2, 4, Ask(resource=Resource(memory=99999)))
+        story.master.want(2, 4, ContainerRequest(resource=Resource(memory=99999)))
         story.master.want(3, 1, SMALL)
         await story.until(lambda it: len(it.granted) == 2 and any(news.refused for news in it.news))
         (refused,) = (each for news in story.news for each in news.refused)
@@ -316,7 +324,7 @@ async def test_a_registration_whose_answer_was_lost() -> None:
     """The second one is told that there was a first: go on."""
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
-        manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
         registration = await story.master.register("here", 1, "")
         assert registration.maximum is None
         beating = asyncio.create_task(story.master.run(story.hear))
@@ -330,7 +338,7 @@ async def test_an_heir_that_was_not_told() -> None:
     """What is left of earlier attempts was in the answer that was lost: the next one will hear it."""
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
-        manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
         with pytest.raises(AttemptOver, match="what earlier attempts have left"):
             await story.master.register("here", 1, "", is_heir=True)
 
@@ -451,7 +459,7 @@ async def test_the_end_waits_for_a_heartbeat_that_is_out() -> None:
     manager = FakeResourceManager(grants_by_hand=True)
     async with mastering(manager) as story:
         await story.beats(1)
-        hold = Hold(executed=True)
+        hold = HoldResponse(executed=True)
         story.master.want(1, 1, SMALL)
         manager.server.order(hold, method="allocate")
         await hold.is_held.wait()
@@ -469,7 +477,7 @@ async def test_a_handler_that_fails_ends_the_heartbeat() -> None:
         await story.master.register("here", 1, "")
         story.master.want(1, 1, SMALL)
 
-        def fail(news: News) -> None:
+        def fail(news: AllocationUpdate) -> None:
             raise ArithmeticError("the handler's")
 
         with pytest.raises(ArithmeticError, match="the handler's"):
@@ -479,7 +487,7 @@ async def test_a_handler_that_fails_ends_the_heartbeat() -> None:
 @pytest.mark.parametrize(("paired", "expiry", "timeout"), [(True, 60, 15), (True, 900, 120), (False, 60, 120)])
 async def test_the_door_of_a_configuration(paired: bool, expiry: int, timeout: int) -> None:
     """Both of a pair, at the scheduler's port. Of a pair one that hangs is left before the master is taken for dead."""
-    settings = Configuration.load(
+    settings = HadoopConfiguration.load(
         None,
         {},
         given={
@@ -499,9 +507,9 @@ async def test_the_door_of_a_configuration(paired: bool, expiry: int, timeout: i
 
 async def test_what_finds_no_place_is_asked_for_after_ever_longer_pauses() -> None:
     """Until there is one: then all of it comes, and the pauses are short again."""
-    apart_from_each_other = Ask(resource=SMALL.resource, tags=("w",), constraint=apart(NODE, "w"))
+    apart_from_each_other = ContainerRequest(resource=SMALL.resource, tags=("w",), constraint=apart(NODE, "w"))
     manager = FakeResourceManager(places=1)
-    async with mastering(manager, pace=Pace(again=0.02, again_most=0.08)) as story:
+    async with mastering(manager, pace=HeartbeatInterval(again=0.02, again_most=0.08)) as story:
 
         def told() -> list[int]:
             return [each.count for news in story.news for each in news.rejected]

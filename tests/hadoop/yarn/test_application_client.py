@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tony.hadoop import ids
-from tony.hadoop.configuration.service_addresses import Daemon
-from tony.hadoop.failover import Policy, Proxy
+from tony.hadoop.configuration.service_addresses import ServiceAddress
+from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.ipc.errors import (
     ApplicationAttemptNotFoundError,
     ApplicationNotFoundError,
@@ -20,7 +20,7 @@ from tony.hadoop.ipc.errors import (
     InvalidResourceRequestError,
     InvalidTokenError,
 )
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.reports import (
     ApplicationState,
@@ -40,7 +40,7 @@ from tony.hadoop.yarn.application_client import (
     NotDoneInTime,
 )
 from tony.testing.hadoop.fake_applications import PlayedApplications
-from tony.testing.hadoop.faults import Drop, Hold, standby
+from tony.testing.hadoop.faults import DropResponse, HoldResponse, standby
 from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming
 
 Scene = tuple[ApplicationClient, PlayedApplications, list[FakeIpcServer]]
@@ -54,10 +54,10 @@ async def played(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
     for server in made:
         cluster.serve(server)
         await server.start()
-    proxy = Proxy(
+    proxy = FailoverProxy(
         name="ResourceManager",
-        daemons=[Daemon(id=f"rm{number}", address=server.address) for number, server in enumerate(made)],
-        login=Login.simple("alice"),
+        daemons=[ServiceAddress(id=f"rm{number}", address=server.address) for number, server in enumerate(made)],
+        login=LoginIdentity.simple("alice"),
         protocol=wire.PROTOCOL,
         policy=Policy(patience=20, shortest=0.01, longest=0.02),
     )
@@ -109,7 +109,7 @@ async def test_an_answer_that_got_lost_does_no_harm() -> None:
     """Submitting twice is what the original allows."""
     async with played() as (client, cluster, (server,)):
         new = await client.new_application()
-        server.order(Drop(executed=True), method="submitApplication")
+        server.order(DropResponse(executed=True), method="submitApplication")
         assert ApplicationState.ACCEPTED is (await client.submit(context(new))).state
         assert 2 == cluster.applications[new.id].submissions
 
@@ -178,7 +178,7 @@ async def test_a_resource_manager_that_restarts_under_a_poll_is_waited_for() -> 
     """The applications are still there afterwards."""
     async with played(undecided=4) as (client, _, (server,)):
         new = await client.new_application()
-        hold = Hold(executed=False)
+        hold = HoldResponse(executed=False)
         server.order(hold, method="getApplicationReport", skip=1)
 
         async def restart() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.hadoop.yarn.heartbeat_interval import Pace
+from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ from tony.hadoop.yarn.heartbeat_interval import Pace
 )
 def test_intervals(since_change: float, wanting: bool, expected: float) -> None:
     """Fast after a change and while something is to come; slower the longer it does not come."""
-    assert Pace().interval(since_change, wanting=wanting) == pytest.approx(expected)
+    assert HeartbeatInterval().interval(since_change, wanting=wanting) == pytest.approx(expected)

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from tony.hadoop.ids import container_text
-from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost, HadoopError, LoginError, YarnError
 from tony.hadoop.tokens.credentials import to_message
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.application_master import NodeToken
 from tony.hadoop.wire.yarn_records import (
@@ -27,7 +27,7 @@ from tony.hadoop.yarn.nm_client import NodeClients, NoNodeToken
 from tony.hadoop.yarn.nm_tokens import NodeTokens
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import ATTEMPT
-from tony.testing.hadoop.faults import Delay, Drop, Hold, Refuse, Silence
+from tony.testing.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
 
 SLEEP = ContainerLaunchContext(commands=("sleep 60",))
 NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyException", message="not yet")
@@ -45,7 +45,7 @@ class Node:
     def let_in(self, name: bytes) -> None:
         """The newest token is this one; older ones go on to work."""
         self.passwords[name] = b"for " + name
-        token = Token(identifier=name, password=self.passwords[name], kind="NMToken", service="elsewhere:1")
+        token = HadoopToken(identifier=name, password=self.passwords[name], kind="NMToken", service="elsewhere:1")
         self.tokens.put([NodeToken(node=self.manager.node, token=to_message(token))])
 
     def container(self, number: int) -> Container:
@@ -122,7 +122,7 @@ async def test_a_new_token_makes_a_new_connection() -> None:
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
-        hold = Hold()
+        hold = HoldResponse()
         node.server.order(hold, method="startContainers")
         slow = asyncio.create_task(nodes.start(node.container(2), SLEEP))
         await hold.is_held.wait()
@@ -155,7 +155,7 @@ async def test_a_start_whose_answer_was_lost(executed: bool) -> None:
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
-        node.server.order(Drop(executed=executed), method="startContainers")
+        node.server.order(DropResponse(executed=executed), method="startContainers")
         await nodes.start(node.container(2), SLEEP)
         assert len(node.manager.running) == 1
         with pytest.raises(YarnError, match="already is running"):
@@ -199,7 +199,7 @@ async def test_a_node_that_hangs() -> None:
     node = Node(tokens := NodeTokens())
     async with node.server:
         node.let_in(b"one")
-        nodes = NodeClients(tokens, options=Options(call_timeout=0.1))
+        nodes = NodeClients(tokens, options=ConnectionOptions(call_timeout=0.1))
         node.server.order(Silence(), method="startContainers")
         with pytest.raises(CallTimeout):
             await nodes.start(node.container(2), SLEEP)
@@ -230,7 +230,7 @@ async def test_no_more_connections_than_allowed() -> None:
     for member in members:
         await member.server.start()
         member.let_in(b"one")
-    members[0].server.order(Delay(seconds=0.2), method="startContainers")
+    members[0].server.order(DelayResponse(seconds=0.2), method="startContainers")
     await asyncio.gather(*(nodes.start(member.container(2), SLEEP) for member in members))
     assert len(nodes._slots) == 2
     await nodes.start(members[1].container(3), SLEEP)

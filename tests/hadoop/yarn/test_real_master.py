@@ -13,7 +13,7 @@ import pytest
 
 from tests.mini_clusters import Clusters, options
 from tony.hadoop.client_factory import resource_manager
-from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import HadoopError, YarnError
 from tony.hadoop.tokens.credentials import from_message
@@ -33,10 +33,10 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.hadoop.yarn.am_rm_client import MasterClient, scheduler_proxy
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.hadoop.yarn.exit_status import ExitStatus
+from tony.hadoop.yarn.exit_status import YarnExitStatus
 from tony.hadoop.yarn.nm_client import NodeClients
-from tony.hadoop.yarn.request_table import Ask, News, Refused
-from tony.mini.cluster import Cluster
+from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest, RefusedRequest
+from tony.mini.cluster import MiniCluster
 
 CEILING = 120.0
 SIZE = Resource(memory=128, vcores=1)
@@ -49,11 +49,11 @@ class Application:
     def __init__(self, client: ApplicationClient, application: ApplicationId, master: MasterClient) -> None:
         self.client, self.id, self.master = client, application, master
         self.nodes = NodeClients(master.node_tokens)
-        self.news: list[News] = []
+        self.news: list[AllocationUpdate] = []
         self.came = asyncio.Event()
-        self.ask = Ask(resource=SIZE)
+        self.ask = ContainerRequest(resource=SIZE)
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: AllocationUpdate) -> None:
         self.news.append(news)
         self.came.set()
 
@@ -73,10 +73,10 @@ class Application:
         return {each.id: each.exit_status for news in self.news for each in news.completed if each.id is not None}
 
     @property
-    def refused(self) -> list[Refused]:
+    def refused(self) -> list[RefusedRequest]:
         return [each for news in self.news for each in news.refused]
 
-    async def get(self, key: int, count: int, ask: Ask | None = None) -> list[Container]:
+    async def get(self, key: int, count: int, ask: ContainerRequest | None = None) -> list[Container]:
         """Wants containers, and waits for them."""
         known = len(self.granted)
         self.master.want(key, count, ask or self.ask)
@@ -96,9 +96,9 @@ def sleeping(seconds: float) -> ContainerLaunchContext:
 
 
 @asynccontextmanager
-async def unmanaged(cluster: Cluster) -> AsyncIterator[Application]:
+async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
     """An application whose master is this process, registered and beating; killed at the end if it still lives."""
-    settings = Configuration.load(cluster.conf)
+    settings = HadoopConfiguration.load(cluster.conf)
     client = resource_manager(settings, dict(os.environ), policy=QUICK)
     new = await client.new_application()
     await client.submit(
@@ -121,7 +121,7 @@ async def unmanaged(cluster: Cluster) -> AsyncIterator[Application]:
     assert {"memory-mb", "vcores"} <= {each.name for each in registration.resource_types}
     it = Application(client, new.id, master)
     reports = await client.nodes()
-    it.ask = Ask(resource=SIZE, hosts=_texts(each.id.host for each in reports if each.id), racks=_texts(
+    it.ask = ContainerRequest(resource=SIZE, hosts=_texts(each.id.host for each in reports if each.id), racks=_texts(
         each.rack for each in reports
     ))  # fmt: skip
     beating = asyncio.create_task(master.run(it.hear))
@@ -142,7 +142,7 @@ def _texts(values: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(sorted({value for value in values if value}))
 
 
-async def test_a_whole_life(cluster: Cluster) -> None:
+async def test_a_whole_life(cluster: MiniCluster) -> None:
     """Ask, start, ask after, signal, stop, release, end: with the exit statuses that YARN has for each."""
     async with unmanaged(cluster) as it:
         killed, stopped, failing, unused = await it.get(3, 4)
@@ -167,9 +167,9 @@ async def test_a_whole_life(cluster: Cluster) -> None:
         await it.until(lambda: it.ends.get(identity) == 143)
         node, identity = place(stopped)
         assert await it.nodes.stop(node, [identity]) == {identity: None}
-        await it.until(lambda: it.ends.get(identity) == ExitStatus.KILLED_BY_APPMASTER)
+        await it.until(lambda: it.ends.get(identity) == YarnExitStatus.KILLED_BY_APPMASTER)
         it.master.release(place(unused)[1])
-        await it.until(lambda: it.ends.get(place(unused)[1]) == ExitStatus.ABORTED)
+        await it.until(lambda: it.ends.get(place(unused)[1]) == YarnExitStatus.ABORTED)
         assert it.master.outstanding() == 0
         await it.master.finish(FinalStatus.SUCCEEDED, "all is well", "")
         async with asyncio.timeout(CEILING):
@@ -178,13 +178,13 @@ async def test_a_whole_life(cluster: Cluster) -> None:
         assert (report.final_status, report.diagnostics.strip()) == (FinalStatus.SUCCEEDED, "all is well")
 
 
-async def test_asks_that_are_refused(cluster: Cluster) -> None:
+async def test_asks_that_are_refused(cluster: MiniCluster) -> None:
     """Too large, of a label that there is not, with constraints that the cluster does not take: the rest goes on."""
     async with unmanaged(cluster) as it:
         it.master.want(1, 2, it.ask)
-        it.master.want(2, 1, Ask(resource=Resource(memory=9_999_999, vcores=1)))
-        it.master.want(3, 3, Ask(resource=SIZE, label="no-such-label"))
-        it.master.want(4, 1, Ask(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
+        it.master.want(2, 1, ContainerRequest(resource=Resource(memory=9_999_999, vcores=1)))
+        it.master.want(3, 3, ContainerRequest(resource=SIZE, label="no-such-label"))
+        it.master.want(4, 1, ContainerRequest(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
         it.master.want(5, 1, it.ask)
         await it.until(lambda: len(it.granted) >= 3 and len(it.refused) >= 3)
         assert sorted(each.allocation_request_id for each in it.granted) == [1, 1, 5]
@@ -193,7 +193,7 @@ async def test_asks_that_are_refused(cluster: Cluster) -> None:
         await it.master.finish(FinalStatus.FAILED, "as foreseen", "")
 
 
-async def test_more_and_fewer(cluster: Cluster) -> None:
+async def test_more_and_fewer(cluster: MiniCluster) -> None:
     """Totals that change while grants come: no more arrive than are wanted, and what was too much goes back."""
     async with unmanaged(cluster) as it:
         for total in (6, 2, 5, 1):
@@ -209,12 +209,12 @@ async def test_more_and_fewer(cluster: Cluster) -> None:
             it.master.release(place(each)[1])
         await it.until(lambda: len(it.ends) == len(it.granted))
         assert not {each.id for each in surplus} & set(it.ends)
-        assert it.ends[place(last)[1]] == ExitStatus.ABORTED
+        assert it.ends[place(last)[1]] == YarnExitStatus.ABORTED
         await it.master.finish(FinalStatus.SUCCEEDED)
 
 
 @pytest.mark.slow
-def test_a_resource_manager_that_is_killed(cluster: Cluster) -> None:
+def test_a_resource_manager_that_is_killed(cluster: MiniCluster) -> None:
     """What runs goes on; what was wanted and released meanwhile is told to the new one."""
     mark = f"{os.getpid()}.{time.time_ns() % 1_000_000}"
     asyncio.run(_survive_a_kill(cluster, mark))
@@ -222,7 +222,7 @@ def test_a_resource_manager_that_is_killed(cluster: Cluster) -> None:
     assert found.stdout == ""
 
 
-async def _survive_a_kill(cluster: Cluster, mark: str) -> None:
+async def _survive_a_kill(cluster: MiniCluster, mark: str) -> None:
     async with unmanaged(cluster) as it:
         running, released = await it.get(1, 2)
         await asyncio.gather(*(it.nodes.start(each, sleeping(float(mark))) for each in (running, released)))
@@ -232,7 +232,7 @@ async def _survive_a_kill(cluster: Cluster, mark: str) -> None:
         it.master.release(place(released)[1])
         await asyncio.to_thread(cluster.restart, "rm")
         await it.until(lambda: len(it.granted) == 3 and it.ends)
-        assert it.ends == {place(released)[1]: ExitStatus.ABORTED}
+        assert it.ends == {place(released)[1]: YarnExitStatus.ABORTED}
         node, identity = place(running)
         status = (await it.nodes.statuses(node, [identity]))[identity]
         assert isinstance(status, ContainerStatus)
@@ -257,9 +257,9 @@ def test_the_masters_token_rolls(clusters: Clusters) -> None:
     asyncio.run(_roll(clusters.with_options(options(rolling, nodes=2))))
 
 
-async def _roll(cluster: Cluster) -> None:
+async def _roll(cluster: MiniCluster) -> None:
     async with unmanaged(cluster) as it:
-        spread = await it.get(1, 2, Ask(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
+        spread = await it.get(1, 2, ContainerRequest(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
         assert len({each.node for each in spread}) == 2
         async with asyncio.timeout(CEILING):
             while it.master.token is None:

@@ -20,14 +20,14 @@ from tony.hadoop.wire.application_master import (
 from tony.hadoop.wire.placement import NODE, RejectedRequest, RejectionReason, ResourceSizing, apart
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.yarn_records import Container, ContainerId, ContainerStatus, NodeId, NodeReport, Resource
-from tony.hadoop.yarn.request_table import Ask, AskTable, News, Refused, Rejected
+from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest, RefusedRequest, Rejected
 from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
-from tony.testing.hadoop.ipc_server import Refusal
+from tony.testing.hadoop.ipc_server import FakeRefusal
 
-SMALL = Ask(resource=Resource(memory=512, vcores=1))
-BIG = Ask(resource=Resource(memory=99999, vcores=1))
-APART = Ask(resource=Resource(memory=1), tags=("w",), constraint=apart(NODE, "w"))
-ON_HOSTS = Ask(resource=Resource(memory=512, vcores=1), hosts=("node-1", "node-2"), racks=("/r1",))
+SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))
+BIG = ContainerRequest(resource=Resource(memory=99999, vcores=1))
+APART = ContainerRequest(resource=Resource(memory=1), tags=("w",), constraint=apart(NODE, "w"))
+ON_HOSTS = ContainerRequest(resource=Resource(memory=512, vcores=1), hosts=("node-1", "node-2"), racks=("/r1",))
 
 
 def registered(**how: bool | int) -> FakeResourceManager:
@@ -36,11 +36,11 @@ def registered(**how: bool | int) -> FakeResourceManager:
     return manager
 
 
-def beat(table: AskTable, manager: FakeResourceManager) -> News:
+def beat(table: AskTable, manager: FakeResourceManager) -> AllocationUpdate:
     """One heartbeat, whatever comes of it."""
     try:
         return table.answered(manager.answer(table.request()))
-    except Refusal as refusal:
+    except FakeRefusal as refusal:
         return table.refused(refusal.message)
 
 
@@ -70,7 +70,7 @@ def test_an_ask_is_told_once_and_counted_down() -> None:
 def test_a_host_is_asked_for_with_its_rack_and_anywhere() -> None:
     """Three kinds of entries with the same total; a label stands with `*` only."""
     table = AskTable()
-    table.want(1, 2, Ask(resource=Resource(memory=1), hosts=("a", "b"), label="gpu", priority=5))
+    table.want(1, 2, ContainerRequest(resource=Resource(memory=1), hosts=("a", "b"), label="gpu", priority=5))
     asks = {ask.resource_name: ask for ask in table.request().asks}
     assert {name: ask.num_containers for name, ask in asks.items()} == {"a": 2, "b": 2, "/default-rack": 2, "*": 2}
     assert {name: ask.node_label_expression for name, ask in asks.items()} == {
@@ -85,7 +85,7 @@ def test_a_host_is_asked_for_with_its_rack_and_anywhere() -> None:
 def test_only_these_hosts() -> None:
     """Strict asks relax nothing on rack and `*`."""
     table = AskTable()
-    table.want(1, 2, Ask(resource=Resource(memory=1), hosts=("a",), racks=("/r",), strict=True))
+    table.want(1, 2, ContainerRequest(resource=Resource(memory=1), hosts=("a",), racks=("/r",), strict=True))
     asks = table.request().asks
     assert {ask.resource_name: ask.relax_locality for ask in asks} == {"a": True, "/r": False, "*": False}
 
@@ -113,7 +113,7 @@ def test_another_priority_takes_the_old_one_back() -> None:
     table, manager = AskTable(), registered(grants_by_hand=True)
     table.want(1, 2, SMALL)
     beat(table, manager)
-    table.want(1, 2, Ask(resource=SMALL.resource, priority=9))
+    table.want(1, 2, ContainerRequest(resource=SMALL.resource, priority=9))
     beat(table, manager)
     assert manager.asks == {(1, 1): {"*": 0}, (9, 1): {"*": 2}}
 
@@ -214,7 +214,7 @@ def test_a_new_resource_manager_is_told_everything() -> None:
     table.release(granted[0].id)
     table.request()
     manager.forget()
-    with pytest.raises(Refusal, match="ApplicationMasterNotRegistered"):
+    with pytest.raises(FakeRefusal, match="ApplicationMasterNotRegistered"):
         manager.answer(table.request())
     table.forgotten()
     manager.register(RegisterRequest())
@@ -248,7 +248,7 @@ def test_a_good_ask_that_becomes_a_bad_one_is_taken_back() -> None:
     table.want(1, 2, SMALL)
     beat(table, manager)
     table.want(1, 2, BIG)
-    assert isinstance(beat(table, manager).refused[0], Refused)
+    assert isinstance(beat(table, manager).refused[0], RefusedRequest)
     beat(table, manager)
     assert manager.outstanding(1) == 0
     assert not table.is_changed
@@ -372,7 +372,7 @@ def test_what_makes_no_sense() -> None:
         with pytest.raises(ValueError, match="are wanted"):
             table.want(key, total, ask)
     with pytest.raises(ValueError, match="has no hosts"):
-        table.want(1, 1, Ask(resource=Resource(memory=1), tags=("w",), hosts=("a",)))
+        table.want(1, 1, ContainerRequest(resource=Resource(memory=1), tags=("w",), hosts=("a",)))
 
 
 def test_nodes_and_preemption_are_passed_on() -> None:
@@ -415,7 +415,7 @@ class Masters(RuleBasedStateMachine):
         self.wanted = dict.fromkeys(range(3), 0)
         self.got = dict.fromkeys(range(3), 0)
 
-    def take(self, news: News) -> None:
+    def take(self, news: AllocationUpdate) -> None:
         for each in news.granted:
             assert each.id is not None
             assert each.id not in self.known
@@ -424,7 +424,7 @@ class Masters(RuleBasedStateMachine):
         self.known -= {each.id for each in news.completed if each.id is not None}
 
     @rule(key=st.integers(0, 2), total=st.integers(0, 4), hosts=st.sampled_from([SMALL, ON_HOSTS]))
-    def want(self, key: int, total: int, hosts: Ask) -> None:
+    def want(self, key: int, total: int, hosts: ContainerRequest) -> None:
         self.table.want(key, total, hosts)
         self.wanted[key] = self.got[key] + total
 

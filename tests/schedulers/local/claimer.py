@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from tony.schedulers.local.claim_queue import obtain
-from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.claim_queue import acquire_claim
+from tony.schedulers.local.ledger import ResourceLedger, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 
 
@@ -19,7 +19,7 @@ def say(text: str) -> None:
 
 async def claim(ledger: Path, memory: int, gpus: int, machine: Machine) -> None:
     wanted = new_claim(job=f"job-{os.getpid()}", job_name="claimer", memory=memory, gpus=gpus)
-    held = await obtain(Ledger(ledger), wanted, machine, say)
+    held = await acquire_claim(ResourceLedger(ledger), wanted, machine, say)
     say(f"granted {' '.join(held.claim.devices or ())}".strip())
     sys.stdin.read()
     held.withdraw()

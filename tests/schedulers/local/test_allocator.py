@@ -23,7 +23,7 @@ from tony.model.states import AfterCondition
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.local import cleanup
 from tony.schedulers.local.allocator import LocalSource
-from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.ledger import ResourceLedger, new_claim
 from tony.storage.localization import Interpreter
 from tony.testing.conformance import PATIENCE
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
@@ -247,7 +247,7 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
         assert events[1] == Queued(reason="")
 
     (tmp_path / "ledger").mkdir()
-    ledger = Ledger(tmp_path / "ledger")
+    ledger = ResourceLedger(tmp_path / "ledger")
     with ledger.locked():
         claim = new_claim(job="other", job_name="name", memory=84 * MIB, gpus=0)
         held = ledger.post(replace(claim, devices=()))
@@ -265,7 +265,7 @@ def test_closed_while_waiting(tmp_path: Path) -> None:
         assert len(os.listdir(made.ledger)) == 1
 
     (tmp_path / "ledger").mkdir()
-    ledger = Ledger(tmp_path / "ledger")
+    ledger = ResourceLedger(tmp_path / "ledger")
     with ledger.locked():
         held = ledger.post(replace(new_claim(job="other", job_name="n", memory=100 * MIB, gpus=0), devices=()))
     play(scenario, tmp_path, settings={"memory": 100 * MIB})

@@ -14,7 +14,7 @@ import pytest
 from tony.linux import process
 from tony.schedulers.local import cleanup
 
-NOTHING = cleanup.Noted()
+NOTHING = cleanup.LaunchRecord()
 ADOPTER = Path(__file__).with_name("adopter.py")
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -92,16 +92,16 @@ def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> Non
     """The list grows, and need not be there; a pid is noted with its process's birth."""
     file = tmp_path / "remains"
     assert cleanup.noted(file) == NOTHING
-    cleanup.note(file, groups=("/a b", "/c"))
+    cleanup.record_launch(file, groups=("/a b", "/c"))
     executor = start()
     born = process.start_time(executor.pid)
     assert born
     held = cleanup.Launched(
         container="c-1", role="w", pid=executor.pid, start=born, devices=("GPU-1", "0"), groups=("/a b",)
     )
-    cleanup.note(file, launched=held)
+    cleanup.record_launch(file, launched=held)
     found = cleanup.noted(file)
-    assert found == cleanup.Noted(launched=(held,), groups=("/a b", "/c"))
+    assert found == cleanup.LaunchRecord(launched=(held,), groups=("/a b", "/c"))
     assert found.executors == {executor.pid: born}
 
 
@@ -109,13 +109,13 @@ def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> Non
 def test_line_that_a_full_disk_cut_short_is_left_out(tmp_path: Path, torn: str) -> None:
     """It may name somebody else, such as the group above that of the job; also when more is written after it."""
     file = tmp_path / "remains"
-    cleanup.note(file, groups=("/a",))
+    cleanup.record_launch(file, groups=("/a",))
     with file.open("a") as out:
         out.write(torn)
-    assert cleanup.noted(file) == cleanup.Noted(groups=("/a",))
+    assert cleanup.noted(file) == cleanup.LaunchRecord(groups=("/a",))
     held = cleanup.Launched(container="c-2", role="w", pid=1, start=2)
-    cleanup.note(file, launched=held, groups=("/b",))
-    assert cleanup.noted(file) == cleanup.Noted(launched=(held,), groups=("/a", "/b"))
+    cleanup.record_launch(file, launched=held, groups=("/b",))
+    assert cleanup.noted(file) == cleanup.LaunchRecord(launched=(held,), groups=("/a", "/b"))
 
 
 def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
@@ -128,7 +128,7 @@ def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
         born = process.start_time(each.pid)
         assert born
         launched.append(cleanup.Launched(container=container, role="w", pid=each.pid, start=born))
-    assert cleanup.end_job(name, cleanup.Noted(launched=tuple(launched)), ["c-1"])
+    assert cleanup.end_job(name, cleanup.LaunchRecord(launched=tuple(launched)), ["c-1"])
     assert [process.is_alive(each.pid) for each in kept] == [True, True]
     assert [process.is_alive(each.pid) for each in gone] == [False] * 3
 
@@ -155,9 +155,9 @@ def test_noted_executors_are_ended_without_a_look_at_their_environment(
         time.sleep(0.01)
     (child,) = process.descendants(executor.pid)
     held = cleanup.Launched(container="c-1", role="w", pid=executor.pid, start=born - 1)
-    assert cleanup.end_job(name, cleanup.Noted(launched=(held,)))
+    assert cleanup.end_job(name, cleanup.LaunchRecord(launched=(held,)))
     assert process.is_alive(executor.pid)
-    assert cleanup.end_job(name, cleanup.Noted(launched=(replace(held, start=born),)))
+    assert cleanup.end_job(name, cleanup.LaunchRecord(launched=(replace(held, start=born),)))
     assert not process.is_alive(executor.pid)
     assert not process.is_alive(child)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tony.errors import Problem
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition
-from tony.schedulers.local.feasibility import misfits
+from tony.schedulers.local.feasibility import unsatisfiable_requests
 from tony.schedulers.local.machine_capacity import Machine
 
 MACHINE = Machine(memory=int(21.6 * GIB), gpus=("0",), memory_origin="24g x 0.9", gpus_origin="NVIDIA devices found")
@@ -22,12 +22,12 @@ def job(**roles: Role) -> JobSpec:
 
 def test_fits() -> None:
     """The whole machine may be asked for."""
-    assert misfits(job(worker=role(2, 10 * GIB, 0), ps=role(1, GIB, 1)), MACHINE) == []
+    assert unsatisfiable_requests(job(worker=role(2, 10 * GIB, 0), ps=role(1, GIB, 1)), MACHINE) == []
 
 
 def test_one_task_too_large() -> None:
     """Each role whose single task is too large is named."""
-    assert misfits(job(worker=role(4, 64 * GIB), ps=role(1, GIB)), MACHINE) == [
+    assert unsatisfiable_requests(job(worker=role(4, 64 * GIB), ps=role(1, GIB)), MACHINE) == [
         Problem(
             key="roles.worker.memory",
             value="64g",
@@ -39,7 +39,7 @@ def test_one_task_too_large() -> None:
 
 def test_together_too_large() -> None:
     """The sum is shown, task by task."""
-    assert misfits(job(worker=role(4, 16 * GIB), ps=role(2, 3 * GIB)), MACHINE) == [
+    assert unsatisfiable_requests(job(worker=role(4, 16 * GIB), ps=role(2, 3 * GIB)), MACHINE) == [
         Problem(
             key="roles",
             message="the job wants worker: 4 x 16g + ps: 2 x 3g = 70g at one time, this machine has 21.6g of memory "
@@ -51,13 +51,15 @@ def test_together_too_large() -> None:
 def test_one_after_the_other_fits() -> None:
     """What is never there at one time is not added up, unless a restart may need it again."""
     roles = {"train": role(2, 10 * GIB), "export": role(1, 20 * GIB, after="train")}
-    assert misfits(job(**roles), MACHINE) == []
-    assert [problem.key for problem in misfits(replace(job(**roles), max_restarts=1), MACHINE)] == ["roles"]
+    assert unsatisfiable_requests(job(**roles), MACHINE) == []
+    assert [problem.key for problem in unsatisfiable_requests(replace(job(**roles), max_restarts=1), MACHINE)] == [
+        "roles"
+    ]
 
 
 def test_gpus() -> None:
     """GPUs are counted the same way, and how to pretend some is said."""
-    assert misfits(job(worker=role(4, GIB, 2)), MACHINE) == [
+    assert unsatisfiable_requests(job(worker=role(4, GIB, 2)), MACHINE) == [
         Problem(
             key="roles.worker.gpus",
             value="2 GPUs",
@@ -65,20 +67,20 @@ def test_gpus() -> None:
             "Ask for fewer, or pretend some for a test with scheduler.local.gpus.",
         )
     ]
-    (problem,) = misfits(job(worker=role(4, GIB, 1)), MACHINE)
+    (problem,) = unsatisfiable_requests(job(worker=role(4, GIB, 1)), MACHINE)
     assert problem.key == "roles.worker.gpus"
     assert problem.message.startswith("the job wants worker: 4 x 1 GPU = 4 GPUs at one time, this machine has 1 GPU")
 
 
 def test_no_instances_no_misfit() -> None:
     """A role of no tasks wants nothing."""
-    assert misfits(job(worker=role(0, 64 * GIB), ps=role(1, GIB)), MACHINE) == []
+    assert unsatisfiable_requests(job(worker=role(0, 64 * GIB), ps=role(1, GIB)), MACHINE) == []
 
 
 def test_too_few_ports() -> None:
     """All tasks of a role are on this machine, so its range must have a port for each, and one for TensorBoard."""
     spec = replace(job(worker=role(4, GIB), ps=role(1, GIB)), port_range=(45000, 45003))
-    assert misfits(spec, MACHINE) == [
+    assert unsatisfiable_requests(spec, MACHINE) == [
         Problem(
             key="port_range",
             value="45000-45003",
@@ -86,14 +88,16 @@ def test_too_few_ports() -> None:
             "Give a wider range, or none.",
         )
     ]
-    assert misfits(replace(spec, port_range=(45000, 45004)), MACHINE) == []
+    assert unsatisfiable_requests(replace(spec, port_range=(45000, 45004)), MACHINE) == []
 
 
 def test_who_can_do_with_fewer_tasks_is_asked_for_the_least() -> None:
     """What does not fit with all tasks may fit with some; ports are needed for all that there may be."""
     most = replace(role(1000, GIB), min_instances=2)
-    assert misfits(job(worker=most), MACHINE) == []
-    (problem,) = misfits(job(worker=replace(most, min_instances=900)), MACHINE)
+    assert unsatisfiable_requests(job(worker=most), MACHINE) == []
+    (problem,) = unsatisfiable_requests(job(worker=replace(most, min_instances=900)), MACHINE)
     assert "worker: 900 x 1g = 900g at one time" in problem.message
-    (problem,) = misfits(replace(job(worker=replace(most, instances=3)), port_range=(45000, 45004)), MACHINE)
+    (problem,) = unsatisfiable_requests(
+        replace(job(worker=replace(most, instances=3)), port_range=(45000, 45004)), MACHINE
+    )
     assert "worker needs 6 ports on this machine, one for each task and one for each TensorBoard" in problem.message

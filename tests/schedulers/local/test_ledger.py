@@ -17,8 +17,8 @@ import pytest
 
 from tony.schedulers.local import claim_queue
 from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, decide, encode
-from tony.schedulers.local.claim_queue import obtain
-from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
+from tony.schedulers.local.claim_queue import acquire_claim
+from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 
 CLAIMER = Path(__file__).with_name("claimer.py")
@@ -28,8 +28,8 @@ STRANGER = 54321
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    made = Ledger(tmp_path)
+def ledger(tmp_path: Path) -> Iterator[ResourceLedger]:
+    made = ResourceLedger(tmp_path)
     yield made
     made.close()
 
@@ -85,13 +85,13 @@ def claimer(tmp_path: Path) -> Iterator[Callable[..., Claimer]]:
             stream.close()
 
 
-def posted(ledger: Ledger, memory: int = 1, devices: tuple[str, ...] | None = ()) -> HeldClaim:
+def posted(ledger: ResourceLedger, memory: int = 1, devices: tuple[str, ...] | None = ()) -> HeldClaim:
     claim = new_claim(job="job", job_name="name", memory=memory, gpus=len(devices or ()))
     with ledger.locked():
         return ledger.post(replace(claim, devices=devices))
 
 
-def living(ledger: Ledger) -> list[Claim]:
+def living(ledger: ResourceLedger) -> list[Claim]:
     with ledger.locked():
         return ledger.claims()
 
@@ -99,7 +99,7 @@ def living(ledger: Ledger) -> list[Claim]:
 # --- claims ---------------------------------------------------------------------------------------------------------
 
 
-def test_claim_is_seen_with_its_owner(ledger: Ledger) -> None:
+def test_claim_is_seen_with_its_owner(ledger: ResourceLedger) -> None:
     """What one writes the others read; whose it is the file system says."""
     held = posted(ledger, 5, ("a",))
     (seen,) = living(ledger)
@@ -110,7 +110,7 @@ def test_claim_is_seen_with_its_owner(ledger: Ledger) -> None:
     assert living(ledger) == []
 
 
-def test_claim_dies_with_its_holder(ledger: Ledger, tmp_path: Path) -> None:
+def test_claim_dies_with_its_holder(ledger: ResourceLedger, tmp_path: Path) -> None:
     """A file whose lock is gone is no claim, and is removed."""
     held = posted(ledger)
     os.close(held.descriptor)
@@ -118,7 +118,7 @@ def test_claim_dies_with_its_holder(ledger: Ledger, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_claim_lives_with_whoever_inherited_it(ledger: Ledger) -> None:
+def test_claim_lives_with_whoever_inherited_it(ledger: ResourceLedger) -> None:
     """The claim of a dead holder lives on as long as a process that inherited its file."""
     held = posted(ledger)
     heir = subprocess.Popen(["sleep", "600"], pass_fds=[held.descriptor])
@@ -129,7 +129,7 @@ def test_claim_lives_with_whoever_inherited_it(ledger: Ledger) -> None:
     assert living(ledger) == []
 
 
-def test_programs_do_not_inherit_it(ledger: Ledger) -> None:
+def test_programs_do_not_inherit_it(ledger: ResourceLedger) -> None:
     """Python closes what is not handed on: a claim never hangs on a program that a user's program left."""
     held = posted(ledger)
     heir = subprocess.Popen(["sleep", "600"])
@@ -139,21 +139,21 @@ def test_programs_do_not_inherit_it(ledger: Ledger) -> None:
     heir.wait()
 
 
-def test_draft_of_a_dead_writer_is_removed(ledger: Ledger, tmp_path: Path) -> None:
+def test_draft_of_a_dead_writer_is_removed(ledger: ResourceLedger, tmp_path: Path) -> None:
     """A writer killed in the middle leaves nothing for ever."""
     (tmp_path / "1-2-3.draft").write_text("{")
     assert living(ledger) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_updated_claim_shrinks(ledger: Ledger) -> None:
+def test_updated_claim_shrinks(ledger: ResourceLedger) -> None:
     """No rest of a longer content stays behind a shorter one."""
     held = posted(ledger, 1, ("a", "b"))
     held.update(replace(held.claim, gpus=0, devices=()))
     assert living(ledger)[0].devices == ()
 
 
-def test_refresh_notices_a_removed_file(ledger: Ledger) -> None:
+def test_refresh_notices_a_removed_file(ledger: ResourceLedger) -> None:
     """Whoever cleans up folders of temporary files may have taken it."""
     held = posted(ledger)
     os.utime(held.path, (0, 0))
@@ -163,7 +163,7 @@ def test_refresh_notices_a_removed_file(ledger: Ledger) -> None:
     assert not held.refresh()
 
 
-def test_withdrawal_spares_a_file_that_is_not_ours(ledger: Ledger) -> None:
+def test_withdrawal_spares_a_file_that_is_not_ours(ledger: ResourceLedger) -> None:
     """Under our name may be another file by now."""
     held = posted(ledger)
     held.path.unlink()
@@ -175,9 +175,9 @@ def test_withdrawal_spares_a_file_that_is_not_ours(ledger: Ledger) -> None:
 # --- the lock -------------------------------------------------------------------------------------------------------
 
 
-def test_one_decides_at_a_time(ledger: Ledger, tmp_path: Path) -> None:
+def test_one_decides_at_a_time(ledger: ResourceLedger, tmp_path: Path) -> None:
     """While one holds the ledger locked another cannot."""
-    other = Ledger(tmp_path)
+    other = ResourceLedger(tmp_path)
     with ledger.locked(), pytest.raises(LedgerBusy), other.locked():
         pass
     with other.locked():
@@ -186,7 +186,7 @@ def test_one_decides_at_a_time(ledger: Ledger, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_locked_ledger_is_said_and_waited_for(ledger: Ledger, tmp_path: Path) -> None:
+def test_locked_ledger_is_said_and_waited_for(ledger: ResourceLedger, tmp_path: Path) -> None:
     """Somebody who never lets go is named; when he does, all goes on."""
 
     async def scenario() -> list[str]:
@@ -194,7 +194,7 @@ def test_locked_ledger_is_said_and_waited_for(ledger: Ledger, tmp_path: Path) ->
         folder = os.open(tmp_path, os.O_RDONLY)
         fcntl.flock(folder, fcntl.LOCK_EX)
         claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
-        waiting = asyncio.ensure_future(obtain(ledger, claim, Machine(memory=1), said.append))
+        waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), said.append))
         async with asyncio.timeout(30):
             while not said:
                 await asyncio.sleep(0.01)
@@ -273,7 +273,7 @@ def in_line(claimer: Callable[..., Claimer]) -> Claimer:
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_all_of_a_line_get_their_turn(
-    tmp_path: Path, ledger: Ledger, deaf: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ledger: ResourceLedger, deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order in which they came, also where the kernel tells nobody of changes."""
     if deaf:
@@ -284,8 +284,8 @@ def test_all_of_a_line_get_their_turn(
     order: list[int] = []
 
     async def take_turn(number: int, claim: Claim) -> None:
-        own = Ledger(tmp_path)
-        held = await obtain(own, claim, Machine(memory=100), lambda reason: None)
+        own = ResourceLedger(tmp_path)
+        held = await acquire_claim(own, claim, Machine(memory=100), lambda reason: None)
         order.append(number)
         await asyncio.sleep(0)
         held.withdraw()
@@ -309,15 +309,15 @@ def refuse(*arguments: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_claim_that_somebody_removed_stands_in_line_again(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_claim_that_somebody_removed_stands_in_line_again(ledger: ResourceLedger, tmp_path: Path) -> None:
     """At the next look: whoever cleans up does not know what waits."""
     holder = posted(ledger, 100)
     before = set(os.listdir(tmp_path))
 
     async def scenario() -> None:
         claim = new_claim(job="job", job_name="name", memory=60, gpus=0)
-        own = Ledger(tmp_path)
-        waiting = asyncio.ensure_future(obtain(own, claim, Machine(memory=100), lambda reason: None))
+        own = ResourceLedger(tmp_path)
+        waiting = asyncio.ensure_future(acquire_claim(own, claim, Machine(memory=100), lambda reason: None))
         async with asyncio.timeout(60):
             while not (mine := [path for path in others() if path.suffix == ".claim"]):
                 await asyncio.sleep(0.001)
@@ -356,13 +356,13 @@ def test_crowd(claimer: Callable[..., Claimer], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cancelled_waiter_takes_its_claim_back(ledger: Ledger, tmp_path: Path) -> None:
+def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path: Path) -> None:
     """Who stops waiting leaves the line."""
     held = posted(ledger, 1)
 
     async def scenario() -> None:
         claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
-        waiting = asyncio.ensure_future(obtain(ledger, claim, Machine(memory=1), lambda reason: None))
+        waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), lambda reason: None))
         while len(os.listdir(tmp_path)) < 2:
             await asyncio.sleep(0.001)
         waiting.cancel()
@@ -376,7 +376,7 @@ def test_cancelled_waiter_takes_its_claim_back(ledger: Ledger, tmp_path: Path) -
 # --- strangers ------------------------------------------------------------------------------------------------------
 
 
-def test_strange_content_counts_for_nothing(ledger: Ledger, tmp_path: Path) -> None:
+def test_strange_content_counts_for_nothing(ledger: ResourceLedger, tmp_path: Path) -> None:
     """Links, pipes, folders, floods, garbage: none is a claim, none stops anybody, none is opened twice."""
     held = posted(ledger, 7)
     good = held.path.read_bytes()
@@ -421,7 +421,7 @@ def test_two_users() -> None:
         if child == 0:
             as_stranger(folder, writing)
         os.close(writing)
-        mine = Ledger(folder)
+        mine = ResourceLedger(folder)
         try:
             with os.fdopen(reading) as told:
                 assert told.readline() == "granted ('a',)\n"
@@ -449,7 +449,7 @@ def test_another_user_who_wants_to_stop_all_jobs() -> None:
         if child == 0:
             as_hostile_user(folder, writing)
         os.close(writing)
-        mine = Ledger(folder)
+        mine = ResourceLedger(folder)
         notices: list[str] = []
         try:
             with os.fdopen(reading) as told:
@@ -465,12 +465,12 @@ def test_another_user_who_wants_to_stop_all_jobs() -> None:
     assert expected in notices[0]
 
 
-async def _wait_for_notice(ledger: Ledger, notices: list[str]) -> None:
+async def _wait_for_notice(ledger: ResourceLedger, notices: list[str]) -> None:
     claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
     (other,) = ledger.claims()
     assert (other.memory, other.is_trusted) == (1 << 60, False)
     assert isinstance(decide(claim, [other], Machine(memory=1)), Claim)
-    waiting = asyncio.ensure_future(obtain(ledger, claim, Machine(memory=1), notices.append))
+    waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), notices.append))
     while not notices:
         await asyncio.sleep(0.01)
     waiting.cancel()
@@ -498,9 +498,9 @@ def as_stranger(folder: Path, writing: int) -> None:
         os.setgid(STRANGER)
         os.setuid(STRANGER)
         os.umask(0o777)
-        ledger = Ledger(folder)
+        ledger = ResourceLedger(folder)
         claim = new_claim(job="theirs", job_name="name", memory=1, gpus=1)
-        held = asyncio.run(obtain(ledger, claim, Machine(memory=1, gpus=("a", "b")), lambda reason: None))
+        held = asyncio.run(acquire_claim(ledger, claim, Machine(memory=1, gpus=("a", "b")), lambda reason: None))
         os.write(writing, f"granted {held.claim.devices}\n".encode())
         signal.pause()
     finally:

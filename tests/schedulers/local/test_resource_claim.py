@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tony.schedulers.local import resource_claim
-from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.ledger import ResourceLedger, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 from tony.schedulers.local.peak_demand import Need
-from tony.schedulers.local.resource_claim import Holding
+from tony.schedulers.local.resource_claim import ResourceClaim
 from tony.testing.conformance import PATIENCE
 from tony.testing.sample_jobs import prepared_job, two_roles
 
@@ -25,13 +25,13 @@ def place(tmp_path: Path) -> Path:
     return made
 
 
-def hold(place: Path, *needs: Need) -> Holding:
-    def reopen() -> Ledger:
+def hold(place: Path, *needs: Need) -> ResourceClaim:
+    def reopen() -> ResourceLedger:
         place.mkdir(exist_ok=True)
-        return Ledger(place)
+        return ResourceLedger(place)
 
     record = prepared_job(place.parent / "home", two_roles()).record
-    return Holding(reopen, reopen(), record, needs or [Need(memory=10, gpus=1)], Machine(memory=10, gpus=("a",)))
+    return ResourceClaim(reopen, reopen(), record, needs or [Need(memory=10, gpus=1)], Machine(memory=10, gpus=("a",)))
 
 
 def seen(place: Path) -> list[str]:
@@ -63,7 +63,7 @@ def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch)
             while seen(place) != before:
                 await asyncio.sleep(0.005)
         keeping.cancel()
-        other = Ledger(place)
+        other = ResourceLedger(place)
         with other.locked():
             assert [claim.devices for claim in other.claims()] == [("a",)]
         other.close()
@@ -78,7 +78,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
 
     async def scenario() -> list[str]:
         said: list[str] = []
-        ledger = Ledger(place)
+        ledger = ResourceLedger(place)
         with ledger.locked():
             other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
         held = hold(place)
@@ -113,7 +113,7 @@ def test_as_much_as_there_is_and_more_later(place: Path) -> None:
         grown = elastic.grow()
         assert grown is not None
         assert (grown.memory, grown.ticket, elastic.size, elastic.can_grow) == (9, claim.ticket, 9, False)
-        ledger = Ledger(place)
+        ledger = ResourceLedger(place)
         with ledger.locked():
             assert sorted(each.memory for each in ledger.claims()) == [1, 9]
         for each in (elastic, another, ledger):
@@ -122,12 +122,12 @@ def test_as_much_as_there_is_and_more_later(place: Path) -> None:
     asyncio.run(scenario())
 
 
-def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 10) -> Holding:
+def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 10) -> ResourceClaim:
     """As the next application master of the same job does."""
     record = prepared_job(place.parent / "home", two_roles(), "local-20260101-000000-0a1b2c").record
-    return Holding(
-        lambda: Ledger(place),
-        Ledger(place),
+    return ResourceClaim(
+        lambda: ResourceLedger(place),
+        ResourceLedger(place),
         record,
         [Need(memory=memory, gpus=1)],
         Machine(memory=10, gpus=("a",)),
@@ -163,7 +163,7 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
     """Whoever came after it stands behind the one that takes it over as well; and that one can hand it on again."""
 
     async def scenario() -> None:
-        ledger = Ledger(place)
+        ledger = ResourceLedger(place)
         with ledger.locked():
             other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
         handed_on: list[int] = []

@@ -20,7 +20,7 @@ from tony.model.staged import StagedJob
 from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob, Submitter
 from tony.schedulers.local import ledger_location
-from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.ledger import ResourceLedger, new_claim
 from tony.testing.sample_jobs import prepared_job, two_roles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"
@@ -124,7 +124,7 @@ def test_sweep_tidies_the_ledger(submitter: Submitter, tmp_path: Path) -> None:
     place.mkdir()
     folder = prepared_job(tmp_path, two_roles()).folder
     folder.job.write_text(json.dumps({"spec": {"scheduler_settings": {"ledger": str(place)}}}))
-    ledger = Ledger(place)
+    ledger = ResourceLedger(place)
     with ledger.locked():
         living, dead = [ledger.post(new_claim(job="j", job_name="n", memory=1, gpus=0)) for _ in range(2)]
         os.close(dead.descriptor)

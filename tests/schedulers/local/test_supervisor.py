@@ -20,7 +20,7 @@ from tony.testing.conformance import PATIENCE
 JOB = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from tony.linux import life_lock
+from tony.linux import liveness_lock
 from tony.model.layout import JobFolder
 from tony.schedulers.local import supervisor
 folder = JobFolder(Path(sys.argv[1]))
@@ -31,7 +31,8 @@ def attempt(first):
     number = len(notes.read_text().splitlines()) if notes.exists() else 0
     present = supervisor.present()
     with notes.open("a") as out:
-        print(os.getpid(), present.pid, present.lives, first, life_lock.take(folder.am_lock), present.claim is not None,
+        taken = liveness_lock.take(folder.am_lock)
+        print(os.getpid(), present.pid, present.lives, first, taken, present.claim is not None,
               signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, file=out)
     word = words[number]
     if word == "kill":

@@ -5,13 +5,16 @@ from pathlib import Path
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
-from tony.schedulers.local.unsupported_settings import meaningless
+from tony.schedulers.local.unsupported_settings import unsupported_settings
 
 
 def test_nothing_of_the_kind() -> None:
     """Most jobs hear nothing; a single task is always alone on its host."""
-    assert meaningless(JobSpec(command="true")) == []
-    assert meaningless(JobSpec(roles={"worker": Role(instances=1, spread=True, resources=Resources(gpus=1))})) == []
+    assert unsupported_settings(JobSpec(command="true")) == []
+    assert (
+        unsupported_settings(JobSpec(roles={"worker": Role(instances=1, spread=True, resources=Resources(gpus=1))}))
+        == []
+    )
 
 
 def test_everything() -> None:
@@ -27,7 +30,7 @@ def test_everything() -> None:
     )
     nothing = "means nothing on the local scheduler:"
     counts = f"{nothing} it counts memory and GPUs only"
-    assert meaningless(JobSpec(roles={"worker": worker, "ps": Role(node_label="gpu")})) == [
+    assert unsupported_settings(JobSpec(roles={"worker": worker, "ps": Role(node_label="gpu")})) == [
         f"warning: roles.worker.resources.yarn.io/fpga {counts}",
         f"warning: roles.worker.resources.yarn.io/gpu {counts}; ask for GPUs with `gpus`",
         f"warning: roles.worker.node_label {nothing} there is only this machine, and it has no labels",
@@ -42,4 +45,4 @@ def test_everything() -> None:
 def test_told_by_the_submitter(tmp_path: Path) -> None:
     """Before anything is staged."""
     spec = JobSpec(roles={"worker": Role(node_label="gpu")}, scheduler_settings={"ledger": str(tmp_path)})
-    assert registry.load("local").submitter(Home(tmp_path)).notices(spec) == meaningless(spec)
+    assert registry.load("local").submitter(Home(tmp_path)).notices(spec) == unsupported_settings(spec)

@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.schedulers.yarn.samples import uploaded
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.hadoop.ids import container_id
-from tony.hadoop.tokens.credentials import Credentials, from_bytes
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import GET_APPLICATION_REPORT, GetApplicationReportResponse
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerId, NodeId
@@ -19,8 +19,8 @@ from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn.allocator import YarnSource
-from tony.schedulers.yarn.container_env import Inside
-from tony.schedulers.yarn.launch_payload import TASK, JobPapers, TaskPapers, unpacked
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import TASK, JobPayload, TaskPayload, unpacked
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
 from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
@@ -29,7 +29,7 @@ from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_r
 
 JOB = "application_1410901177871_0001"
 FOLDER = f"/user/ann/.tony/jobs/{JOB}"
-HDFS_TOKEN = Token(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
+HDFS_TOKEN = HadoopToken(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
 
 
 class Played:
@@ -103,15 +103,15 @@ class Played:
         place: NodeId | None = self.manager.live[container_id(container)].node
         return next(node for node in self.nodes if node.node == place)
 
-    def tokens_of(self, container: str) -> Credentials:
+    def tokens_of(self, container: str) -> TokenCredentials:
         """What the executor in a container finds in its token file."""
         found = next(node.running[container] for node in self.nodes if container in node.running)
         assert found.tokens is not None
         return from_bytes(found.tokens)
 
-    def papers_of(self, container: str) -> TaskPapers:
+    def papers_of(self, container: str) -> TaskPayload:
         """Likewise, its papers."""
-        return unpacked(TaskPapers, self.tokens_of(container).secrets[TASK])
+        return unpacked(TaskPayload, self.tokens_of(container).secrets[TASK])
 
     def _report(self, _: object, _incoming: object) -> GetApplicationReportResponse:
         report = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
@@ -139,9 +139,9 @@ class Played:
         found = self.files.files.get(f"{FOLDER}/{name}")
         return found.content if found else None
 
-    def _papers(self) -> JobPapers:
+    def _papers(self) -> JobPayload:
         door, web = self.manager.server.address, f"127.0.0.1:{self.files.port}"
-        return JobPapers(
+        return JobPayload(
             record=self.job.record,
             credentials=JobCredentials(am=credentials(), executors=credentials()),
             runtime=uploaded("runtime.zip", public=True),
@@ -160,9 +160,9 @@ class Played:
             room=self._room,
         )
 
-    def _inside(self) -> Inside:
+    def _inside(self) -> ContainerEnv:
         token = self.manager.token
-        return Inside(
+        return ContainerEnv(
             container=f"container_1410901177871_0001_{self._attempt:02}_000001",
             host="127.0.0.1",
             folder=self._folder,
@@ -170,7 +170,7 @@ class Played:
             shared=self._folder / "shared",
             http="",
             tokens=self._folder / "container_tokens",
-            credentials=Credentials(tokens={"am": token, "hdfs": HDFS_TOKEN}, secrets={"own": b"key"}),
+            credentials=TokenCredentials(tokens={"am": token, "hdfs": HDFS_TOKEN}, secrets={"own": b"key"}),
         )
 
 

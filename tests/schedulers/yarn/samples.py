@@ -6,9 +6,9 @@ from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
-from tony.protocol.launch import Credentials, JobCredentials
+from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.interface import PreparedJob
-from tony.schedulers.yarn.launch_payload import JobPapers, Uploaded
+from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded
 
 SOURCE = StagedItem(digest="a" * 64, size=1234, name="src", placement=Placement.ROOT, suffix=".tar")
 DATA = StagedItem(digest="b" * 64, size=99, name="data.csv", placement=Placement.FILE)
@@ -63,13 +63,13 @@ def uploaded(name: str, *, public: bool = False) -> Uploaded:
     )
 
 
-def papers(job: JobRecord | None = None) -> JobPapers:
+def papers(job: JobRecord | None = None) -> JobPayload:
     """What its application master gets."""
-    return JobPapers(
+    return JobPayload(
         record=job or record(),
         credentials=JobCredentials(
-            am=Credentials(token="0" * 64, ca="CA", certificate="am", key="am's key"),
-            executors=Credentials(token="0" * 64, ca="CA", certificate="ex", key="executors' key"),
+            am=AmCredentials(token="0" * 64, ca="CA", certificate="am", key="am's key"),
+            executors=AmCredentials(token="0" * 64, ca="CA", certificate="ex", key="executors' key"),
         ),
         runtime=uploaded("runtime.zip", public=True),
         objects={item.digest: uploaded(item.digest) for item in (SOURCE, DATA)},

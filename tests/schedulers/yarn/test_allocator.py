@@ -39,7 +39,7 @@ from tony.schedulers.yarn import record_publisher as publishing
 from tony.schedulers.yarn.job_folder import JobFiles
 from tony.testing.hadoop.fake_resource_manager import YARN
 from tony.testing.hadoop.fake_webhdfs import Trouble
-from tony.testing.hadoop.faults import Hold, Refuse
+from tony.testing.hadoop.faults import HoldResponse, Refuse
 from tony.testing.sample_jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
@@ -214,7 +214,7 @@ async def test_a_launch_that_fails_after_it_was_released(tmp_path: Path) -> None
     async with playing(tmp_path) as played:
         (container,) = await played.granted()
         played.source.set_demand("worker", 0)
-        hold = Hold()
+        hold = HoldResponse()
         played.node(container).refusals[container] = "no"
         played.node(container).server.order(hold, method="startContainers")
         launch = asyncio.ensure_future(played.launch(container))
@@ -233,7 +233,7 @@ async def test_it_ended_while_it_was_launched(tmp_path: Path) -> None:
     async with playing(tmp_path) as played:
         (container,) = await played.granted()
         played.source.set_demand("worker", 0)
-        hold = Hold()
+        hold = HoldResponse()
         played.node(container).refusals[container] = "I am going"
         played.node(container).server.order(hold, method="startContainers")
         launch = asyncio.ensure_future(played.launch(container))
@@ -251,7 +251,7 @@ async def test_killed_while_it_starts(tmp_path: Path) -> None:
     async with playing(tmp_path) as played:
         (container,) = await played.granted()
         played.source.set_demand("worker", 0)
-        hold = Hold()
+        hold = HoldResponse()
         played.node(container).server.order(hold, method="startContainers")
         launch = asyncio.ensure_future(played.launch(container))
         await hold.is_held.wait()
@@ -267,7 +267,7 @@ async def test_closed_while_it_starts(tmp_path: Path) -> None:
     """Whoever launched it was cancelled, and its node started it all the same: it is ended, and that at once."""
     async with playing(tmp_path) as played:
         (container,) = await played.granted()
-        hold = Hold()
+        hold = HoldResponse()
         played.node(container).server.order(hold, method="startContainers")
         launch = asyncio.ensure_future(played.launch(container))
         await hold.is_held.wait()
@@ -554,7 +554,7 @@ async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeyp
     monkeypatch.setattr(container_table, "_LOOK", 0.02)
     async with playing(tmp_path) as played:
         await played.launched(2)
-        hold = Hold()
+        hold = HoldResponse()
         played.manager.server.order(hold, method="allocate")
         await hold.is_held.wait()
         async with asyncio.timeout(20):
@@ -592,7 +592,7 @@ async def test_nothing_is_ended_while_another_master_may_have_it(tmp_path: Path)
         first, second, third = await played.launched(3)
         played.source.set_demand("worker", 0)
         played.source.release(third, 0.01)
-        hold = Hold()
+        hold = HoldResponse()
         overlap, played.source.overlap = played.source.overlap, 0.0
         played.manager.server.order(hold, method="allocate")
         played.source.kill(first, "it fell silent")

@@ -14,8 +14,8 @@ from tony.errors import SchedulerError, StorageError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import HadoopError
 from tony.schedulers.yarn import cache_eviction
-from tony.schedulers.yarn.cache_upload import Depot, Wanted
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cache_upload import CacheUploader, UploadRequest
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
@@ -36,8 +36,8 @@ class Played:
     def web_files(self) -> WebHdfs:
         return WebHdfs([self.hdfs.url], WebLogin(user="ann"))
 
-    def depot(self) -> Depot:
-        return Depot(cast(Cluster, self), STAGING)
+    def depot(self) -> CacheUploader:
+        return CacheUploader(cast(ClusterClients, self), STAGING)
 
 
 @pytest.fixture
@@ -48,16 +48,16 @@ def cluster() -> Iterator[Played]:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> list[Wanted]:
+def wanted(tmp_path: Path) -> list[UploadRequest]:
     """The archive of our programs, and a file of the user's."""
     found = []
     for name, content, public in (("runtime.zip", b"programs", True), ("data", b"secret data", False)):
         (tmp_path / name).write_bytes(content)
-        found.append(Wanted(path=tmp_path / name, name=name, size=len(content), public=public))
+        found.append(UploadRequest(path=tmp_path / name, name=name, size=len(content), public=public))
     return found
 
 
-def provide(cluster: Played, wanted: list[Wanted]) -> tuple[dict[str, Uploaded], int]:
+def provide(cluster: Played, wanted: list[UploadRequest]) -> tuple[dict[str, Uploaded], int]:
     depot = cluster.depot()
     try:
         return depot.provide(wanted), depot.sent
@@ -73,7 +73,7 @@ def names(cluster: Played) -> list[str]:
     return sorted(path.removeprefix(CACHE + "/") for path in cluster.hdfs.files if path.startswith(CACHE + "/"))
 
 
-def test_first_and_second_submission(cluster: Played, wanted: list[Wanted]) -> None:
+def test_first_and_second_submission(cluster: Played, wanted: list[UploadRequest]) -> None:
     """What nodes must know is exact; the second one sends nothing, and asks only twice."""
     first, sent = provide(cluster, wanted)
     assert sent == 19
@@ -91,7 +91,7 @@ def test_first_and_second_submission(cluster: Played, wanted: list[Wanted]) -> N
     assert asked <= {"LISTSTATUS_BATCH", "LISTSTATUS", "GETFILESTATUS"}
 
 
-def test_who_may_read(cluster: Played, wanted: list[Wanted]) -> None:
+def test_who_may_read(cluster: Played, wanted: list[UploadRequest]) -> None:
     """The user's files nobody else, also where folders are open to all."""
     provide(cluster, wanted)
     modes = {path: f"{file.permission:o}" for path, file in cluster.hdfs.files.items()}
@@ -101,7 +101,7 @@ def test_who_may_read(cluster: Played, wanted: list[Wanted]) -> None:
     assert modes[f"{CACHE}/{cache_eviction.MARKER}"] == "700"
 
 
-def test_public_only_where_all_may_go(cluster: Played, wanted: list[Wanted]) -> None:
+def test_public_only_where_all_may_go(cluster: Played, wanted: list[UploadRequest]) -> None:
     """YARN refuses a public file below a folder that is closed to others; then it is private."""
     cluster.hdfs.files["/user"] = PlayedFile(permission=0o700)
     found, _ = provide(cluster, wanted)
@@ -110,7 +110,7 @@ def test_public_only_where_all_may_go(cluster: Played, wanted: list[Wanted]) -> 
     assert provide(cluster, wanted)[0]["runtime.zip"].public
 
 
-def test_wrong_size_is_sent_again(cluster: Played, wanted: list[Wanted]) -> None:
+def test_wrong_size_is_sent_again(cluster: Played, wanted: list[UploadRequest]) -> None:
     """Nobody writes to objects; what is damaged all the same is replaced."""
     provide(cluster, wanted)
     cluster.hdfs.files[f"{CACHE}/data"].content = b"short"
@@ -119,7 +119,7 @@ def test_wrong_size_is_sent_again(cluster: Played, wanted: list[Wanted]) -> None
 
 
 @pytest.mark.parametrize("trouble", [Trouble.HANG_UP_AFTER_HALF, Trouble.NO_SPACE, Trouble.QUOTA])
-def test_half_written(cluster: Played, wanted: list[Wanted], trouble: Trouble) -> None:
+def test_half_written(cluster: Played, wanted: list[UploadRequest], trouble: Trouble) -> None:
     """What did not arrive whole never has the name, and nothing of it stays."""
     cluster.hdfs.fail_next("CREATE", *[trouble] * 10)
     with pytest.raises((HadoopError, StorageError)):
@@ -129,14 +129,14 @@ def test_half_written(cluster: Played, wanted: list[Wanted], trouble: Trouble) -
     assert provide(cluster, wanted[1:])[1] == 11
 
 
-def test_arrived_otherwise(cluster: Played, wanted: list[Wanted], tmp_path: Path) -> None:
+def test_arrived_otherwise(cluster: Played, wanted: list[UploadRequest], tmp_path: Path) -> None:
     """A file that changed while it was sent is no object."""
     (tmp_path / "data").write_bytes(b"longer than before")
     with pytest.raises(SchedulerError, match="has 18 bytes and not the 11 that were sent"):
         provide(cluster, wanted)
 
 
-def test_two_clients_at_once(cluster: Played, wanted: list[Wanted]) -> None:
+def test_two_clients_at_once(cluster: Played, wanted: list[UploadRequest]) -> None:
     """Both end up with the same objects, whoever comes second."""
     found: list[dict[str, Uploaded]] = []
     threads = [threading.Thread(target=lambda: found.append(provide(cluster, wanted)[0])) for _ in range(4)]
@@ -149,7 +149,7 @@ def test_two_clients_at_once(cluster: Played, wanted: list[Wanted]) -> None:
     assert content(cluster, "runtime.zip") == b"programs"
 
 
-def test_use_is_noted_once_a_day(cluster: Played, wanted: list[Wanted]) -> None:
+def test_use_is_noted_once_a_day(cluster: Played, wanted: list[UploadRequest]) -> None:
     """By the access time; the modification time, which nodes compare, stays."""
     before, _ = provide(cluster, wanted)
     began = time.time() * 1000
@@ -163,7 +163,7 @@ def test_use_is_noted_once_a_day(cluster: Played, wanted: list[Wanted]) -> None:
     assert file.accessed_ms == noted
 
 
-def test_gone_when_its_use_is_noted(cluster: Played, wanted: list[Wanted]) -> None:
+def test_gone_when_its_use_is_noted(cluster: Played, wanted: list[UploadRequest]) -> None:
     """Somebody removed it between our two looks: it is sent again."""
     provide(cluster, wanted)
     cluster.hdfs.before("SETTIMES", lambda path: cluster.hdfs.files.pop(path, None))
@@ -171,7 +171,7 @@ def test_gone_when_its_use_is_noted(cluster: Played, wanted: list[Wanted]) -> No
     assert content(cluster, "data") == b"secret data"
 
 
-def test_folder_of_another_user(cluster: Played, wanted: list[Wanted]) -> None:
+def test_folder_of_another_user(cluster: Played, wanted: list[UploadRequest]) -> None:
     """Their objects could not be read by our containers: told before anything runs."""
     provide(cluster, wanted)
     cluster.hdfs.fail_next("SETTIMES", Trouble.FORBIDDEN)
@@ -179,14 +179,14 @@ def test_folder_of_another_user(cluster: Played, wanted: list[Wanted]) -> None:
         provide(cluster, wanted)
 
 
-def test_no_access_times(cluster: Played, wanted: list[Wanted]) -> None:
+def test_no_access_times(cluster: Played, wanted: list[UploadRequest]) -> None:
     """Where HDFS keeps none, jobs run all the same."""
     provide(cluster, wanted)
     cluster.hdfs.fail_next("SETTIMES", *[Trouble.NO_SPACE] * 2)  # any IOException
     assert provide(cluster, wanted)[1] == 0
 
 
-def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[Wanted]) -> None:
+def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[UploadRequest]) -> None:
     """Not at the very first submission; then when the last look is a day ago."""
     depots = [cluster.depot() for _ in range(3)]
     assert [depot.eviction_is_due for depot in depots] == [False] * 3
@@ -214,7 +214,9 @@ def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[Wanted]) -> No
         (-1, -1, r"11 bytes are to be uploaded\. Free some room"),
     ],
 )
-def test_a_quota_is_used_up(cluster: Played, wanted: list[Wanted], names_left: int, space_left: int, told: str) -> None:
+def test_a_quota_is_used_up(
+    cluster: Played, wanted: list[UploadRequest], names_left: int, space_left: int, told: str
+) -> None:
     """Which folder's it is, how much is left of it, how much was needed, and the setting."""
     provide(cluster, [])
     folder = cluster.hdfs.files["/user"]
@@ -226,7 +228,7 @@ def test_a_quota_is_used_up(cluster: Played, wanted: list[Wanted], names_left: i
     assert str(failed.value).endswith("HDFS says: The DiskSpace quota of /q is exceeded")
 
 
-def test_the_data_nodes_are_full(cluster: Played, wanted: list[Wanted]) -> None:
+def test_the_data_nodes_are_full(cluster: Played, wanted: list[UploadRequest]) -> None:
     """What is left in all is told; an older NameNode does not tell it."""
     for trouble, told in ((), "all DataNodes together have 1m left"), ((Trouble.FORBIDDEN,), "uploaded. Free"):
         cluster.hdfs.fail_next("CREATE", Trouble.NO_SPACE)

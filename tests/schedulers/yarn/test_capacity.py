@@ -4,7 +4,7 @@ import pytest
 
 from tony.hadoop.wire.reports import NodeLabel, QueueConfiguration, QueueConfigurationEntry, QueueInfo, QueueState
 from tony.hadoop.wire.yarn_records import NodeId, NodeReport, NodeState, Resource, ResourceTypeInfo
-from tony.schedulers.yarn.capacity import Node, Offer, Queue, offer
+from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode, Queue, offer
 
 HALF = QueueConfiguration(absolute_max_capacity=0.5, effective_max_capacity=Resource(memory=6144, vcores=18))
 ALL = QueueConfiguration(absolute_max_capacity=1.0, effective_max_capacity=Resource(memory=12288, vcores=36))
@@ -35,7 +35,7 @@ def report(host: str, state: NodeState, port: int = 1, labels: tuple[str, ...] =
 
 def offered(
     name: str = "a", queue: QueueInfo | None = LEAF, root: QueueInfo | None = ROOT, nodes: tuple[NodeReport, ...] = ()
-) -> Offer:
+) -> ClusterCapacity:
     return offer(
         maximum=Resource(memory=4096, vcores=8),
         types=[ResourceTypeInfo(name="memory-mb")],
@@ -49,7 +49,7 @@ def offered(
 
 def test_brought_together() -> None:
     """The limit is that of nodes without a label."""
-    assert offered() == Offer(
+    assert offered() == ClusterCapacity(
         maximum={"memory-mb": 4096, "vcores": 8},
         types=["memory-mb"],
         labels=["fast", "lent"],
@@ -76,8 +76,8 @@ def test_nodes() -> None:
     away = [report(host, state, labels=("fast",)) for host, state in states.items()]
     nodes = offered(nodes=(report("r", NodeState.RUNNING), report("r", NodeState.LOST, port=2), *away)).nodes
     names = {"u": "unhealthy", "l": "lost", "d": "decommissioning", "s": "shutdown"}
-    expected = [Node(host=host, has=has, labels=("fast",), away=name) for host, name in names.items()]
-    assert nodes == [Node(host="r", has=has), *expected]
+    expected = [ClusterNode(host=host, has=has, labels=("fast",), away=name) for host, name in names.items()]
+    assert nodes == [ClusterNode(host="r", has=has), *expected]
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 
 from tests.schedulers.yarn.samples import papers
 from tony.errors import PlatformError
-from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
-from tony.hadoop.tokens.token import Token
-from tony.schedulers.yarn.container_env import Inside
-from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPapers, TaskPapers, packed
+from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
+from tony.hadoop.tokens.token import HadoopToken
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, TaskPayload, packed
 
-HDFS = Token(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
+HDFS = HadoopToken(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a NodeManager puts into the environment."""
     monkeypatch.chdir(tmp_path)
     tokens = tmp_path / "container_tokens"
-    write_file(tokens, Credentials(tokens={"hdfs": HDFS}, secrets={JOB: packed(papers()), "theirs": b"kept"}))
+    write_file(tokens, TokenCredentials(tokens={"hdfs": HDFS}, secrets={JOB: packed(papers()), "theirs": b"kept"}))
     return {
         "CONTAINER_ID": "container_1700000000000_0007_01_000001",
         "NM_HOST": "node-1",
@@ -32,8 +32,8 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_look(environ: dict[str, str], tmp_path: Path) -> None:
     """Of several folders the first is ours."""
-    inside = Inside.look(environ)
-    assert inside == Inside(
+    inside = ContainerEnv.look(environ)
+    assert inside == ContainerEnv(
         container="container_1700000000000_0007_01_000001",
         host="node-1",
         folder=tmp_path,
@@ -50,7 +50,7 @@ def test_look(environ: dict[str, str], tmp_path: Path) -> None:
 def test_no_web_pages(environ: dict[str, str]) -> None:
     """A NodeManager may have none."""
     del environ["NM_HTTP_PORT"]
-    assert Inside.look(environ).http == ""
+    assert ContainerEnv.look(environ).http == ""
 
 
 @pytest.mark.parametrize("missing", ["CONTAINER_ID", "NM_HOST", "LOG_DIRS", "LOCAL_DIRS", "HADOOP_TOKEN_FILE_LOCATION"])
@@ -58,13 +58,13 @@ def test_no_container(environ: dict[str, str], missing: str) -> None:
     """Started by hand, it says what is missing."""
     del environ[missing]
     with pytest.raises(PlatformError, match=f"^this is no container of YARN: {missing} is not set$"):
-        Inside.look(environ)
+        ContainerEnv.look(environ)
 
 
 def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
     """They are gone from the file that the user's programs may read; everything else in it stays."""
-    before = Inside.look(environ)
-    taken, inside = before.take(JOB, JobPapers)
+    before = ContainerEnv.look(environ)
+    taken, inside = before.take(JOB, JobPayload)
     assert taken == papers()
     left = read_file(tmp_path / "container_tokens")
     assert left == inside.credentials
@@ -77,17 +77,17 @@ def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
 
 def test_no_papers(environ: dict[str, str]) -> None:
     """Neither none, nor others, nor those taken before."""
-    inside = Inside.look(environ)
+    inside = ContainerEnv.look(environ)
     with pytest.raises(PlatformError, match=r"container_tokens holds no papers 'tony.task' of this version"):
-        inside.take(TASK, TaskPapers)
+        inside.take(TASK, TaskPayload)
     with pytest.raises(PlatformError, match=r"holds no papers 'theirs' of this version"):
-        inside.take("theirs", TaskPapers)
+        inside.take("theirs", TaskPayload)
     with pytest.raises(PlatformError, match=r"holds no papers 'tony.job'"):
-        inside.take(JOB, JobPapers)[1].take(JOB, JobPapers)
+        inside.take(JOB, JobPayload)[1].take(JOB, JobPayload)
 
 
 def test_plug_in(environ: dict[str, str], tmp_path: Path) -> None:
     """A framework's adapter that is not ours lies in the container's folder, wherever it was at the submitter's."""
-    inside = Inside.look(environ)
+    inside = ContainerEnv.look(environ)
     assert inside.plug_in("/home/ann/lib") == str(tmp_path / "tony-framework")
     assert inside.plug_in(None) is None

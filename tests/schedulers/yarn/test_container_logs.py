@@ -17,8 +17,8 @@ from tony.hadoop.ipc.errors import ApplicationNotFoundError
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, LogAggregationStatus
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
 from tony.schedulers.yarn import container_logs
-from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.container_logs import Printed
+from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.container_logs import ContainerLogs
 from tony.testing.hadoop.fake_node_web import PlayedNodeWeb
 
 JOB = "application_1795272430499_0007"
@@ -81,9 +81,9 @@ class PlayedCluster:
         ]
 
     @property
-    def me(self) -> Cluster:
+    def me(self) -> ClusterClients:
         """As what it is taken for."""
-        return cast(Cluster, self)
+        return cast(ClusterClients, self)
 
 
 class Shelf:
@@ -131,7 +131,7 @@ async def test_while_it_runs_the_nodes_are_asked(cluster: PlayedCluster, node: P
     node.containers[TWO] = {"b.out": b"had and new", "c.out": b""}
     shelf = Shelf()
     shelf.have = {"b.out": 8}
-    await Printed(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, shelf)
+    await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, shelf)
     assert shelf.got == {"a.out": b"older newer", "b.out": b"new"}
     assert shelf.begun == {"a.out": (6, 5), "b.out": (0, 11), "c.out": (0, 0)}
 
@@ -142,7 +142,7 @@ async def test_a_node_that_does_not_have_it_is_named(cluster: PlayedCluster, nod
     node.containers[ONE] = {"a.out": b"here"}
     shelf = Shelf()
     with pytest.raises(SchedulerError) as raised:
-        await Printed(cluster.me, JOB).fetch({TWO: "n1", ONE: "n1", "container_x": "n9"}, shelf)
+        await ContainerLogs(cluster.me, JOB).fetch({TWO: "n1", ONE: "n1", "container_x": "n9"}, shelf)
     assert shelf.got == {"a.out": b"here"}
     assert f"{TWO}: " in str(raised.value)
     assert "container_x: the ResourceManager does not know its node any more" in str(raised.value)
@@ -154,7 +154,7 @@ async def test_after_the_end_hdfs_has_it(cluster: PlayedCluster) -> None:
     files = {"a.out": b"newer", "a.out.1": b"older ", "stdout": b"not this"}
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files(files))]])}
     shelf = Shelf()
-    await Printed(cluster.me, JOB).fetch({}, shelf)
+    await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
     assert shelf.got == {"a.out": b"older newer"}
     assert len(cluster.reports) == 1
 
@@ -172,7 +172,7 @@ async def test_half_of_it_is_said_to_be_half(
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"x"}))]])}
     shelf = Shelf()
     with pytest.raises(SchedulerError, match=words):
-        await Printed(cluster.me, JOB).fetch({}, shelf)
+        await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
     assert shelf.got == {"a.out": b"x"}
 
 
@@ -181,16 +181,16 @@ async def test_without_aggregation_the_nodes_may_still_have_it(cluster: PlayedCl
     cluster.ended(LogAggregationStatus.DISABLED)
     node.containers[ONE] = {"a.out": b"kept"}
     shelf = Shelf()
-    await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
+    await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
     assert shelf.got == {"a.out": b"kept"}
     node.containers.clear()
     with pytest.raises(SchedulerError) as raised:
-        await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
+        await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
     assert str(raised.value).startswith(
         "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. Have it set to true"
     )
     with pytest.raises(SchedulerError, match="aggregation-enable is false"):
-        await Printed(cluster.me, JOB).fetch({}, shelf)
+        await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
 
 
 @pytest.mark.parametrize("hangs", [True, False])
@@ -208,12 +208,12 @@ async def test_hdfs_has_all_of_it_and_no_resource_manager_answers(
     monkeypatch.setattr(PlayedCluster, "report", away)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"all"}))]])}
     shelf = Shelf()
-    await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf, ended=True)
+    await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, shelf, ended=True)
     assert shelf.got == {"a.out": b"all"}
     with pytest.raises(SchedulerError, match="nobody answers"):
-        await Printed(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, Shelf(), ended=True)
+        await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, Shelf(), ended=True)
     with pytest.raises(SchedulerError, match="nobody answers"):
-        await Printed(cluster.me, JOB).fetch({ONE: "n1"}, Shelf())
+        await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, Shelf())
 
 
 async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:
@@ -221,11 +221,11 @@ async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:
     cluster.reports = [None]
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"old"}))]])}
     shelf = Shelf()
-    await Printed(cluster.me, JOB).fetch({}, shelf)
+    await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
     assert shelf.got == {"a.out": b"old"}
     cluster.files.files = {}
     with pytest.raises(SchedulerError, match="does not know the application any more, and HDFS has no logs"):
-        await Printed(cluster.me, JOB).fetch({}, shelf)
+        await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
 
 
 async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) -> None:
@@ -233,7 +233,9 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) 
     coming = LogAggregationStatus.NOT_STARTED
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
     with pytest.raises(SchedulerError, match="nothing of this application has ever run"):
-        await asyncio.wait_for(Printed(cluster.me, JOB).fetch({}, Shelf(), ended=True), container_logs._AGGREGATION / 2)
+        await asyncio.wait_for(
+            ContainerLogs(cluster.me, JOB).fetch({}, Shelf(), ended=True), container_logs._AGGREGATION / 2
+        )
 
 
 async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
@@ -242,22 +244,22 @@ async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: 
     cluster.ended(LogAggregationStatus.SUCCEEDED)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"of ann"}))]])}
     with pytest.raises(SchedulerError, match="the record is of eve, and YARN says that the application is of ann"):
-        await Printed(cluster.me, JOB, "eve").fetch({ONE: "n1"}, Shelf(), ended=True)
+        await ContainerLogs(cluster.me, JOB, "eve").fetch({ONE: "n1"}, Shelf(), ended=True)
     shelf = Shelf()
-    await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
+    await ContainerLogs(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
     assert shelf.got == {"a.out": b"of ann"}
 
     cluster.files.files = {}
     cluster.ended(LogAggregationStatus.DISABLED)
     node.containers = {ONE: {"a.out": b"own"}, theirs: {"b.out": b"theirs"}}
     shelf = Shelf()
-    await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1", theirs: "n1"}, shelf, ended=True)
+    await ContainerLogs(cluster.me, JOB, "ann").fetch({ONE: "n1", theirs: "n1"}, shelf, ended=True)
     assert shelf.got == {"a.out": b"own"}
     # The ResourceManager has forgotten it: nobody can say any more whose those containers were.
     cluster.reports = [None]
     shelf = Shelf()
     with pytest.raises(SchedulerError, match="does not know the application any more"):
-        await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
+        await ContainerLogs(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
     assert shelf.got == {}
 
 
@@ -266,4 +268,4 @@ async def test_logs_that_were_removed(cluster: PlayedCluster) -> None:
     may be."""
     cluster.ended(LogAggregationStatus.SUCCEEDED)
     with pytest.raises(SchedulerError, match=r"not there any more.*retain-seconds.*`tony logs -f` keep"):
-        await Printed(cluster.me, JOB).fetch({}, Shelf())
+        await ContainerLogs(cluster.me, JOB).fetch({}, Shelf())

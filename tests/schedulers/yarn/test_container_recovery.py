@@ -26,7 +26,7 @@ from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn import container_recovery, container_table, previous_attempts
 from tony.testing.hadoop.fake_resource_manager import APPLICATION
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, Trouble
-from tony.testing.hadoop.faults import Drop
+from tony.testing.hadoop.faults import DropResponse
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:
@@ -169,7 +169,7 @@ async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.M
 async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
     """It named what runs, once: the next attempt hears it anew, and this one leaves everything to it."""
     async with second(tmp_path, 1) as played:
-        played.manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        played.manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
         with pytest.raises(NotInCharge, match="what earlier attempts have left"):
             await played.source.open(played.events.append)
         assert played.running() == [name(1)]
@@ -223,7 +223,7 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(path)
         return asked.count(path) > 1
 
-    monkeypatch.setattr("tony.schedulers.yarn.cluster_clients.Cluster.recover_lease", recover)
+    monkeypatch.setattr("tony.schedulers.yarn.cluster_clients.ClusterClients.recover_lease", recover)
     return asked
 
 

@@ -12,9 +12,9 @@ import pytest
 from tony.errors import PlatformError
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.tokens.credentials import Credentials, write_file
-from tony.hadoop.tokens.token import Token
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.hadoop.tokens.credentials import TokenCredentials, write_file
+from tony.hadoop.tokens.token import HadoopToken
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.delegation_tokens import FileLogin, credentials_of_job, for_programs, renewer
 from tony.schedulers.yarn.settings import read_settings
 from tony.testing.hadoop.fake_namenode import PlayedNameNode
@@ -26,9 +26,9 @@ KERBEROS = {"hadoop.security.authentication": "kerberos", "yarn.resourcemanager.
 ANN = {"HADOOP_USER_NAME": "ann"}
 
 
-def token(kind: str, service: str = "elsewhere") -> Token:
+def token(kind: str, service: str = "elsewhere") -> HadoopToken:
     """One of that kind."""
-    return Token(identifier=b"i", password=b"p", kind=kind, service=service)
+    return HadoopToken(identifier=b"i", password=b"p", kind=kind, service=service)
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def name_node(*, tokens: bool = True) -> AsyncIterator[str]:
         yield str(server.address)
 
 
-async def of_job(given: Mapping[str, str], environ: Mapping[str, str], *more: str) -> Credentials:
+async def of_job(given: Mapping[str, str], environ: Mapping[str, str], *more: str) -> TokenCredentials:
     """What a job gets."""
     settings = Configuration.load(None, {}, given=given)
     return await credentials_of_job(settings, Logins(settings, environ), more)
@@ -72,7 +72,7 @@ async def test_one_for_a_pair_of_name_nodes() -> None:
 def test_for_somebody_else() -> None:
     """Who acts for another one is known as that one, and proves to be oneself."""
     settings = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1"})
-    cluster = Cluster.of(settings, {**ANN, "HADOOP_PROXY_USER": "bob"})
+    cluster = ClusterClients.of(settings, {**ANN, "HADOOP_PROXY_USER": "bob"})
     login = cluster.file_login(None)
     assert ("bob", "/user/bob/.tony") == (cluster.user, cluster.path(".tony"))
     assert {"user.name": "ann", "doas": "bob"} == login.query()
@@ -95,7 +95,7 @@ async def test_what_the_user_brings(tmp_path: Path) -> None:
     hive = token("HIVE_DELEGATION_TOKEN")
     yarns = ["YARN_AM_RM_TOKEN", "RM_DELEGATION_TOKEN", "NMToken", "YARN_CLIENT_TOKEN", "ContainerToken"]
     brought = {"a": ours, "b": hive, **{kind: token(kind) for kind in yarns}}
-    write_file(tmp_path / "tokens", Credentials(tokens=brought, secrets={"key": b"1"}))
+    write_file(tmp_path / "tokens", TokenCredentials(tokens=brought, secrets={"key": b"1"}))
     environ = {**ANN, "HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")}
     found = await of_job({"fs.defaultFS": "hdfs://127.0.0.1:1", **ALWAYS}, environ)
     assert {"a": ours, "b": hive} == found.tokens
@@ -124,7 +124,7 @@ def test_nobody_to_renew() -> None:
 
 def test_file_login() -> None:
     """A name where names are believed, though there is a token: the pages would not look at it. Else the token."""
-    held = Credentials(tokens={"": token("HDFS_DELEGATION_TOKEN", "127.0.0.1:1")})
+    held = TokenCredentials(tokens={"": token("HDFS_DELEGATION_TOKEN", "127.0.0.1:1")})
     plain = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1"})
     login = FileLogin(plain, Logins(plain, ANN, held))(None)
     assert ("ann", "") == (login.user, login.token)
@@ -150,4 +150,4 @@ async def test_file_login_in_a_loop() -> None:
     """It would hold up everything else, so it says what the machine lacks."""
     secure = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1", **KERBEROS})
     with pytest.raises(PlatformError, match="start a thread"):
-        FileLogin(secure, Logins(secure, ANN, Credentials()))(None)
+        FileLogin(secure, Logins(secure, ANN, TokenCredentials()))(None)

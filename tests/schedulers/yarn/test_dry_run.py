@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import prepared, record
-from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.yarn_records import Url
 from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
@@ -60,7 +60,7 @@ def test_as_written_down(name: str) -> None:
 def test_names_of_services_keep_their_letters() -> None:
     """A pair of NameNodes is known by the very letters of `dfs.nameservices`, unlike a host."""
     archive = Uploaded(url="hdfs://HDPProd/user/ann/x.zip", size=1, timestamp=1)
-    (resource,) = master_container(YarnSettings(), {"tony": archive}, Credentials()).local_resources
+    (resource,) = master_container(YarnSettings(), {"tony": archive}, TokenCredentials()).local_resources
     assert resource.value
     assert resource.value.resource == Url(scheme="hdfs", host="HDPProd", port=-1, file="/user/ann/x.zip")
 

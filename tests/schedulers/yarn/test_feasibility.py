@@ -4,14 +4,14 @@ from tony.dataclass import replace
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode
-from tony.schedulers.yarn.capacity import Node, Offer, Queue
+from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode, Queue
 from tony.schedulers.yarn.demand_spec import room
 from tony.schedulers.yarn.feasibility import misfits, notices
 from tony.schedulers.yarn.settings import YarnSettings
 
-BIG = Node(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
-FAST = Node(host="fast", has={"memory-mb": 4096, "vcores": 16, "yarn.io/gpu": 4}, labels=["gpu"])
-OFFER = Offer(
+BIG = ClusterNode(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
+FAST = ClusterNode(host="fast", has={"memory-mb": 4096, "vcores": 16, "yarn.io/gpu": 4}, labels=["gpu"])
+OFFER = ClusterCapacity(
     maximum={"memory-mb": 8192, "vcores": 32, "yarn.io/gpu": 8},
     types=["memory-mb", "vcores", "yarn.io/gpu"],
     labels=["gpu", "ssd"],
@@ -27,11 +27,11 @@ def job(resources: Resources, **more: object) -> JobSpec:
     return JobSpec(command="true", roles={"worker": role})
 
 
-def told(spec: JobSpec, offer: Offer = OFFER, **settings: object) -> list[Problem]:
+def told(spec: JobSpec, offer: ClusterCapacity = OFFER, **settings: object) -> list[Problem]:
     return misfits(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
 
 
-def noticed(spec: JobSpec, offer: Offer = OFFER, **settings: object) -> list[str]:
+def noticed(spec: JobSpec, offer: ClusterCapacity = OFFER, **settings: object) -> list[str]:
     return notices(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
 
 
@@ -243,7 +243,7 @@ def test_the_only_node() -> None:
     assert [problem.message for problem in told(job(Resources(vcores=17)), alone)] == [
         "a task of worker asks for 17 vcores, and the only node has 16 vcores. Ask for less."
     ]
-    mixed = replace(OFFER, nodes=[Node(host="n", has={"memory-mb": 4096, "vcores": 4})], maximum={})
+    mixed = replace(OFFER, nodes=[ClusterNode(host="n", has={"memory-mb": 4096, "vcores": 4})], maximum={})
     assert told(job(Resources(memory=4 * GIB, vcores=4)), mixed) == []
 
 
@@ -290,12 +290,14 @@ def test_everything_at_once() -> None:
     ]
 
 
-def plain(host: str, memory: int = 4096, vcores: int = 8, away: str = "", label: str = "") -> Node:
-    return Node(host=host, has={"memory-mb": memory, "vcores": vcores}, labels=[label] if label else [], away=away)
+def plain(host: str, memory: int = 4096, vcores: int = 8, away: str = "", label: str = "") -> ClusterNode:
+    return ClusterNode(
+        host=host, has={"memory-mb": memory, "vcores": vcores}, labels=[label] if label else [], away=away
+    )
 
 
 TENTH = Queue(running=True, labels=["*"], path="root.small", most_memory=1228, share=0.10000000149011612)
-THREE = Offer(
+THREE = ClusterCapacity(
     maximum={"memory-mb": 4096, "vcores": 8},
     types=["memory-mb", "vcores"],
     labels=["fast"],

@@ -8,7 +8,7 @@ from tony.hadoop import ids
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
-from tony.schedulers.interface import Listed
+from tony.schedulers.interface import ListEntry
 from tony.schedulers.yarn.list_entry import listed
 
 ID = ids.application_id("application_1795000000000_0007")
@@ -47,7 +47,7 @@ def test_states(
 def test_all_of_it() -> None:
     """Times are seconds; why it failed is told without odd characters, and an end only of what has ended."""
     done = listed(report(ApplicationState.FINISHED, FinalStatus.FAILED, finish_time=5500, diagnostics=" boom\n"))
-    assert done == Listed(
+    assert done == ListEntry(
         job="application_1795000000000_0007",
         name="digits",
         state=JobState.FAILED,

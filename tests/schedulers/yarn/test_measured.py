@@ -10,17 +10,17 @@ import pytest
 
 from tests.core.specs import workers
 from tony.am import metrics_store as module
-from tony.am.metrics_store import Measurements
+from tony.am.metrics_store import MetricsStore
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectionLost
 from tony.history.metrics_reader import open_metrics
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Sample
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.job_folder import JobFiles
-from tony.schedulers.yarn.previous_attempts import Predecessors
+from tony.schedulers.yarn.previous_attempts import PreviousAttempts
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
 from tony.testing.simulation import Simulation
 
@@ -46,7 +46,7 @@ def files(hdfs: PlayedWebHdfs) -> Iterator[JobFiles]:
 def opened_at(port: int) -> JobFiles:
     """The job's folder behind a NameNode."""
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{port}"}
-    cluster = Cluster.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+    cluster = ClusterClients.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
     return JobFiles(THERE, cluster.web_files)
 
 
@@ -68,10 +68,10 @@ def test_from_one_master_to_the_next(
     first, second = folder(tmp_path, "first"), folder(tmp_path, "second")
 
     async def measure() -> None:
-        made = Measurements(cluster.app.state, lambda: 7.0, first.metrics, late=False)
+        made = MetricsStore(cluster.app.state, lambda: 7.0, first.metrics, late=False)
 
         async def keep_safe(copy: Path) -> None:
-            await beside(files.send, "metrics.db", copy, "copy")
+            await to_thread(files.send, "metrics.db", copy, "copy")
 
         made.keep_safe = keep_safe
         made.came(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
@@ -82,7 +82,7 @@ def test_from_one_master_to_the_next(
     assert hdfs.files[f"{THERE}/metrics.db"].content == first.metrics.read_bytes()
     assert hdfs.files[f"{THERE}/metrics.db"].permission == 0o600
     assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
-    Predecessors(2, files, second, lambda path: True, 30.0).bring_measured()
+    PreviousAttempts(2, files, second, lambda path: True, 30.0).bring_measured()
     with open_metrics(second.metrics) as metrics:
         assert metrics.latest("worker:0", "cpu") == 0.5
 
@@ -98,7 +98,7 @@ def test_hdfs_that_refuses_hinders_nothing(
     here = folder(tmp_path, "here")
 
     async def measure() -> None:
-        made = Measurements(cluster.app.state, lambda: 7.0, here.metrics, late=False)
+        made = MetricsStore(cluster.app.state, lambda: 7.0, here.metrics, late=False)
 
         async def keep_safe(copy: Path) -> None:
             raise ConnectionLost("nobody is there")
@@ -111,7 +111,7 @@ def test_hdfs_that_refuses_hinders_nothing(
     asyncio.run(measure())
     hdfs.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 10)
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
-    Predecessors(2, files, folder(tmp_path, "second"), lambda path: True, 30.0).bring_measured()
+    PreviousAttempts(2, files, folder(tmp_path, "second"), lambda path: True, 30.0).bring_measured()
     with open_metrics(here.metrics) as metrics:
         assert metrics.latest("worker:0", "cpu") == 0.5
 
@@ -119,5 +119,5 @@ def test_hdfs_that_refuses_hinders_nothing(
 def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles) -> None:
     """Then there is nothing to bring."""
     second = folder(tmp_path, "second")
-    Predecessors(2, files, second, lambda path: True, 30.0).bring_measured()
+    PreviousAttempts(2, files, second, lambda path: True, 30.0).bring_measured()
     assert list(second.path.iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 from tests.schedulers.yarn.played import JOB, playing
 from tests.schedulers.yarn.samples import uploaded
 from tony.dataclass import replace
-from tony.schedulers.interface import PageDoor
+from tony.schedulers.interface import PageProxy
 from tony.schedulers.yarn.allocator import YarnSource
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.testing.sample_jobs import two_roles
@@ -29,7 +29,7 @@ SERVES = uploaded("pages.zip", public=True)
 
 async def door_of(
     folder: Path, configuration: Mapping[str, str], pages: Uploaded | None = SERVES, memory: int | str = "1g"
-) -> PageDoor:
+) -> PageProxy:
     """What an application master is told that sees this configuration."""
     spec = replace(two_roles(), scheduler_settings={"am_memory": memory})
     async with playing(folder, opens=False, spec=spec) as played:

@@ -25,9 +25,9 @@ sys.path.insert(0, root)
 sys.path.append(more)
 import tony
 tony.__path__.append(more + "/tony")
-import asyncio, tony.web.am_server, tony.web.templates, tony.web.assets, uvicorn.protocols.http.h11_impl
+import asyncio, tony.web.am_server, tony.web.template_rendering, tony.web.assets, uvicorn.protocols.http.h11_impl
 import anyio._backends._asyncio, tony.advice.registry
-tony.web.templates.prepare()
+tony.web.template_rendering.prepare()
 assert tony.advice.registry.ours()
 print("charts", tony.web.assets.assets().charts)
 names = {"tony", "starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click"}

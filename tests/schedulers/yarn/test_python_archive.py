@@ -15,7 +15,7 @@ import pytest
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn import python_archive
-from tony.schedulers.yarn.python_archive import Own, store_interpreter
+from tony.schedulers.yarn.python_archive import OwnInterpreter, store_interpreter
 from tony.schedulers.yarn.shared_libraries import Libraries
 from tony.storage.object_cache import Cache, Stored
 
@@ -113,7 +113,7 @@ def test_nothing_of_this_machine(cache: Cache, stored: Stored) -> None:
     assert all(m.isreg() for m in members)
 
 
-def small(tmp_path: Path, program: str) -> Own:
+def small(tmp_path: Path, program: str) -> OwnInterpreter:
     """Something like an interpreter, which is a shell script."""
     library = tmp_path / "prefix/lib/python3.99"
     library.mkdir(parents=True)
@@ -123,10 +123,10 @@ def small(tmp_path: Path, program: str) -> Own:
     path = tmp_path / "prefix/bin/python3.99"
     path.parent.mkdir()
     path.write_text(program)
-    return Own(prefix=tmp_path / "prefix", program=path, library=library, version="3.99")
+    return OwnInterpreter(prefix=tmp_path / "prefix", program=path, library=library, version="3.99")
 
 
-def refusal(cache: Cache, own: Own) -> str:
+def refusal(cache: Cache, own: OwnInterpreter) -> str:
     with pytest.raises(ConfigError) as caught:
         store_interpreter(cache, own)
     problem: Problem = caught.value.problems[0]

@@ -10,8 +10,8 @@ import pytest
 
 from tony.hadoop.configuration import Configuration
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.record_download import Record
+from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.record_download import RecordDownload
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 JOB = "application_1700000000000_0007"
@@ -32,10 +32,10 @@ def folder(tmp_path: Path) -> JobFolder:
     return folder
 
 
-def record(files: PlayedWebHdfs, folder: JobFolder) -> Record:
+def record(files: PlayedWebHdfs, folder: JobFolder) -> RecordDownload:
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{files.port}"}
-    cluster = Cluster.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
-    return Record(cluster, "/user/ann/.tony", folder)
+    cluster = ClusterClients.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+    return RecordDownload(cluster, "/user/ann/.tony", folder)
 
 
 def test_nothing_is_there_yet(files: PlayedWebHdfs, folder: JobFolder) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.schedulers.yarn.samples import record
-from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import StagedRole
@@ -25,13 +25,13 @@ def docker(context: ContainerLaunchContext) -> dict[str, str]:
 
 
 def of_master(**settings: str) -> dict[str, str]:
-    return docker(master_container(YarnSettings(**settings), {}, Credentials()))  # type: ignore[arg-type]
+    return docker(master_container(YarnSettings(**settings), {}, TokenCredentials()))  # type: ignore[arg-type]
 
 
 def of_task(role: Role, container_env: Mapping[str, str] | None = None, /, **settings: str) -> dict[str, str]:
     spec = JobSpec(roles={"worker": role}, container_env=container_env or {})
     made = YarnSettings(**settings)  # type: ignore[arg-type]
-    return docker(task_container(spec, "worker", made, {}, StagedRole(), {}, Credentials()))
+    return docker(task_container(spec, "worker", made, {}, StagedRole(), {}, TokenCredentials()))
 
 
 def image(name: str, mounts: str = "") -> dict[str, str]:
@@ -56,7 +56,7 @@ def image(name: str, mounts: str = "") -> dict[str, str]:
 )
 def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
     """Whom the job lets in everywhere, unless something else is said for YARN: users, a blank, groups."""
-    made = master_container(YarnSettings(**settings), {}, Credentials(), spec=JobSpec(**people))
+    made = master_container(YarnSettings(**settings), {}, TokenCredentials(), spec=JobSpec(**people))
     assert {acl.access: acl.acl for acl in made.acls} == expected
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.schedulers.yarn.samples import papers, record
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.tokens.credentials import Credentials, from_bytes
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.hadoop.yarn.application_client import ApplicationRejected
@@ -22,11 +22,11 @@ from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn import submitter as submitters
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submitter import YarnSubmitter, sight
 from tony.testing.hadoop.fake_applications import PlayedApplications
-from tony.testing.hadoop.faults import Hold
+from tony.testing.hadoop.faults import HoldResponse
 from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 JOB = "application_1700000000000_0007"
@@ -51,7 +51,9 @@ class Scene:
             "dfs.namenode.http-address": "127.0.0.1:1",
             "yarn.resourcemanager.address": f"{door.host}:{door.port}",
         }
-        self.submitter._cluster = Cluster.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+        self.submitter._cluster = ClusterClients.of(
+            Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"}
+        )
 
     def state(self) -> ApplicationState:
         return self.cluster.applications[ID].state
@@ -78,11 +80,11 @@ async def test_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_whose_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brings: bool) -> None:
     """Those that were fetched for the job; never those that the user has brought, of which others may have need."""
     async with scene(tmp_path, monkeypatch) as made:
-        token = Token(identifier=b"i", password=b"p", kind="HIVE_DELEGATION_TOKEN", service="hive")
-        brought = Credentials(tokens={"hive": token}) if brings else Credentials()
+        token = HadoopToken(identifier=b"i", password=b"p", kind="HIVE_DELEGATION_TOKEN", service="hive")
+        brought = TokenCredentials(tokens={"hive": token}) if brings else TokenCredentials()
         known = made.submitter._cluster
         assert known is not None
-        made.submitter._cluster = Cluster.of(known.configuration, {"HADOOP_USER_NAME": "ann"}, brought)
+        made.submitter._cluster = ClusterClients.of(known.configuration, {"HADOOP_USER_NAME": "ann"}, brought)
         await made.submitter.submit(made.job)
         context = made.cluster.applications[ID].context
         assert (not brings) == context.cancel_tokens_when_complete
@@ -94,7 +96,7 @@ async def test_whose_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """Whoever is interrupted before it is known to be taken has no job, so YARN has none either."""
     async with scene(tmp_path, monkeypatch) as made:
-        hold = Hold()
+        hold = HoldResponse()
         made.server.order(hold, method=method)
         submitting = asyncio.ensure_future(made.submitter.submit(made.job))
         await hold.is_held.wait()
@@ -184,5 +186,5 @@ def test_a_file_system_of_its_own_for_logs() -> None:
     key = "yarn.nodemanager.remote-app-log-dir"
     for folder, host in (("/app-logs", "nn"), ("hdfs://logs/app-logs", "other")):
         settings = Configuration.load(None, {}, given={**given, key: folder})
-        with Cluster.of(settings, {"HADOOP_USER_NAME": "ann"}).web_files(key) as files:
+        with ClusterClients.of(settings, {"HADOOP_USER_NAME": "ann"}).web_files(key) as files:
             assert host in str(files._namenodes)

@@ -12,11 +12,11 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.unsatisfiable_constraints import hints, mistakes
+from tony.schedulers.yarn.unsatisfiable_constraints import hints, unsatisfiable_constraints
 
 
 def told_of(roles: Mapping[str, Role], settings: str | None = None) -> list[Problem]:
-    return mistakes(JobSpec(command="true", roles=roles), YarnSettings(placement=settings))
+    return unsatisfiable_constraints(JobSpec(command="true", roles=roles), YarnSettings(placement=settings))
 
 
 def told(settings: str | None = None, **roles: Role) -> list[Problem]:
@@ -54,7 +54,7 @@ def test_with_a_label() -> None:
         Problem(key="roles.worker.spread", value="true", message=message)
     ]
     spec = JobSpec(command="true", roles={"worker": Role(spread=True)})
-    assert [problem.message for problem in mistakes(spec, YarnSettings(node_label="gpu"))] == [message]
+    assert [problem.message for problem in unsatisfiable_constraints(spec, YarnSettings(node_label="gpu"))] == [message]
     assert one(worker=Role(placement="notin,node,worker", node_label="gpu")) == (
         "roles.worker.placement = notin,node,worker: YARN keeps to placement constraints on nodes without a label "
         "only, and worker wants gpu. Leave one out."

@@ -8,7 +8,7 @@ import pytest
 
 from tony.errors import TonyError
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.web_links import Node, of_application, of_container
+from tony.schedulers.yarn.web_links import NodeAddress, of_application, of_container
 
 JOB, CONTAINER = "application_1_0002", "container_1_0002_01_000003"
 RM = {"yarn.resourcemanager.hostname": "rm"}
@@ -128,7 +128,7 @@ def test_a_configuration_that_says_too_little() -> None:
         of_application(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}), JOB, ended=True)
 
 
-NODE = Node(host="n1", port=45454, web="n1:8042")
+NODE = NodeAddress(host="n1", port=45454, web="n1:8042")
 PATH = f"node/containerlogs/{CONTAINER}/ann"
 SERVER = {"yarn.log.server.url": "https://history:19890/jobhistory/logs/"}
 AT_SERVER = f"https://history:19890/jobhistory/logs/n1:45454/{CONTAINER}/{CONTAINER}/ann"
@@ -138,27 +138,29 @@ AT_SERVER = f"https://history:19890/jobhistory/logs/n1:45454/{CONTAINER}/{CONTAI
     ("said", "node", "ended", "links"),
     [
         ({}, NODE, False, {"NodeManager": f"http://n1:8042/{PATH}"}),
-        (SECURE, Node(host="n1", web="n1:8044"), False, {"NodeManager": f"https://n1:8044/{PATH}"}),
+        (SECURE, NodeAddress(host="n1", web="n1:8044"), False, {"NodeManager": f"https://n1:8044/{PATH}"}),
         # The ResourceManager does not say where it is: then the configuration does.
-        ({}, Node(host="n1"), False, {"NodeManager": f"http://n1:8042/{PATH}"}),
-        (SECURE, Node(host="n1"), False, {"NodeManager": f"https://n1:8044/{PATH}"}),
+        ({}, NodeAddress(host="n1"), False, {"NodeManager": f"http://n1:8042/{PATH}"}),
+        (SECURE, NodeAddress(host="n1"), False, {"NodeManager": f"https://n1:8044/{PATH}"}),
         (
             {"yarn.nodemanager.webapp.address": "0.0.0.0:99"},
-            Node(host="n1"),
+            NodeAddress(host="n1"),
             False,
             {"NodeManager": f"http://n1:99/{PATH}"},
         ),
-        ({"yarn.nodemanager.webapp.address": "n1:0"}, Node(host="n1"), False, {}),
-        ({}, Node(host=""), False, {}),
+        ({"yarn.nodemanager.webapp.address": "n1:0"}, NodeAddress(host="n1"), False, {}),
+        ({}, NodeAddress(host=""), False, {}),
         (SERVER, NODE, False, {"NodeManager": f"http://n1:8042/{PATH}", "log server": AT_SERVER}),
         (SERVER, NODE, True, {"log server": AT_SERVER}),
         ({}, NODE, True, {}),
         ({"yarn.log.server.url": "javascript:alert(1)"}, NODE, True, {}),
         # Which of the host's nodes it was, nobody knows any more.
-        (SERVER, Node(host="n1"), True, {}),
+        (SERVER, NodeAddress(host="n1"), True, {}),
     ],
 )
-def test_pages_of_a_container(said: Mapping[str, str], node: Node, ended: bool, links: Mapping[str, str]) -> None:
+def test_pages_of_a_container(
+    said: Mapping[str, str], node: NodeAddress, ended: bool, links: Mapping[str, str]
+) -> None:
     """Its node's, as long as its application lives; and those of the server that shows aggregated logs."""
     found = of_container(Configuration.load(given=said), CONTAINER, node, "ann", ended=ended)
     assert links == {link.label: link.href for link in found}

@@ -20,21 +20,23 @@ _WHOSE = st.one_of(
 )
 
 
-def _target(part: fault.Part, whose: tuple[TaskId | None, str | None]) -> fault.Target:
+def _target(part: fault.ProcessKind, whose: tuple[TaskId | None, str | None]) -> fault.FaultTarget:
     return (
-        fault.Target(part=part, task=whose[0], any_of=whose[1]) if part in fault.OF_TASKS else fault.Target(part=part)
+        fault.FaultTarget(part=part, task=whose[0], any_of=whose[1])
+        if part in fault.OF_TASKS
+        else fault.FaultTarget(part=part)
     )
 
 
-targets = st.builds(_target, st.sampled_from(fault.Part), _WHOSE)
-_executors = st.builds(_target, st.just(fault.Part.EXECUTOR), _WHOSE)
-_master = st.just(fault.Target(part=fault.Part.MASTER))
+targets = st.builds(_target, st.sampled_from(fault.ProcessKind), _WHOSE)
+_executors = st.builds(_target, st.just(fault.ProcessKind.EXECUTOR), _WHOSE)
+_master = st.just(fault.FaultTarget(part=fault.ProcessKind.MASTER))
 moments: st.SearchStrategy[fault.Moment] = st.one_of(
-    st.just(fault.FromTheStart()),
+    st.just(fault.AtStart()),
     st.builds(fault.AfterTime, seconds=_SECONDS),
     st.builds(fault.AfterEvent, seq=_NUMBERS),
     st.builds(fault.SessionOpens, session=_NUMBERS),
-    st.builds(fault.TaskDid, task=_TASKS, step=st.sampled_from(fault.Step), session=st.none() | _NUMBERS),
+    st.builds(fault.TaskDid, task=_TASKS, step=st.sampled_from(fault.TaskMilestone), session=st.none() | _NUMBERS),
     st.builds(fault.JobIs, state=st.sampled_from([s for s in JobState if s is not JobState.SUBMITTED])),
 )
 _traffic = st.sampled_from(fault.Traffic)
@@ -57,9 +59,9 @@ strikes = st.one_of(
         fault.Strike,
         harm=st.sampled_from((fault.Kill(), fault.FillDisk())),
         target=_master,
-        moment=st.builds(fault.Within, seq=_NUMBERS, stage=st.sampled_from(fault.Stage)),
+        moment=st.builds(fault.Within, seq=_NUMBERS, stage=st.sampled_from(fault.EventStage)),
     ),
 )
-plans = st.builds(fault.Plan, strikes=st.lists(strikes, max_size=5).map(tuple), seed=st.integers(0, 10**17))
+plans = st.builds(fault.FaultPlan, strikes=st.lists(strikes, max_size=5).map(tuple), seed=st.integers(0, 10**17))
 #: Plans by lot, from a seed alone.
 drawn_plans = st.integers(0, 10**6).map(lambda seed: random_plan(seed, TASKS))

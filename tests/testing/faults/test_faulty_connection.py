@@ -17,9 +17,9 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
 from tony.testing.faults.fault_files import Order, OrderBook, give
-from tony.testing.faults.faulty_connection import StruckConnection, Way, reach
+from tony.testing.faults.faulty_connection import LinkFault, StruckConnection, reach
 from tony.testing.faults.plan_parser import parse_plan
-from tony.testing.faults.schedule import Blow, Conductor
+from tony.testing.faults.schedule import Conductor, Injection
 
 WORKER = TaskId("worker", 0)
 EXECUTORS = "tony.testing.faulty_executor"
@@ -36,12 +36,12 @@ def attach(task: str = "worker:0") -> msg.Attach:
     return msg.Attach(task=task, container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
 
 
-def blows(plan: str) -> list[Blow]:
+def blows(plan: str) -> list[Injection]:
     """All strikes of a plan, now."""
     return [blow for blow in Conductor(parse_plan(plan)).due(0.0, STATE) if not blow.over]
 
 
-def order(blow: Blow, *, over: bool = False, seed: int = 0) -> Order:
+def order(blow: Injection, *, over: bool = False, seed: int = 0) -> Order:
     """What an executor reads of one."""
     assert blow.target.task is not None
     return Order(task=blow.target.task, number=blow.number, strike=blow.strike, over=over, seed=seed)
@@ -76,11 +76,11 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def converse(plan: str, talk: Callable[[StruckConnection, Wire, Way], Awaitable[None]], seed: int = 0) -> None:
+def converse(plan: str, talk: Callable[[StruckConnection, Wire, LinkFault], Awaitable[None]], seed: int = 0) -> None:
     """A conversation of worker:0 under a plan."""
 
     async def run() -> None:
-        way, wire = Way(), Wire()
+        way, wire = LinkFault(), Wire()
         for blow in blows(plan):
             way.order(order(blow, seed=seed))
         connection = StruckConnection(wire, way)
@@ -94,7 +94,7 @@ def converse(plan: str, talk: Callable[[StruckConnection, Wire, Way], Awaitable[
 def test_heartbeats_get_lost_and_nothing_else() -> None:
     """The connection goes on: nobody misses a heartbeat."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: Way) -> None:
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
         for message in (BEAT, OUTPUT, BEAT):
             connection.send(message)
         assert wire.sent == [attach(), OUTPUT]
@@ -106,7 +106,7 @@ def test_heartbeats_get_lost_and_nothing_else() -> None:
 def test_a_lost_report_breaks_the_connection() -> None:
     """As a network does that loses a part of a stream: what comes after it does not arrive."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: Way) -> None:
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
         connection.send(OUTPUT)
         assert (wire.sent, wire.closed) == ([attach()], True)
         assert await connection.receive() is None
@@ -118,7 +118,7 @@ def test_a_lost_report_breaks_the_connection() -> None:
 def test_messages_come_twice_and_late_and_in_order() -> None:
     """Both ways; what is not meant waits behind what is late."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: Way) -> None:
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
         connection.send(OUTPUT)
         connection.send(BEAT)
         assert wire.sent == [attach()]
@@ -133,7 +133,7 @@ def test_messages_come_twice_and_late_and_in_order() -> None:
 def test_others_are_left_alone() -> None:
     """Orders name their task, and perhaps one executor of it."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: Way) -> None:
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
         (blow,) = blows("partition worker:0")
         way.order(replace(order(blow), incarnation="another"))
         connection.send(OUTPUT)
@@ -148,7 +148,7 @@ def test_others_are_left_alone() -> None:
 def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
     """What was said and what came goes on when it is over; so does the end of the connection."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: Way) -> None:
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
         (blow,) = blows("partition worker:0")
         connection.send(OUTPUT)
         await wire.inbox.put(ACK)
@@ -170,7 +170,7 @@ def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
         await reach(way, connect, CEILING)
 
     async def run() -> None:
-        way, wire = Way(WORKER), Wire()
+        way, wire = LinkFault(WORKER), Wire()
         way.order(order(blows("partition worker:0")[0]))
         connection = StruckConnection(wire, way)
         connection.send(attach())
@@ -183,7 +183,7 @@ def test_chance_is_the_same_for_the_same_seed() -> None:
     """A share of the messages, which ones is the seed's word."""
 
     def lost(seed: int) -> list[int]:
-        way = Way(WORKER)
+        way = LinkFault(WORKER)
         way.order(order(blows("drop 0.3 of heartbeats of worker:0")[0], seed=seed))
         return [n for n in range(200) if way.fate(BEAT, sent=True)[0]]
 

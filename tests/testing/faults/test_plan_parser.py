@@ -14,17 +14,17 @@ from tony.testing.faults.plan_parser import parse_plan, parse_strike, write_plan
 from tony.testing.faults.random_plan import random_plan
 
 WORKER = TaskId("worker", 1)
-MASTER = fault.Target(part=fault.Part.MASTER)
-EXECUTOR = fault.Target(part=fault.Part.EXECUTOR, task=WORKER)
+MASTER = fault.FaultTarget(part=fault.ProcessKind.MASTER)
+EXECUTOR = fault.FaultTarget(part=fault.ProcessKind.EXECUTOR, task=WORKER)
 
 
-def program(task: TaskId = WORKER) -> fault.Target:
+def program(task: TaskId = WORKER) -> fault.FaultTarget:
     """Whom a task's name alone means."""
-    return fault.Target(part=fault.Part.PROGRAM, task=task)
+    return fault.FaultTarget(part=fault.ProcessKind.PROGRAM, task=task)
 
 
 @given(plans)
-def test_what_was_written_reads_as_the_same_plan(plan: fault.Plan) -> None:
+def test_what_was_written_reads_as_the_same_plan(plan: fault.FaultPlan) -> None:
     """Nothing of a plan is lost in its text, and the text is the same again."""
     text = write_plan(plan)
     assert plan == parse_plan(text)
@@ -32,7 +32,7 @@ def test_what_was_written_reads_as_the_same_plan(plan: fault.Plan) -> None:
 
 
 @given(drawn_plans)
-def test_plans_by_lot_can_be_written_and_drawn_again(plan: fault.Plan) -> None:
+def test_plans_by_lot_can_be_written_and_drawn_again(plan: fault.FaultPlan) -> None:
     """What chance made is as good as what people write, and the same for the same seed."""
     assert plan == parse_plan(write_plan(plan)) == random_plan(plan.seed, TASKS)
 
@@ -53,7 +53,7 @@ def test_plans_by_lot_can_be_written_and_drawn_again(plan: fault.Plan) -> None:
             fault.Strike(
                 harm=fault.Partition(),
                 target=EXECUTOR,
-                moment=fault.TaskDid(task=WORKER, step=fault.Step.STARTED),
+                moment=fault.TaskDid(task=WORKER, step=fault.TaskMilestone.STARTED),
                 lasts=10.0,
             ),
         ),
@@ -86,7 +86,7 @@ def test_plans_by_lot_can_be_written_and_drawn_again(plan: fault.Plan) -> None:
             "kill any worker after 3s",
             fault.Strike(
                 harm=fault.Kill(),
-                target=fault.Target(part=fault.Part.PROGRAM, any_of="worker"),
+                target=fault.FaultTarget(part=fault.ProcessKind.PROGRAM, any_of="worker"),
                 moment=fault.AfterTime(seconds=3.0),
             ),
         ),
@@ -94,21 +94,27 @@ def test_plans_by_lot_can_be_written_and_drawn_again(plan: fault.Plan) -> None:
             "kill executor any task when worker:1 registered in session 2",
             fault.Strike(
                 harm=fault.Kill(),
-                target=fault.Target(part=fault.Part.EXECUTOR, any_of=""),
-                moment=fault.TaskDid(task=WORKER, step=fault.Step.REGISTERED, session=2),
+                target=fault.FaultTarget(part=fault.ProcessKind.EXECUTOR, any_of=""),
+                moment=fault.TaskDid(task=WORKER, step=fault.TaskMilestone.REGISTERED, session=2),
             ),
         ),
         (
             "kill master before effects of event 9",
-            fault.Strike(harm=fault.Kill(), target=MASTER, moment=fault.Within(seq=9, stage=fault.Stage.LOGGED)),
+            fault.Strike(harm=fault.Kill(), target=MASTER, moment=fault.Within(seq=9, stage=fault.EventStage.LOGGED)),
         ),
         (
             "kill  master while   event 9 is logged",
-            fault.Strike(harm=fault.Kill(), target=MASTER, moment=fault.Within(seq=9, stage=fault.Stage.TORN)),
+            fault.Strike(harm=fault.Kill(), target=MASTER, moment=fault.Within(seq=9, stage=fault.EventStage.TORN)),
         ),
-        ("kill fork server", fault.Strike(harm=fault.Kill(), target=fault.Target(part=fault.Part.FORK_SERVER))),
+        (
+            "kill fork server",
+            fault.Strike(harm=fault.Kill(), target=fault.FaultTarget(part=fault.ProcessKind.FORK_SERVER)),
+        ),
         ("stop worker:1 for ever", fault.Strike(harm=fault.Stop(), target=program())),
-        ("kill supervisor", fault.Strike(harm=fault.Kill(), target=fault.Target(part=fault.Part.SUPERVISOR))),
+        (
+            "kill supervisor",
+            fault.Strike(harm=fault.Kill(), target=fault.FaultTarget(part=fault.ProcessKind.SUPERVISOR)),
+        ),
     ],
 )
 def test_what_people_write(text: str, strike: fault.Strike) -> None:

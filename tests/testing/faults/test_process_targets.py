@@ -20,8 +20,8 @@ from tony.linux import process
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import TaskState
-from tony.testing.faults.plan import FillDisk, Kill, Part, Stop, Target
-from tony.testing.faults.process_targets import NobodyThere, Victim, find, strike, undo
+from tony.testing.faults.plan import FaultTarget, FillDisk, Kill, ProcessKind, Stop
+from tony.testing.faults.process_targets import NoTargetError, Victim, find, strike, undo
 
 WORKER = TaskId("worker", 0)
 #: Plays an executor: one of ours by its command line, with a program below it.
@@ -50,41 +50,41 @@ def state(executor: int, program: int, *, master: int = 0, host: str = "") -> St
     return made
 
 
-def target(part: Part) -> Target:
+def target(part: ProcessKind) -> FaultTarget:
     """Somebody of worker:0."""
-    return Target(part=part, task=WORKER)
+    return FaultTarget(part=part, task=WORKER)
 
 
 def test_program_and_executor_are_found(family: tuple[int, int]) -> None:
     """By the pids of the log."""
     around = state(*family)
-    assert find(target(Part.EXECUTOR), around).pid == family[0]
-    assert find(target(Part.PROGRAM), around).pid == family[1]
+    assert find(target(ProcessKind.EXECUTOR), around).pid == family[0]
+    assert find(target(ProcessKind.PROGRAM), around).pid == family[1]
 
 
 def test_a_stranger_with_a_known_pid_is_left_alone(family: tuple[int, int]) -> None:
     """A program is its executor's child and an executor one of ours: whoever is neither has got an old pid."""
     executor, program = family
     around = state(executor, os.getppid())
-    with pytest.raises(NobodyThere):
-        find(target(Part.PROGRAM), around)
-    with pytest.raises(NobodyThere):
-        find(target(Part.EXECUTOR), state(program, program))
-    with pytest.raises(NobodyThere):
-        find(Target(part=Part.MASTER), state(executor, program, master=executor, host="elsewhere"))
+    with pytest.raises(NoTargetError):
+        find(target(ProcessKind.PROGRAM), around)
+    with pytest.raises(NoTargetError):
+        find(target(ProcessKind.EXECUTOR), state(program, program))
+    with pytest.raises(NoTargetError):
+        find(FaultTarget(part=ProcessKind.MASTER), state(executor, program, master=executor, host="elsewhere"))
 
 
 def test_who_has_ended_is_nobody(family: tuple[int, int]) -> None:
     """Neither the dead nor those of tasks that do not run."""
     executor, program = family
     around = state(executor, program)
-    victim = find(target(Part.PROGRAM), around)
+    victim = find(target(ProcessKind.PROGRAM), around)
     around.tasks[WORKER].state = TaskState.SUCCEEDED
-    with pytest.raises(NobodyThere):
-        find(target(Part.PROGRAM), around)
+    with pytest.raises(NoTargetError):
+        find(target(ProcessKind.PROGRAM), around)
     strike(victim, Kill())
     _wait(lambda: not victim.lives)
-    with pytest.raises(NobodyThere):
+    with pytest.raises(NoTargetError):
         strike(victim, Stop())
     undo(victim, Stop())
     undo(victim, FillDisk())
@@ -94,14 +94,14 @@ def test_another_process_of_the_same_pid_is_not_hit(family: tuple[int, int]) -> 
     """Its start time says that it is another one."""
     executor, _ = family
     other = Victim(executor, (process.start_time(executor) or 0) + 1)
-    with pytest.raises(NobodyThere):
+    with pytest.raises(NoTargetError):
         strike(other, Kill())
     assert process.is_alive(executor)
 
 
 def test_what_stands_still_goes_on(family: tuple[int, int]) -> None:
     """SIGSTOP, and SIGCONT when it is over."""
-    victim = find(target(Part.PROGRAM), state(*family))
+    victim = find(target(ProcessKind.PROGRAM), state(*family))
     strike(victim, Stop())
     _wait(lambda: process.is_stopped(victim.pid))
     undo(victim, Stop())
@@ -148,10 +148,10 @@ def test_the_master_is_one_of_ours() -> None:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
         around = state(0, 0, master=running.pid)
         _wait(lambda: bool(Path(f"/proc/{running.pid}/cmdline").read_bytes()))  # it has become that program
-        assert find(Target(part=Part.MASTER), around).pid == running.pid
-        for part in (Part.SUPERVISOR, Part.FORK_SERVER):
-            with pytest.raises(NobodyThere):
-                find(Target(part=part), around)
+        assert find(FaultTarget(part=ProcessKind.MASTER), around).pid == running.pid
+        for part in (ProcessKind.SUPERVISOR, ProcessKind.FORK_SERVER):
+            with pytest.raises(NoTargetError):
+                find(FaultTarget(part=part), around)
         running.kill()
 
 

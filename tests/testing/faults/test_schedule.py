@@ -10,7 +10,7 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
 from tony.testing.faults.plan_parser import parse_plan, who, write_strike
-from tony.testing.faults.schedule import Blow, Conductor
+from tony.testing.faults.schedule import Conductor, Injection
 
 SPEC = JobSpec(command="true", roles={"worker": Role(instances=3), "ps": Role(instances=1)})
 WORKER = TaskId("worker", 1)
@@ -108,7 +108,7 @@ def test_chance_draws_among_the_living_by_the_seed() -> None:
     """The same seed, the same task; nobody who does not live; the end hits whom the strike hit."""
     living = [TaskId("worker", 0), TaskId("worker", 2)]
 
-    def drawn(seed: int) -> list[Blow]:
+    def drawn(seed: int) -> list[Injection]:
         conductor = Conductor(replace(parse_plan("stop any worker for 1s"), seed=seed))
         return [*conductor.due(0.0, state(*living)), *conductor.due(1.0, state())]
 

@@ -11,7 +11,7 @@ from tony.core.actions import Finish
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, RestartScope, RoleKind
-from tony.testing.faults.plan import Plan
+from tony.testing.faults.plan import FaultPlan
 from tony.testing.faults.plan_parser import parse_plan, write_plan
 from tony.testing.faults.random_plan import random_plan
 from tony.testing.faults.simulation_run import rehearse
@@ -35,7 +35,7 @@ def ends(program: Program) -> ExitStatus | None:
     return FAILED if program.task == task("worker:1") and program.session == program.try_ == 1 else OK
 
 
-def run(spec: JobSpec, plan: Plan) -> tuple[Simulation, Finish]:
+def run(spec: JobSpec, plan: FaultPlan) -> tuple[Simulation, Finish]:
     """A job under a plan."""
     simulation = Simulation(spec)
     return simulation, rehearse(simulation, plan, ends)

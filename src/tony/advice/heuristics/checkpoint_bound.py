@@ -9,7 +9,7 @@ from tony.advice.facts import Facts, Run, Saves
 from tony.advice.failure_rate import best_interval, failure_rate
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
 from tony.history.goodput import Bucket
 from tony.units import format_duration
 
@@ -61,10 +61,12 @@ was measured; else it tells how many steps or seconds would do."""
                 Evidence("in which programs ran for", rate.running, Measure.SECONDS),
             ),
             saving=Saving(
-                gpu_hours=over(
+                gpu_hours=savings_range(
                     run.ledger.whole_gpu_hours * part for (run, _, _), part in zip(bound, less, strict=True)
                 ),
-                gb_hours=over(run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, less, strict=True)),
+                gb_hours=savings_range(
+                    run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, less, strict=True)
+                ),
             ),
             patch=change_of_interval(run, saves, better),
             hint=_hint(saves, better),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tony.advice.facts import Facts, RoleFacts, gigabytes
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
 from tony.model.states import RoleKind
 
 
@@ -49,8 +49,8 @@ session, should another task fail.
                 ),
                 role=name,
                 saving=Saving(
-                    gb_hours=over([0.0, *(gigabytes(now.memory) * known.idle for known in found)]),
-                    gpu_hours=over([0.0, *(now.gpus * known.idle for known in found)]),
+                    gb_hours=savings_range([0.0, *(gigabytes(now.memory) * known.idle for known in found)]),
+                    gpu_hours=savings_range([0.0, *(now.gpus * known.idle for known in found)]),
                 ),
                 hint="Let what needs them run after it, or share its work out more evenly.",
                 runs=len(found),

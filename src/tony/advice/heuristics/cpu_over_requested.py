@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tony.advice.facts import Facts
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
 from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
 
 
 class CpuOverAsked(Heuristic):
@@ -56,7 +56,7 @@ If programs make as many threads as they are given cores, set the number of thre
                     Evidence("tasks", now.tasks),
                 ),
                 role=name,
-                saving=Saving(core_hours=over((now.vcores - new) * known.held for _, known in proofs)),
+                saving=Saving(core_hours=savings_range((now.vcores - new) * known.held for _, known in proofs)),
                 patch=of_role(name, "vcores", str(now.vcores), str(new)),
                 runs=len(proofs),
             )

@@ -10,7 +10,7 @@ from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import mean_use
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
 from tony.advice.number_format import amount
-from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 from tony.model.metrics import OF_PROGRAMS
 
 #: What programs call the seconds of a step in which they wait for its data.
@@ -67,7 +67,7 @@ beside a processor that is busy for all of it say the same: the cores are what p
     ) -> Finding:
         cores = statistics.fmean([value for _, known in proofs for value in known.means("cpu").values()] or [0.0])
         full = cores >= self.limits["cpu"] * now.vcores
-        patch: tuple[Change, ...] = of_role(name, "vcores", str(now.vcores), str(2 * now.vcores)) if full else ()
+        patch: tuple[SettingChange, ...] = of_role(name, "vcores", str(now.vcores), str(2 * now.vcores)) if full else ()
         share = statistics.fmean(idle)
         what = (
             "of each step its program waits for data" if told else "of the time its GPUs do nothing, and its cores all"
@@ -83,7 +83,7 @@ beside a processor that is busy for all of it say the same: the cores are what p
             f"{name}: in {amount(share, Measure.SHARE)} {what}",
             tuple(evidence),
             role=name,
-            saving=Saving(gpu_hours=over([0.0, *hours])),
+            saving=Saving(gpu_hours=savings_range([0.0, *hours])),
             patch=patch,
             hint="" if full else "Its cores are not the limit: read ahead, with more workers, or from a nearer place.",
             runs=len(proofs),

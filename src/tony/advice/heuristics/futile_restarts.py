@@ -8,7 +8,7 @@ from tony.advice.exit_facts import Failed
 from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.number_format import amount, count
-from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 from tony.units import exact_duration
 
 #: Times that people write.
@@ -57,8 +57,8 @@ all."""
                 Evidence("its program had run at most", longest, Measure.SECONDS),
             ),
             saving=Saving(
-                gb_hours=over([0.0, *(_spent(run, run.ledger.whole_gb_hours) for run, _ in vain)]),
-                gpu_hours=over([0.0, *(_spent(run, run.ledger.whole_gpu_hours) for run, _ in vain)]),
+                gb_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gb_hours) for run, _ in vain)]),
+                gpu_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gpu_hours) for run, _ in vain)]),
             ),
             patch=patch,
             hint=""
@@ -67,11 +67,11 @@ all."""
             runs=len(vain),
         )
 
-    def _patch(self, run: Run, longest: float) -> tuple[Change, ...]:
+    def _patch(self, run: Run, longest: float) -> tuple[SettingChange, ...]:
         if run.spec.min_uptime is not None or longest > self.limits["early"]:
             return ()
         new = next((nice for nice in _NICE if nice >= self.limits["margin"] * longest), None)
-        return () if new is None else (Change(key="min_uptime", old="", new=f'"{exact_duration(new)}"'),)
+        return () if new is None else (SettingChange(key="min_uptime", old="", new=f'"{exact_duration(new)}"'),)
 
 
 def _is_vain(run: Run) -> bool:

@@ -8,7 +8,7 @@ from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import Device, devices
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
 from tony.advice.number_format import count
-from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 from tony.model.job_spec import MIB
 
 
@@ -51,7 +51,7 @@ A device that computes now and then is no matter of this page: see [steps that w
         left = now.gpus - len(idle)
         untouched = all(device.opened < self.limits["memory"] for device in every if device.number in idle)
         last = idle == set(range(left, now.gpus))
-        patch: tuple[Change, ...] = ()
+        patch: tuple[SettingChange, ...] = ()
         hint = "The program opens them: it must be told to do without before the job can ask for fewer."
         if not left:
             hint = "If the program does without any, let the role ask for none."
@@ -73,7 +73,7 @@ A device that computes now and then is no matter of this page: see [steps that w
                 Evidence("tasks", now.tasks),
             ),
             role=name,
-            saving=Saving(gpu_hours=over(len(idle) * known.held for _, known in proofs)),
+            saving=Saving(gpu_hours=savings_range(len(idle) * known.held for _, known in proofs)),
             patch=patch,
             hint=hint,
             runs=len(proofs),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role, rounded_memory, severity_of_share, size
 from tony.advice.number_format import amount, count
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, savings_range
 from tony.model.job_spec import MIB
 
 
@@ -50,7 +50,7 @@ If you are about to feed the job more data or a larger model, wait for a run wit
         less = now.memory - new
         if less < self.limits["least"] or less < self.limits["share"] * now.memory:
             return
-        hours = over(gigabytes(less) * known.held for _, known in proofs)
+        hours = savings_range(gigabytes(less) * known.held for _, known in proofs)
         yield self.finding(
             severity_of_share(less / now.memory, 0.5, 0.75),
             f"each task of {name} asks for {amount(now.memory, Measure.BYTES)} of memory, and none ever used more than "

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import PROOF, Heuristic, Threshold
 from tony.advice.number_format import amount
-from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 
 #: What such a role is called in all jobs of TensorFlow and MXNet.
 _ROLES = ("ps", "server")
@@ -77,10 +77,10 @@ shared out (`variable_partitioner`), look at that first."""
             ),
             role=name,
             saving=Saving(
-                gb_hours=over(gigabytes(now.memory) * known.held * less / now.tasks for _, known in proofs),
-                core_hours=over(now.vcores * known.held * less / now.tasks for _, known in proofs),
+                gb_hours=savings_range(gigabytes(now.memory) * known.held * less / now.tasks for _, known in proofs),
+                core_hours=savings_range(now.vcores * known.held * less / now.tasks for _, known in proofs),
             ),
-            patch=(Change(key=f"roles.{name}.instances", old=str(now.tasks), new=str(fewer)),),
+            patch=(SettingChange(key=f"roles.{name}.instances", old=str(now.tasks), new=str(fewer)),),
             runs=len(proofs),
         )
 

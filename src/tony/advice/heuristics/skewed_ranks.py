@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.number_format import number
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
 from tony.model.states import RoleKind
 
 
@@ -87,8 +87,8 @@ ones that wait are less busy: compare `gpu0.util` and `cpu` of the tasks on the 
             ),
             role=name,
             saving=Saving(
-                gpu_hours=over([0.0, *(hours * known.gpus for hours in lost)]),
-                gb_hours=over([0.0, *(hours * gigabytes(known.memory) for hours in lost)]),
+                gpu_hours=savings_range([0.0, *(hours * known.gpus for hours in lost)]),
+                gb_hours=savings_range([0.0, *(hours * gigabytes(known.memory) for hours in lost)]),
             ),
             hint=why,
             runs=len(found),

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
-from tony.history.goodput import Bucket, Ledger
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
+from tony.history.goodput import Bucket, GoodputLedger
 from tony.model.states import RoleKind
 
 
@@ -51,15 +51,15 @@ time it runs.
                 Evidence("runs in which it was so", len(found)),
             ),
             saving=Saving(
-                gb_hours=over([0.0, *(_hours(each.ledger.gb_hours) for each, _, _ in found)]),
-                gpu_hours=over([0.0, *(_hours(each.ledger.gpu_hours) for each, _, _ in found)]),
-                seconds=over([0.0, *(each for _, _, each in found)]),
+                gb_hours=savings_range([0.0, *(_hours(each.ledger.gb_hours) for each, _, _ in found)]),
+                gpu_hours=savings_range([0.0, *(_hours(each.ledger.gpu_hours) for each, _, _ in found)]),
+                seconds=savings_range([0.0, *(each for _, _, each in found)]),
             ),
             hint=_hint(run),
             runs=len(found),
         )
 
-    def _share(self, ledger: Ledger) -> tuple[float, float] | None:
+    def _share(self, ledger: GoodputLedger) -> tuple[float, float] | None:
         """Of the time in which containers were held, and seconds a task; None if it is not worth a word."""
         whole = sum(value for task in ledger.tasks for value in task.held.values() if value is not None)
         taken = sum(task.held[Bucket.SET_UP.value] or 0.0 for task in ledger.tasks)

@@ -18,7 +18,7 @@ from tony.model.layout import Home
 if TYPE_CHECKING:
     from tony.advice.facts import Facts
     from tony.advice.patch_writer import Applied
-    from tony.advice.recommendation import Advice, Change
+    from tony.advice.recommendation import Advice, SettingChange
 
 
 @click.command("advise")
@@ -107,7 +107,7 @@ def _advice(facts: Facts, only: tuple[str, ...]) -> Advice:
     return replace(found, problems=(*found.problems, *problems))
 
 
-def _apply(home: Home, name: str, job_file: Path, changes: tuple[Change, ...]) -> Applied:
+def _apply(home: Home, name: str, job_file: Path, changes: tuple[SettingChange, ...]) -> Applied:
     from tony.advice.patch_writer import apply
     from tony.client.submission import check
     from tony.history.job_record import record_of
@@ -137,7 +137,7 @@ def _told(applied: Applied) -> dict[str, object]:
 
 
 def _show(name: str, advice: Advice) -> None:
-    from tony.advice.number_format import count, saved, told
+    from tony.advice.number_format import count, format_evidence, saved
     from tony.advice.patch import as_diff
 
     others = len(advice.runs) - 1
@@ -146,7 +146,7 @@ def _show(name: str, advice: Advice) -> None:
         say()
         saving = saved(finding.saving)
         say(f"{finding.severity.value}: {finding.says}", bold=True)
-        say_all(f"    {told(each)}" for each in finding.evidence)
+        say_all(f"    {format_evidence(each)}" for each in finding.evidence)
         if saving:
             say(f"    would save, each run: {saving}")
         if finding.hint:

@@ -24,8 +24,8 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    from tony.cli.submission import Manner, submit_and_follow
+    from tony.cli.submission import SubmitOptions, submit_and_follow
     from tony.config.legacy.job_loader import load
 
     resolved = load(flags, overrides={"scheduler": "yarn"})
-    return submit_and_follow(resolved, Manner(detach=False, dry_run=False, as_json=False), tied=True)
+    return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

@@ -19,9 +19,9 @@ from tony.model.codec import Json, to_plain
 def command(a: str, b: str, as_json: bool) -> None:
     """Show two jobs side by side: how they went, what differs in their settings, goodput, what was measured."""
     from tony.cli.compare_text import comparison_text
-    from tony.jobs.comparison import Comparison, Side, compare
+    from tony.jobs.comparison import ComparedJob, Comparison, compare
 
-    def side(each: Side) -> Json:
+    def side(each: ComparedJob) -> Json:
         report = each.report
         return {
             "job": report.job,

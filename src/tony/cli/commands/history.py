@@ -9,7 +9,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all
-from tony.cli.report import report_of
+from tony.cli.report import load_report
 from tony.cli.status_text import further_sessions, lone_restarts, status_page
 from tony.cli.terminal_text import columns_of, table
 from tony.model.job_report import JobReport
@@ -22,7 +22,7 @@ from tony.model.layout import JobFolder
 def command(job: str, as_json: bool) -> None:
     """Show where JOB's record lies, and its summary."""
     home, name = job_id(job)
-    report = report_of(home, name)
+    report = load_report(home, name)
     places = _places(home.job(name))
     if as_json:
         print_json(

@@ -33,15 +33,15 @@ def _go(flags: Flags) -> int:
     import os
 
     from tony.cli.output import warn
-    from tony.cli.submission import Manner, ending_in_order, submit_and_follow
+    from tony.cli.submission import SubmitOptions, ending_in_order, submit_and_follow
     from tony.config.legacy.job_loader import load
-    from tony.mini.ephemeral_cluster import guarded
-    from tony.mini.options import Options
+    from tony.mini.ephemeral_cluster import run_ephemeral_cluster
+    from tony.mini.options import MiniOptions
 
     overrides = {"scheduler": "yarn"}
     load(flags, overrides=overrides)  # mistakes are told before anything is started
-    with ending_in_order(), guarded(Options(nodes=_NODES), os.environ, warn) as cluster:
+    with ending_in_order(), run_ephemeral_cluster(MiniOptions(nodes=_NODES), os.environ, warn) as cluster:
         warn(f"a cluster of {_NODES} nodes runs for this job")
         os.environ["HADOOP_CONF_DIR"] = str(cluster.conf)
         resolved = load(flags, sets=[f"scheduler.yarn.conf={cluster.conf}"], overrides=overrides)
-        return submit_and_follow(resolved, Manner(detach=False, dry_run=False, as_json=False), tied=True)
+        return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

@@ -37,10 +37,10 @@ def _here(job: str, level: str) -> JobReport:
 
 
 def _at_portal(url: str, job: str, level: str) -> JobReport:
-    from tony.jobs.changing import NOTHING_LOGS, refuse_ended
+    from tony.jobs.changing import NOTHING_LOGS, require_running
 
     with asked(url) as there:
         report = there.report(there.resolve(job), tasks=False)
-        refuse_ended(report, NOTHING_LOGS)
+        require_running(report, NOTHING_LOGS)
         there.change(report.job, "log-level", {"level": level})
     return report

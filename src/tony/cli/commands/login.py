@@ -30,7 +30,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
     The portal's owner makes tokens: `tony portal token --user NAME`. It is asked for, or read from standard input.
     Without --portal it is the one that TONY_PORTAL names, or the one where you are logged in already.
     """
-    from tony.jobs.portal_client import KeptToken, Portal, address_of, is_private, keep_token
+    from tony.jobs.portal_client import KeptToken, PortalClient, address_of, is_private, keep_token
 
     place = home()
     address = address_of(portal or _usual(place))
@@ -44,7 +44,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
             "If nobody listens there, say so: --without-tls"
         )
     made = KeptToken(portal=address, user="", token=_token(), without_tls=without_tls)
-    there = Portal(address, made)
+    there = PortalClient(address, made)
     try:
         me = there.me()
     finally:

@@ -11,12 +11,12 @@ from tony.cli.log_printer import LogPrinter
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
 from tony.cli.portal_option import asked, portal_option
-from tony.cli.report import report_of
+from tony.cli.report import load_report
 from tony.cli.terminal_text import is_terminal
 from tony.errors import UserError
 from tony.history.job_record import record_of
 from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
-from tony.jobs.log_reader import Line, portions, readers
+from tony.jobs.log_reader import LogLine, portions, readers
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -124,7 +124,7 @@ def _check_session(home: Home, job: str, session: int, following: bool) -> None:
     """
     if find(home.job(job).logs, Selection(session=session)):
         return
-    report = report_of(home, job)
+    report = load_report(home, job)
     if session > report.session and (report.state.ended or not following):
         there = {0: "no session yet", 1: "session 1 only"}.get(report.session, f"sessions 1 to {report.session}")
         raise UserError(f"job {job} has no session {session}; it has {there}")
@@ -161,7 +161,7 @@ class _Printing:
     def opened(self, session: int, reason: str) -> None:
         """Nor were sessions."""
 
-    def printed(self, lines: Sequence[Line]) -> None:
+    def printed(self, lines: Sequence[LogLine]) -> None:
         """Prints."""
         self._printer.print(lines)
 

@@ -11,7 +11,7 @@ import click
 from tony.cli.metrics_table import csv_heading, csv_lines, role_table, task_table
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all, warn
-from tony.cli.report import record_here
+from tony.cli.report import fetch_job_dir
 from tony.cli.sparkline import unit_of
 from tony.cli.terminal_text import columns_of, knows_unicode
 from tony.errors import InfraError, UserError
@@ -99,7 +99,7 @@ def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], mos
 def _bring(folder: JobFolder) -> None:
     """The record of a job that runs elsewhere is brought here, as far as it can be had."""
     try:
-        record_here(Home(folder.path.parent.parent), folder.job_id)
+        fetch_job_dir(Home(folder.path.parent.parent), folder.job_id)
     except InfraError as error:
         warn(f"{error}; what is here already is shown")
 

@@ -16,11 +16,11 @@ from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.terminal_text import columns_of, table
 from tony.errors import UserError
-from tony.mini.options import DEFAULT_HADOOP, Label, Options, Setting
+from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.units import format_size
 
 if TYPE_CHECKING:
-    from tony.mini.cluster import Cluster, DaemonStatus, Status
+    from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
 #: Columns that go when the terminal is too narrow, first to go first.
@@ -71,11 +71,11 @@ def start(
     as_json: bool,
 ) -> None:
     """Start an empty cluster, and wait until it can be used."""
-    options = Options(
+    options = MiniOptions(
         hadoop=hadoop,
         nodes=nodes,
         datanodes=datanodes,
-        settings=tuple(map(Setting.read, settings)),
+        settings=tuple(map(HadoopProperty.read, settings)),
         labels=tuple(map(Label.read, labels)),
         path=node_path,
     )
@@ -161,10 +161,10 @@ def _give_up(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _cluster() -> Cluster:
-    from tony.mini.cluster import Cluster
+def _cluster() -> MiniCluster:
+    from tony.mini.cluster import MiniCluster
 
-    return Cluster(home(), os.environ)
+    return MiniCluster(home(), os.environ)
 
 
 def _headline(found: Status) -> str:

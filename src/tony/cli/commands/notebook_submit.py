@@ -34,14 +34,14 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    from tony.cli.submission import Manner, submit_and_follow
+    from tony.cli.submission import SubmitOptions, submit_and_follow
     from tony.config.load import load
     from tony.errors import UserError
 
     resolved = load(flags=flags, assumed={"job_timeout": _DAY}, overrides={"scheduler": "yarn"})
     if resolved.spec.tensorboard_task is None:
         raise UserError("no task of this job has a TB_PORT at which a notebook could listen; leave the instances away.")
-    manner = Manner(detach=False, dry_run=False, as_json=False)
+    manner = SubmitOptions(detach=False, dry_run=False, as_json=False)
     return submit_and_follow(resolved, manner, tied=True, beside=_open)
 
 

@@ -66,10 +66,10 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     _check_packages()
-    from tony.portal.listen_options import Entrance
+    from tony.portal.listen_options import ListenOptions
     from tony.portal.server import run
 
-    entrance = Entrance(
+    entrance = ListenOptions(
         host=address,
         port=port,
         names=names,

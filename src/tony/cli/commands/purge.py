@@ -15,8 +15,8 @@ from tony.errors import TonyError, UserError
 from tony.units import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from tony.portal.retention import Going, Plan
-    from tony.storage.store import Store
+    from tony.portal.retention import RemovedRecord, RetentionPlan
+    from tony.storage.store import FileStore
 
 _HEADING = ("JOB", "USER", "ENDED", "SIZE", "WHY")
 
@@ -80,13 +80,13 @@ def command(
     if age is None and jobs is None and size is None:
         raise UserError("nothing says which jobs go: give --older-than 90d, --keep 1000 or --keep-size 100g.")
     from tony.portal.history_location import is_own_location, open_location
-    from tony.portal.retention import Rules, plan
+    from tony.portal.retention import RetentionRules, plan
 
     place = home()
     store = open_location(history or str(place.path), place, os.environ)
     target = open_location(to, place, os.environ) if to else None
     own = is_own_location(store, place)
-    found = plan(store, Rules(age=age, jobs=jobs, size=size, user=user), own=own)
+    found = plan(store, RetentionRules(age=age, jobs=jobs, size=size, user=user), own=own)
     gone = _carry_out(store, found.going, target, own=own) if apply else None
     if as_json:
         print_json(_plain(found, gone))
@@ -94,7 +94,9 @@ def command(
     _show(store, found, gone, to)
 
 
-def _carry_out(store: Store, going: Sequence[Going], target: Store | None, *, own: bool) -> list[Going]:
+def _carry_out(
+    store: FileStore, going: Sequence[RemovedRecord], target: FileStore | None, *, own: bool
+) -> list[RemovedRecord]:
     """Those that are gone; what cannot be done to one is said, and the others go."""
     from tony.portal.retention import carry_out
 
@@ -108,7 +110,7 @@ def _carry_out(store: Store, going: Sequence[Going], target: Store | None, *, ow
     return gone
 
 
-def _show(store: Store, found: Plan, gone: list[Going] | None, to: str) -> None:
+def _show(store: FileStore, found: RetentionPlan, gone: list[RemovedRecord] | None, to: str) -> None:
     for job, why in sorted(found.problems.items()):
         warn(f"{job}: {why}")
     rows = [_row(each) for each in (found.going if gone is None else gone)]
@@ -129,7 +131,7 @@ def _show(store: Store, found: Plan, gone: list[Going] | None, to: str) -> None:
     say(f"{_jobs(len(gone))} of {store.address} {f'moved to {to}' if to else 'removed'}, {size}; {stay}.")
 
 
-def _staying(found: Plan) -> str:
+def _staying(found: RetentionPlan) -> str:
     parts = [f"{found.pinned} pinned"] if found.pinned else []
     parts += [f"{found.unended} not ended"] if found.unended else []
     parts += [f"{found.damaged} damaged, which are left to you"] if found.damaged else []
@@ -141,13 +143,13 @@ def _jobs(number: int) -> str:
     return f"{number} job" + ("" if number == 1 else "s")
 
 
-def _row(going: Going) -> tuple[str, ...]:
+def _row(going: RemovedRecord) -> tuple[str, ...]:
     head = going.record.head
     ended = clock_time(head.ended) if head.ended is not None else "-"
     return head.job, safe(head.user), ended, format_size(going.record.size), safe(going.why)
 
 
-def _plain(found: Plan, gone: list[Going] | None) -> dict[str, Any]:
+def _plain(found: RetentionPlan, gone: list[RemovedRecord] | None) -> dict[str, Any]:
     done = {each.record.head.job for each in gone or ()}
     return {
         "applied": gone is not None,

@@ -38,10 +38,10 @@ def _here(job: str) -> JobReport:
 
 
 def _at_portal(url: str, job: str) -> JobReport:
-    from tony.jobs.changing import NOT_RESTARTED, refuse_ended
+    from tony.jobs.changing import NOT_RESTARTED, require_running
 
     with asked(url) as there:
         report = there.report(there.resolve(job), tasks=False)
-        refuse_ended(report, NOT_RESTARTED)
+        require_running(report, NOT_RESTARTED)
         there.change(report.job, "restart")
     return report

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
-from tony.cli.submission import Manner, manner_options, setting_options, submit_and_follow
+from tony.cli.submission import SubmitOptions, manner_options, setting_options, submit_and_follow
 from tony.config.call_settings import SOURCE
 from tony.config.load import load
 from tony.config.overrides import written
@@ -172,7 +172,9 @@ def command(
         raise ConfigError([replace(it, source=_place(it.key, it.source, option)) for it in error.problems]) from None
     sources = {key: _place(key, source, option) or source for key, source in resolved.sources.items()}
     resolved = replace(resolved, sources=sources)
-    return submit_and_follow(resolved, Manner(detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True))
+    return submit_and_follow(
+        resolved, SubmitOptions(detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True)
+    )
 
 
 class _Options:

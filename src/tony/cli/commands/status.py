@@ -11,7 +11,7 @@ import click
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
 from tony.cli.portal_option import asked, portal_option
-from tony.cli.report import record_here, report_of
+from tony.cli.report import fetch_job_dir, load_report
 from tony.cli.status_text import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
 from tony.cli.terminal_text import columns_of
 from tony.errors import ConnectionFailed, InfraError, TonyError
@@ -22,7 +22,7 @@ from tony.model.layout import Home
 if TYPE_CHECKING:
     from tony.core.events import Event
     from tony.history.session_facts import Told
-    from tony.jobs.portal_client import Portal
+    from tony.jobs.portal_client import PortalClient
     from tony.model.progress import JobProgress
 
 
@@ -47,7 +47,7 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
         return
     home, name = job_id(job)
     try:
-        report = report_of(home, name)
+        report = load_report(home, name)
     except ConnectionFailed as error:
         raise _without_master(home, name, error, shown=not as_json) from error
     progress = _read_progress(home, report)
@@ -59,7 +59,7 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
         alone = lone_restarts(home.job(name), report)
         if not report.state.ended and lacks_restarts(report, alone):
             with contextlib.suppress(InfraError):
-                alone = lone_restarts(record_here(home, name), report)
+                alone = lone_restarts(fetch_job_dir(home, name), report)
         _show(report, home.job(name), alone, progress)
 
 
@@ -83,7 +83,7 @@ def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
     return None
 
 
-def _ask_progress(there: Portal, report: JobReport) -> JobProgress | None:
+def _ask_progress(there: PortalClient, report: JobReport) -> JobProgress | None:
     """Return what a portal knows of how far a job is that runs; None if that is not known."""
     if not report.state.ended and report.session:
         with contextlib.suppress(TonyError):  # nothing need have been measured
@@ -91,7 +91,7 @@ def _ask_progress(there: Portal, report: JobReport) -> JobProgress | None:
     return None
 
 
-def _told_of_restarts(there: Portal, report: JobReport) -> Sequence[Event]:
+def _told_of_restarts(there: PortalClient, report: JobReport) -> Sequence[Event]:
     """What a portal can tell of them; of a job without any it is not asked."""
     from tony.history.session_facts import TELLING
 
@@ -121,11 +121,11 @@ def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bo
     """Shows how a job stood whose application master does not answer; answers the error that says what to do."""
     import asyncio
 
-    from tony.jobs.cached_status import last_known, with_way_out
+    from tony.jobs.cached_status import add_stop_hint, last_known
 
     if shown:
         _show(asyncio.run(last_known(home, name)), home.job(name))
-    return with_way_out(home, name, error)
+    return add_stop_hint(home, name, error)
 
 
 def _bring_reasons(home: Home, name: str, report: JobReport) -> None:

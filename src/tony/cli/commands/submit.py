@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tony.cli.submission import Manner, manner_options, setting_options, submit_and_follow
+from tony.cli.submission import SubmitOptions, manner_options, setting_options, submit_and_follow
 from tony.config.load import load
 
 
@@ -30,4 +30,4 @@ def command(
     """
     overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
     resolved = load(job_file, sets=sets, params=params, overrides=overrides)
-    return submit_and_follow(resolved, Manner(detach=detach, dry_run=dry_run, as_json=as_json))
+    return submit_and_follow(resolved, SubmitOptions(detach=detach, dry_run=dry_run, as_json=as_json))

@@ -26,10 +26,10 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     """
     from tony.cli.timeline_text import ALONE, ASCII, UNICODE, headline, timeline_text
     from tony.jobs.log_names import named_tasks
-    from tony.jobs.told import tell
+    from tony.jobs.told import load_overview
 
     home, name = job_id(job)
-    told = asyncio.run(tell(home, name))
+    told = asyncio.run(load_overview(home, name))
     selected = named_tasks(name, told.record.spec.task_ids, tasks)
     line = told.line
     if as_json:

@@ -10,9 +10,9 @@ import click
 from tony import clock
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import knows_sequences, print_json, say_all
-from tony.cli.report import report_of
+from tony.cli.report import load_report
 from tony.cli.terminal_text import columns_of, is_terminal, knows_unicode
-from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
+from tony.cli.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
 from tony.history.job_record import record_of
 from tony.jobs.job_metrics import measured, read_progress
 from tony.jobs.progress import find_job_progress
@@ -21,7 +21,9 @@ from tony.model.codec import Json
 
 @click.command("top")
 @job_argument
-@click.option("--sort", type=click.Choice([each.value for each in Sort]), default="task", help="By what it is sorted.")
+@click.option(
+    "--sort", type=click.Choice([each.value for each in TopSort]), default="task", help="By what it is sorted."
+)
 @click.option("--once", is_flag=True, help="Print the table once, also on a terminal.")
 @json_option("Print the numbers as JSON, once.")
 def command(job: str, sort: str, once: bool, as_json: bool) -> None:
@@ -36,8 +38,8 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
 
     home, name = job_id(job)
     record = record_of(home, name)
-    report = report_of(home, name)
-    order = Sort(sort)
+    report = load_report(home, name)
+    order = TopSort(sort)
     if is_terminal(sys.stdout) and knows_sequences() and not (once or as_json or report.state.ended):
 
         async def show() -> None:
@@ -60,7 +62,7 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
     say_all(top_table(report, rows, clock.wall(), columns_of(), None, order, progress=progress, unicode=unicode))
 
 
-def _plain(row: Row) -> Json:
+def _plain(row: TopRow) -> Json:
     progress = row.progress
     return {
         "task": row.task,

@@ -58,9 +58,9 @@ def _requests(home: Home, name: str) -> Iterator[Json]:
     from tony.errors import UnknownJobError
     from tony.history.metrics_reader import open_metrics
     from tony.history.otlp_trace import requests
-    from tony.jobs.told import tell
+    from tony.jobs.told import load_overview
 
-    told = asyncio.run(tell(home, name))
+    told = asyncio.run(load_overview(home, name))
     if told.line is None:
         raise UnknownJobError(f"nothing of {name} was logged yet: it is {told.report.state.value}")
     with open_metrics(home.job(name).metrics) as metrics:

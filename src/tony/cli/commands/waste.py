@@ -49,7 +49,7 @@ def command(since: float | None, user: str | None, as_json: bool) -> None:
 def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     """The weeks, and of how many jobs nothing is known."""
     from tony.advice.facts_loader import read_run
-    from tony.advice.unused_resources import by_week, waste_of
+    from tony.advice.unused_resources import by_week, compute_unused
     from tony.history.job_listing import scan
 
     place, found, unknown = home(), [], 0
@@ -57,7 +57,7 @@ def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
         if (head.ended or head.submitted) < since or user not in (None, head.user):
             continue
         try:
-            found.append(waste_of(read_run(place.job(head.job))))
+            found.append(compute_unused(read_run(place.job(head.job))))
         except TonyError:
             unknown += 1
     return by_week(found), unknown

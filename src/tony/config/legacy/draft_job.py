@@ -8,9 +8,9 @@ from typing import Any
 
 from tony.config.hints import Note
 from tony.config.layers import Layer, put
-from tony.config.legacy.settings import Part, Settings, Value
+from tony.config.legacy.settings import LegacyAssignment, LegacyValue, Settings
 from tony.config.settings_table import Key
-from tony.config.value_format import as_written, name
+from tony.config.value_format import format_as_toml, name
 from tony.dataclass import dataclass, field
 from tony.errors import Problem
 
@@ -20,7 +20,7 @@ _SECRET = ("secret", "password")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LegacyOrigin:
     """Where a value comes from.
 
     Attributes:
@@ -33,7 +33,7 @@ class Origin:
 
 
 @dataclass(slots=True, eq=False)
-class Draft:
+class DraftJob:
     """Values of our job file, where each comes from, what is worth knowing, and what is wrong.
 
     Attributes:
@@ -44,34 +44,34 @@ class Draft:
 
     settings: Settings
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[Key, Origin] = field(default_factory=dict)
+    origins: dict[Key, LegacyOrigin] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def put(self, key: Key, value: Any, origin: Value | Origin) -> None:
+    def put(self, key: Key, value: Any, origin: LegacyValue | LegacyOrigin) -> None:
         """Sets one of our settings."""
         put(self.values, key, value)
         self.origins[key] = _origin(origin)
 
-    def put_list(self, key: Key, items: list[tuple[str, Origin]]) -> None:
+    def put_list(self, key: Key, items: list[tuple[str, LegacyOrigin]]) -> None:
         """Sets one of our settings that is a list; each item has a place of its own. An empty one sets nothing."""
         if items:
             self.put(key, [text for text, _ in items], items[0][1])
             for number, (_, origin) in enumerate(items):
                 self.origins[(*key, str(number))] = origin
 
-    def note(self, value: Value, message: str) -> None:
+    def note(self, value: LegacyValue, message: str) -> None:
         """Tells why a setting has no effect, or another one."""
         self.notes.append(Note(key=name(value.key), message=message, source=value.place))
 
-    def tell(self, origin: Origin, message: str) -> None:
+    def tell(self, origin: LegacyOrigin, message: str) -> None:
         """Tells something of one part of a list."""
         source = origin.place if origin.key else None
         self.notes.append(Note(key=name(origin.key or origin.place), message=message, source=source))
 
-    def blame(self, value: Value, message: str) -> None:
+    def blame(self, value: LegacyValue, message: str) -> None:
         """Tells what is wrong with a setting."""
-        shown = None if any(word in value.key for word in _SECRET) else as_written(value.text)
+        shown = None if any(word in value.key for word in _SECRET) else format_as_toml(value.text)
         self.problems.append(Problem(key=name(value.key), message=message, value=shown, source=value.place))
 
     def layers(self, base: Path) -> tuple[Layer, Layer]:
@@ -96,13 +96,13 @@ class Draft:
         return next(inside, self.settings.file or "command line")
 
 
-def origin_of(part: Part, key: str) -> Origin:
+def origin_of(part: LegacyAssignment, key: str) -> LegacyOrigin:
     """Where a part of a list comes from; of a flag its name says all."""
-    return Origin(part.place, "" if part.place.startswith("--") and part.place != "--conf" else key)
+    return LegacyOrigin(part.place, "" if part.place.startswith("--") and part.place != "--conf" else key)
 
 
-def _origin(origin: Value | Origin) -> Origin:
-    return Origin(origin.place, origin.key) if isinstance(origin, Value) else origin
+def _origin(origin: LegacyValue | LegacyOrigin) -> LegacyOrigin:
+    return LegacyOrigin(origin.place, origin.key) if isinstance(origin, LegacyValue) else origin
 
 
 def nested(values: Mapping[str, Any], key: Key) -> Any:

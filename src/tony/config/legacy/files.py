@@ -10,10 +10,10 @@ import posixpath
 
 from tony.config.hints import Note
 from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import Draft, Origin
+from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.task_command import VENV
-from tony.config.legacy.task_types import Shape
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.remote_paths import is_address
 from tony.model.placeholders import escaped
 
@@ -22,14 +22,14 @@ CLASSPATH = "tony.application.hadoop.classpath"
 _LOCAL = "file://"
 
 
-def translate(draft: Draft, flags: Flags, types: Shape) -> None:
+def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
     """Puts all of it into the draft."""
     if flags.src_dir is not None:
-        draft.put(("source",), _plain(flags.src_dir), Origin("--src_dir"))
-        draft.put(("gitignore",), False, Origin("--src_dir"))  # the original packs all that is there
+        draft.put(("source",), _plain(flags.src_dir), LegacyOrigin("--src_dir"))
+        draft.put(("gitignore",), False, LegacyOrigin("--src_dir"))  # the original packs all that is there
     items = [_entry(item) for item in value_parsing.items(draft, "tony.containers.resources")]
     if flags.python_venv is not None:
-        items.append((f"{_plain(flags.python_venv)}::{VENV}#archive", Origin("--python_venv")))
+        items.append((f"{_plain(flags.python_venv)}::{VENV}#archive", LegacyOrigin("--python_venv")))
     items += _class_path(flags)
     items += _hadoop(draft)
     draft.put_list(("files",), last_wins(draft, items))
@@ -38,14 +38,14 @@ def translate(draft: Draft, flags: Flags, types: Shape) -> None:
         draft.put_list(("roles", name, "files"), last_wins(draft, own))
 
 
-def of_master(draft: Draft) -> list[tuple[str, Origin]]:
+def of_master(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
     """The files that only the application master gets."""
     return last_wins(draft, [_entry(item) for item in value_parsing.items(draft, "tony.am.resources")])
 
 
-def last_wins(draft: Draft, items: list[tuple[str, Origin]]) -> list[tuple[str, Origin]]:
+def last_wins(draft: DraftJob, items: list[tuple[str, LegacyOrigin]]) -> list[tuple[str, LegacyOrigin]]:
     """Of files that would have one name the last one, as in the original; that is told."""
-    kept: dict[str, tuple[str, Origin]] = {}
+    kept: dict[str, tuple[str, LegacyOrigin]] = {}
     for text, origin in items:
         name = _name(text)
         if name in kept and kept[name][0] != text:
@@ -69,22 +69,22 @@ def _plain(path: str) -> str:
     return path.removeprefix(_LOCAL)
 
 
-def _entry(item: tuple[str, Origin]) -> tuple[str, Origin]:
+def _entry(item: tuple[str, LegacyOrigin]) -> tuple[str, LegacyOrigin]:
     return _plain(item[0]), item[1]
 
 
-def _class_path(flags: Flags) -> list[tuple[str, Origin]]:
+def _class_path(flags: Flags) -> list[tuple[str, LegacyOrigin]]:
     """Each file or folder of `--hdfs_classpath`; one that is missing is left out when the job is submitted."""
     found = []
     for item in (flags.hdfs_classpath or "").split(","):
         path = item.strip()
         if path:
             address = path if "://" in path else f"hdfs:///{path.lstrip('/')}"
-            found.append((f"{_plain(address)}#optional", Origin("--hdfs_classpath")))
+            found.append((f"{_plain(address)}#optional", LegacyOrigin("--hdfs_classpath")))
     return found
 
 
-def _hadoop(draft: Draft) -> list[tuple[str, Origin]]:
+def _hadoop(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
     """An archive with the Hadoop of the programs, and the class path inside it."""
     location, path = draft.settings.get(LOCATION), value_parsing.words(draft, CLASSPATH)
     if location is None or not location.text:
@@ -100,4 +100,4 @@ def _hadoop(draft: Draft) -> list[tuple[str, Origin]]:
         message = f"without {CLASSPATH} programs find its classes only by their own means."
         draft.notes.append(Note(key=LOCATION, message=message, source=location.place))
     name = f"::{alias}" if alias else ""
-    return [(f"{_plain(archive)}{name}#archive", Origin(location.place, LOCATION))]
+    return [(f"{_plain(archive)}{name}#archive", LegacyOrigin(location.place, LOCATION))]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tony.config import value_format
-from tony.config.suggest import did_you_mean
+from tony.config.suggest import suggest_names
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 
@@ -172,7 +172,7 @@ def _unknown(word: str, name: str, *, explain: bool) -> Problem:
         message = f"`{shown}` belongs to no flag. A value with blanks stands in quotes: --task_params '--epochs 3'."
         return Problem(key="", message=message, source=SOURCE)
     known = "known are " + ", ".join(f"--{row.name}" for row in FLAGS) + "."
-    near = did_you_mean(name, _BY_NAME) if explain else ""
+    near = suggest_names(name, _BY_NAME) if explain else ""
     hint = near.replace("`", "`--", 1) if near else known
     return Problem(
         key=value_format.name(word.partition("=")[0]), message=f"there is no such flag; {hint}", source=SOURCE

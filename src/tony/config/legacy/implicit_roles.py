@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tony.config.legacy import files
-from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.roles import resources
-from tony.config.legacy.task_command import interpreter, of_key
-from tony.config.legacy.task_types import FIRST, MAIN, PREPROCESS, TENSORBOARD, Shape
+from tony.config.legacy.task_command import command_from_setting, interpreter
+from tony.config.legacy.task_types import FIRST, MAIN, PREPROCESS, TENSORBOARD, LegacyTaskTypes
 from tony.model.placeholders import escaped
 
 #: What the first run prints before the value that all others get.
@@ -16,7 +16,7 @@ _MARK = "Model parameters: "
 _HOME = 'export HOME="$PWD"; '
 
 
-def translate(draft: Draft, flags: Flags, types: Shape) -> None:
+def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
     """Puts them into the draft."""
     if types.single:
         _alone(draft, MAIN)
@@ -39,20 +39,20 @@ def translate(draft: Draft, flags: Flags, types: Shape) -> None:
         draft.note(value, "a TensorBoard runs only beside types with tasks.")
 
 
-def _alone(draft: Draft, role: str) -> None:
+def _alone(draft: DraftJob, role: str) -> None:
     """A program that the original's application master would run, with what that container would have."""
     place = ("roles", role)
     resources(draft, place, "tony.am")
-    command = of_key(draft, "tony.am.command")
+    command = command_from_setting(draft, "tony.am.command")
     origin = command[1] if command else draft.origins.get(("command",))
     text = command[0] if command else draft.values.get("command")
     if text and origin:
         draft.put((*place, "command"), f"{_HOME}{text}" if role == FIRST else text, origin)
-    draft.put((*place, "env", "PREPROCESSING_JOB"), "true", Origin(DEFAULTS))
+    draft.put((*place, "env", "PREPROCESSING_JOB"), "true", LegacyOrigin(DEFAULTS))
     draft.put_list((*place, "files"), files.of_master(draft))
 
 
-def _board(draft: Draft, flags: Flags, folder: str) -> None:
+def _board(draft: DraftJob, flags: Flags, folder: str) -> None:
     place = ("roles", TENSORBOARD)
     value = draft.settings.get("tony.application.tensorboard-log-dir")
     assert value is not None

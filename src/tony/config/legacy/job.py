@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import VARIABLES
-from tony.config.legacy.task_command import of_program, text_of
-from tony.config.legacy.task_types import Shape
+from tony.config.legacy.task_command import command_from_flags, text_of
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.value_format import name as shown
 from tony.config.value_table import RESERVED_ENV
 from tony.model.masking import is_secret
@@ -24,16 +24,16 @@ _LEAST_MISSED = 3
 _MODES = {"gang": "gang", "fcfs": "fcfs"}
 
 
-def translate(draft: Draft, flags: Flags, types: Shape) -> None:
+def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
     """Puts all of it into the draft."""
     _text_or(draft, ("name",), "tony.application.name", NAME)
     if types.single:  # the original runs it without any framework
-        draft.put(("framework",), "none", Origin(DEFAULTS))
+        draft.put(("framework",), "none", LegacyOrigin(DEFAULTS))
         _without(draft, "tony.application.framework", "the program runs alone, so no framework tells it of others.")
     else:
         framework = value_parsing.text(draft, "tony.application.framework") or FRAMEWORK
         draft.put(("framework",), framework.lower(), _origin(draft, "tony.application.framework"))
-    if command := of_program(draft, flags):
+    if command := command_from_flags(draft, flags):
         draft.put(("command",), *command)
     _variables(draft)
     _mode(draft)
@@ -43,21 +43,21 @@ def translate(draft: Draft, flags: Flags, types: Shape) -> None:
     _timeouts(draft)
 
 
-def _text_or(draft: Draft, key: tuple[str, ...], original: str, default: str) -> None:
+def _text_or(draft: DraftJob, key: tuple[str, ...], original: str, default: str) -> None:
     draft.put(key, value_parsing.text(draft, original) or default, _origin(draft, original))
 
 
-def _origin(draft: Draft, key: str) -> Origin:
+def _origin(draft: DraftJob, key: str) -> LegacyOrigin:
     value = draft.settings.get(key)
-    return Origin(value.place, key) if value and value.text else Origin(DEFAULTS, key)
+    return LegacyOrigin(value.place, key) if value and value.text else LegacyOrigin(DEFAULTS, key)
 
 
-def _without(draft: Draft, key: str, why: str) -> None:
+def _without(draft: DraftJob, key: str, why: str) -> None:
     if value := draft.settings.get(key):
         draft.note(value, why)
 
 
-def _variables(draft: Draft) -> None:
+def _variables(draft: DraftJob) -> None:
     for name, (value, origin) in value_parsing.variables(draft, "tony.execution.envs").items():
         if not _is_refused(draft, name, origin):
             draft.put(("env", name), escaped(value), origin)
@@ -75,10 +75,10 @@ def _variables(draft: Draft) -> None:
         else:
             draft.put(("container_env", name), value, origin)
     if not skips:
-        draft.put(("hadoop_classpath",), True, Origin(DEFAULTS))
+        draft.put(("hadoop_classpath",), True, LegacyOrigin(DEFAULTS))
 
 
-def _is_refused(draft: Draft, name: str, origin: Origin) -> bool:
+def _is_refused(draft: DraftJob, name: str, origin: LegacyOrigin) -> bool:
     """Tells of variables that do nothing here; answers whether it cannot be set at all."""
     if name in RESERVED_ENV:
         draft.tell(origin, f"{name}: {RESERVED_ENV[name]}")
@@ -89,7 +89,7 @@ def _is_refused(draft: Draft, name: str, origin: Origin) -> bool:
     return False
 
 
-def _mode(draft: Draft) -> None:
+def _mode(draft: DraftJob) -> None:
     value = draft.settings.get("tony.application.distributed-mode")
     if value is None or not value.text:
         return
@@ -100,7 +100,7 @@ def _mode(draft: Draft) -> None:
         draft.put(("distributed_mode",), mode, value)
 
 
-def _results(draft: Draft, types: Shape) -> None:
+def _results(draft: DraftJob, types: LegacyTaskTypes) -> None:
     every = "tony.application.fail-on-worker-failure-enabled"
     policy = "any-task" if value_parsing.truth(draft, every) else "chief-or-all"
     draft.put(("failure_policy",), policy, _origin(draft, every))
@@ -113,13 +113,13 @@ def _results(draft: Draft, types: Shape) -> None:
         draft.put(("max_restarts",), number, retries)
 
 
-def _metrics(draft: Draft) -> None:
+def _metrics(draft: DraftJob) -> None:
     key = "tony.task.metrics-interval-ms"
     if value := draft.settings.get(key):
         draft.put(("metrics_interval",), text_of(value_parsing.integer(draft, key, 5000) / 1000), value)
 
 
-def _heartbeats(draft: Draft) -> None:
+def _heartbeats(draft: DraftJob) -> None:
     often, missed = "tony.task.heartbeat-interval-ms", "tony.task.max-missed-heartbeats"
     if not (draft.settings.get(often) or draft.settings.get(missed)):
         return
@@ -133,7 +133,7 @@ def _heartbeats(draft: Draft) -> None:
     draft.put(("heartbeat_timeout",), text_of(limit), draft.settings.get(missed) or _origin(draft, often))
 
 
-def _timeouts(draft: Draft) -> None:
+def _timeouts(draft: DraftJob) -> None:
     for ours, original, unit in (
         ("job_timeout", "tony.application.timeout", 0.001),
         ("queue_timeout", "tony.am.startup-timeout", 0.001),
@@ -157,7 +157,7 @@ def _timeouts(draft: Draft) -> None:
         draft.put(("registration_timeout",), "off", _origin(draft, "tony.container.registration.timeout"))
 
 
-def _allocation(draft: Draft) -> None:
+def _allocation(draft: DraftJob) -> None:
     key = "tony.container.allocation.timeout"
     limit = value_parsing.duration_text(draft, key, 0.001)
     if limit and draft.values.get("distributed_mode") == "fcfs":

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from tony.config.layers import dotted, quoted
-from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.settings_table import Key
 from tony.config.settings_tree import settings
 
@@ -19,7 +19,7 @@ _COLUMN = 42
 _MULTI_LINE = re.compile(r"[^'\x00-\x08\x0b-\x1f\x7f]+", re.ASCII)
 
 
-def job_file(draft: Draft) -> str:
+def job_file(draft: DraftJob) -> str:
     """The text of a job file that says what the draft says."""
     sections = [_head(draft)]
     own = [(name, value) for name, value in draft.values.items() if not isinstance(value, Mapping)]
@@ -30,7 +30,7 @@ def job_file(draft: Draft) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def _head(draft: Draft) -> str:
+def _head(draft: DraftJob) -> str:
     made = f"Made from {draft.settings.file} " if draft.settings.file else "Made "
     lines = [
         f"{made}by `tony convert`. Behind each value stands where it comes from.",
@@ -42,7 +42,7 @@ def _head(draft: Draft) -> str:
     return "\n".join(f"# {_clean(line)}".rstrip() for line in lines)
 
 
-def _table(draft: Draft, key: Key, table: Mapping[str, Any]) -> Iterator[str]:
+def _table(draft: DraftJob, key: Key, table: Mapping[str, Any]) -> Iterator[str]:
     """A table and the tables in it, each a section."""
     own = [(name, value) for name, value in table.items() if not isinstance(value, Mapping) or name in _INLINE]
     if own:
@@ -52,7 +52,7 @@ def _table(draft: Draft, key: Key, table: Mapping[str, Any]) -> Iterator[str]:
             yield from _table(draft, (*key, name), value)
 
 
-def _lines(draft: Draft, key: Key, values: list[tuple[str, Any]]) -> Iterator[str]:
+def _lines(draft: DraftJob, key: Key, values: list[tuple[str, Any]]) -> Iterator[str]:
     for name, value in sorted(values, key=lambda each: _order((*key, each[0]))):
         place = (*key, name)
         text = f"{dotted((name,))} = {_written(value)}"
@@ -63,14 +63,14 @@ def _lines(draft: Draft, key: Key, values: list[tuple[str, Any]]) -> Iterator[st
             yield f"{text:<{_COLUMN}}  # {comment}" if comment else text
 
 
-def _comment(draft: Draft, key: Key, value: Any) -> str:
+def _comment(draft: DraftJob, key: Key, value: Any) -> str:
     found = [draft.origins.get((*key, str(number))) for number in range(len(value))] if isinstance(value, list) else []
     found += [draft.origins.get((*key, name)) for name in value] if isinstance(value, Mapping) else []
     origins = dict.fromkeys(origin for origin in found if origin) or {draft.origins[key]: None}
     return "; ".join(_said(origin) for origin in origins)
 
 
-def _said(origin: Origin) -> str:
+def _said(origin: LegacyOrigin) -> str:
     if origin.place == DEFAULTS:
         return "the original's default"
     return _clean(f"{origin.key}, {origin.place}" if origin.key else origin.place)

@@ -15,7 +15,7 @@ from functools import cache
 from tony.dataclass import dataclass
 
 
-class Kind(Enum):
+class LegacyKind(Enum):
     """How a value is written; each member's value is the word in the docs."""
 
     TEXT = "text"
@@ -62,7 +62,7 @@ class OriginalKey:
     """
 
     name: str
-    kind: Kind
+    kind: LegacyKind
     default: str
     meaning: str
     becomes: str
@@ -71,7 +71,7 @@ class OriginalKey:
 
 
 def _row(
-    section: str, name: str, kind: Kind, default: str, meaning: str, *, becomes: str = "", gone: str = ""
+    section: str, name: str, kind: LegacyKind, default: str, meaning: str, *, becomes: str = "", gone: str = ""
 ) -> OriginalKey:
     return OriginalKey(
         section=section, name=name, kind=kind, default=default, meaning=meaning, becomes=becomes, gone=gone
@@ -88,7 +88,7 @@ _BUILD = "The original's client wrote its own build into it; `tony version` says
 _APP, _RESULT, _AM, _TASK = "Application", "Results", "Application master", "Tasks in general"
 _ALL, _TYPE, _DOCKER, _HOROVOD = "All containers", "Each type of task", "Docker", "Horovod"
 _BOARD, _HISTORY = "TensorBoard", "History and portal"
-_T = Kind
+_T = LegacyKind
 
 # fmt: off
 #: Every key of the original.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 
 from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
-from tony.config.legacy.settings import Value
-from tony.config.legacy.task_types import DEBUG, DRIVER, TENSORBOARD, Shape, is_horovod
-from tony.config.suggest import did_you_mean
+from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
+from tony.config.legacy.settings import LegacyValue
+from tony.config.legacy.task_types import DEBUG, DRIVER, TENSORBOARD, LegacyTaskTypes, is_horovod
+from tony.config.suggest import suggest_names
 from tony.config.value_format import name as shown
 from tony.units import exact_duration
 
@@ -22,7 +22,7 @@ _GROUP = "tony.application.group."
 _LIMIT = re.compile(r"tony\.application\.dependency\.([^.]+)\.timeout\.after\.([^.]+)", re.ASCII)
 
 
-def translate(draft: Draft, types: Shape) -> None:
+def translate(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Puts all of it into the draft."""
     kinds = _kinds(draft, types)
     for name in _known(draft, types, STOP_ON_FAILURE, "ps"):
@@ -31,11 +31,11 @@ def translate(draft: Draft, types: Shape) -> None:
     _stages(draft, types, kinds)
 
 
-def _of(draft: Draft, key: str) -> Value | Origin:
-    return draft.settings.get(key) or Origin(DEFAULTS, key)
+def _of(draft: DraftJob, key: str) -> LegacyValue | LegacyOrigin:
+    return draft.settings.get(key) or LegacyOrigin(DEFAULTS, key)
 
 
-def _known(draft: Draft, types: Shape, key: str, default: str = "") -> list[str]:
+def _known(draft: DraftJob, types: LegacyTaskTypes, key: str, default: str = "") -> list[str]:
     """The types of a list that have tasks; of others that are named there, only what is no type at all is told."""
     named = list(dict.fromkeys(value_parsing.words(draft, key, default)))
     value = draft.settings.get(key)
@@ -46,10 +46,10 @@ def _known(draft: Draft, types: Shape, key: str, default: str = "") -> list[str]
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, known, "it is left out.")
+    return suggest_names(name, known, "it is left out.")
 
 
-def _kinds(draft: Draft, types: Shape) -> dict[str, str]:
+def _kinds(draft: DraftJob, types: LegacyTaskTypes) -> dict[str, str]:
     """The kind of each type that is not tracked."""
     kinds: dict[str, str] = {}
     untracked = _known(draft, types, UNTRACKED, "ps")
@@ -72,14 +72,14 @@ def _kinds(draft: Draft, types: Shape) -> dict[str, str]:
     return kinds
 
 
-def _given(draft: Draft) -> bool:
+def _given(draft: DraftJob) -> bool:
     return draft.settings.get(UNTRACKED) is not None
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def _groups(draft: Draft, types: Shape) -> None:
+def _groups(draft: DraftJob, types: LegacyTaskTypes) -> None:
     groups: set[str] = set()
     for value in draft.settings:
         if not value.key.startswith(_GROUP):
@@ -91,7 +91,7 @@ def _groups(draft: Draft, types: Shape) -> None:
             draft.put(("groups", name), members, value)
         else:
             draft.note(value, "none of its types has tasks, so there is nothing to wait for.")
-    limited: dict[str, Value] = {}
+    limited: dict[str, LegacyValue] = {}
     for value in draft.settings:
         match = _LIMIT.fullmatch(value.key)
         if match:
@@ -99,7 +99,13 @@ def _groups(draft: Draft, types: Shape) -> None:
 
 
 def _limit(
-    draft: Draft, types: Shape, value: Value, name: str, group: str, groups: set[str], limited: dict[str, Value]
+    draft: DraftJob,
+    types: LegacyTaskTypes,
+    value: LegacyValue,
+    name: str,
+    group: str,
+    groups: set[str],
+    limited: dict[str, LegacyValue],
 ) -> None:
     """What becomes of one `dependency.<type>.timeout.after.<group>`."""
     if name not in types.instances:
@@ -126,7 +132,7 @@ def _limit(
 # --- stages -----------------------------------------------------------------------------------------------------------
 
 
-def _stages(draft: Draft, types: Shape, kinds: dict[str, str]) -> None:
+def _stages(draft: DraftJob, types: LegacyTaskTypes, kinds: dict[str, str]) -> None:
     """Every type of the second stage waits for the tracked ones of the first; a list that is missing is the rest."""
     prepare, training = _known(draft, types, PREPARE), _known(draft, types, TRAINING)
     if not prepare and not training:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
-from tony.config.legacy.settings import Value
-from tony.config.legacy.task_command import of_key
-from tony.config.legacy.task_types import TENSORBOARD, Shape
-from tony.config.suggest import did_you_mean
+from tony.config.legacy.settings import LegacyValue
+from tony.config.legacy.task_command import command_from_setting
+from tony.config.legacy.task_types import TENSORBOARD, LegacyTaskTypes
+from tony.config.suggest import suggest_names
 from tony.config.value_format import name as shown
 
 #: Memory of a task of which nothing is said.
@@ -17,26 +17,26 @@ MEMORY = "2g"
 _HARMLESS = ("instances", "max-instances")
 
 
-def translate(draft: Draft, types: Shape) -> None:
+def translate(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Puts a role for every type that has tasks into the draft."""
     for name, number in types.instances.items():
         place = ("roles", name)
         given = draft.settings.get(f"tony.{name}.instances")
-        draft.put((*place, "instances"), number, given or Origin(DEFAULTS))
-        if command := of_key(draft, f"tony.{name}.command"):
+        draft.put((*place, "instances"), number, given or LegacyOrigin(DEFAULTS))
+        if command := command_from_setting(draft, f"tony.{name}.command"):
             draft.put((*place, "command"), *command)
         _resources(draft, place, f"tony.{name}", 2 if name == TENSORBOARD and types.log_folder else 1)
         _places(draft, name)
     _absent(draft, types)
 
 
-def _resources(draft: Draft, place: tuple[str, str], prefix: str, vcores: int) -> None:
+def _resources(draft: DraftJob, place: tuple[str, str], prefix: str, vcores: int) -> None:
     resources(draft, place, prefix)
     if vcores != 1 and f"{prefix}.vcores" not in {value.key for value in draft.settings}:
-        draft.put((*place, "vcores"), vcores, Origin(DEFAULTS, f"{prefix}.vcores"))
+        draft.put((*place, "vcores"), vcores, LegacyOrigin(DEFAULTS, f"{prefix}.vcores"))
 
 
-def resources(draft: Draft, place: tuple[str, str], prefix: str) -> None:
+def resources(draft: DraftJob, place: tuple[str, str], prefix: str) -> None:
     """Memory, vcores and GPUs of a role.
 
     Args:
@@ -44,13 +44,13 @@ def resources(draft: Draft, place: tuple[str, str], prefix: str) -> None:
     """
     memory = value_parsing.size_text(draft, f"{prefix}.memory")
     given = draft.settings.get(f"{prefix}.memory")
-    draft.put((*place, "memory"), memory or MEMORY, given or Origin(DEFAULTS, f"{prefix}.memory"))
+    draft.put((*place, "memory"), memory or MEMORY, given or LegacyOrigin(DEFAULTS, f"{prefix}.memory"))
     for name, default in (("vcores", 1), ("gpus", 0)):
         if value := draft.settings.get(f"{prefix}.{name}"):
             draft.put((*place, name), value_parsing.integer(draft, value.key, default), value)
 
 
-def _places(draft: Draft, name: str) -> None:
+def _places(draft: DraftJob, name: str) -> None:
     """Where its tasks may be."""
     place = ("roles", name)
     constrained = (
@@ -75,13 +75,13 @@ def _places(draft: Draft, name: str) -> None:
             break
 
 
-def _value(draft: Draft, key: str) -> Value:
+def _value(draft: DraftJob, key: str) -> LegacyValue:
     value = draft.settings.get(key)
     assert value is not None
     return value
 
 
-def _absent(draft: Draft, types: Shape) -> None:
+def _absent(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Keys of types without tasks: told, for the name may be a slip."""
     told: set[str] = set()
     for value in draft.settings:
@@ -90,5 +90,5 @@ def _absent(draft: Draft, types: Shape) -> None:
         missing = name not in types.instances and name not in types.absent and name not in RESERVED
         if ending in TYPE_ENDINGS and ending not in _HARMLESS and missing and name not in told:
             told.add(name)
-            hint = did_you_mean(name, types.instances, f"set tony.{shown(name)}.instances if it is to have some.")
+            hint = suggest_names(name, types.instances, f"set tony.{shown(name)}.instances if it is to have some.")
             draft.note(value, f"type {shown(name)} has no tasks, so what is said of it has no effect; {hint}")

@@ -28,7 +28,7 @@ USUAL_FILE = "tony.xml"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LegacyAssignment:
     """What one place says of a key.
 
     Attributes:
@@ -41,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class LegacyValue:
     """The value of a key.
 
     Attributes:
@@ -53,13 +53,13 @@ class Value:
     key: str
     text: str
     place: str
-    parts: tuple[Part, ...]
+    parts: tuple[LegacyAssignment, ...]
 
 
 class Settings:
     """All keys that were set, in the order in which they were read; `--conf` last."""
 
-    def __init__(self, values: Mapping[str, Value], file: str | None = None) -> None:
+    def __init__(self, values: Mapping[str, LegacyValue], file: str | None = None) -> None:
         """Takes what `read` has found.
 
         Args:
@@ -69,11 +69,11 @@ class Settings:
         self._values = dict(values)
         self.file = file
 
-    def __iter__(self) -> Iterator[Value]:
+    def __iter__(self) -> Iterator[LegacyValue]:
         """Every value that was set."""
         return iter(self._values.values())
 
-    def get(self, key: str) -> Value | None:
+    def get(self, key: str) -> LegacyValue | None:
         """What was set for a key; None if nothing."""
         return self._values.get(key)
 
@@ -105,7 +105,7 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
             problems.append(Problem(key=name(key), message=f"{error}", source=_place(raw[key], named)))
             continue
         place = _place(raw[key], named)
-        values[key] = Value(key=key, text=text, place=place, parts=(Part(text, place),))
+        values[key] = LegacyValue(key=key, text=text, place=place, parts=(LegacyAssignment(text, place),))
     problems += _add_conf(values, flags.conf)
     _add_flags(values, flags)
     return Settings(values, found and found[1]), problems, True
@@ -157,7 +157,7 @@ def _unreadable(error: ConfigurationError, named: Mapping[str, str]) -> Problem:
     return Problem(key="", message=_printable(message))
 
 
-def _add_conf(values: dict[str, Value], conf: Iterable[str]) -> list[Problem]:
+def _add_conf(values: dict[str, LegacyValue], conf: Iterable[str]) -> list[Problem]:
     """Lays `--conf key=value` over the files."""
     problems = []
     for text in conf:
@@ -167,25 +167,25 @@ def _add_conf(values: dict[str, Value], conf: Iterable[str]) -> list[Problem]:
             message = f"`{name(text)}`: write --conf key=value, such as --conf tony.worker.instances=2."
             problems.append(Problem(key="--conf", message=message))
             continue
-        _add(values, key, Part(value.strip(), "--conf"), appended=key in APPENDED)
+        _add(values, key, LegacyAssignment(value.strip(), "--conf"), appended=key in APPENDED)
     return problems
 
 
-def _add_flags(values: dict[str, Value], flags: Flags) -> None:
+def _add_flags(values: dict[str, LegacyValue], flags: Flags) -> None:
     """Lays the flags that stand for a key over all else."""
     for flag, key, texts in (
         ("--shell_env", "tony.execution.envs", flags.shell_env),
         ("--container_env", "tony.containers.envs", flags.container_env),
     ):
         for text in texts:
-            _add(values, key, Part(text.strip(), flag, whole=True), appended=True)
+            _add(values, key, LegacyAssignment(text.strip(), flag, whole=True), appended=True)
     if flags.sidecar_tensorboard_log_dir is not None:
-        part = Part(flags.sidecar_tensorboard_log_dir, "--sidecar_tensorboard_log_dir")
+        part = LegacyAssignment(flags.sidecar_tensorboard_log_dir, "--sidecar_tensorboard_log_dir")
         _add(values, "tony.application.tensorboard-log-dir", part, appended=False)
 
 
-def _add(values: dict[str, Value], key: str, part: Part, *, appended: bool) -> None:
+def _add(values: dict[str, LegacyValue], key: str, part: LegacyAssignment, *, appended: bool) -> None:
     below = values.get(key)
     parts = (*below.parts, part) if below and appended else (part,)
     text = ",".join(each.text for each in parts if each.text)
-    values[key] = Value(key=key, text=text, place=part.place, parts=parts)
+    values[key] = LegacyValue(key=key, text=text, place=part.place, parts=parts)

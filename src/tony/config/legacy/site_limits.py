@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import Draft
-from tony.config.legacy.task_types import Shape
+from tony.config.legacy.draft_job import DraftJob
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.model.job_spec import MIB
 from tony.units import parse_size
 
@@ -19,7 +19,7 @@ _TOTAL = "tony.task.max-total-"
 _ADVICE = "Ask for less, or raise the limit."
 
 
-def check(draft: Draft, types: Shape) -> None:
+def check(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Blames every limit that the job breaks. What a task has by default counts as well."""
     roles: dict[str, Any] = draft.values.get("roles", {})
     for name, number in types.instances.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.config.hints import Note
-from tony.config.legacy.draft_job import Draft, Origin
+from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.model.placeholders import escaped
 from tony.units import exact_duration
@@ -12,22 +12,22 @@ from tony.units import exact_duration
 VENV = "venv"
 
 
-def of_program(draft: Draft, flags: Flags) -> tuple[str, Origin] | None:
+def command_from_flags(draft: DraftJob, flags: Flags) -> tuple[str, LegacyOrigin] | None:
     """The command of types without their own: `--executes`, else tony.containers.command; None if there is none."""
     if flags.executes is not None:
         words = (interpreter(flags), flags.executes, flags.task_params)
-        return escaped(" ".join(word for word in words if word)), Origin("--executes")
+        return escaped(" ".join(word for word in words if word)), LegacyOrigin("--executes")
     for name in ("task_params", "python_binary_path"):
         if getattr(flags, name) is not None:
             message = "without --executes it has no effect, as in the original."
             draft.notes.append(Note(key=f"--{name}", message=message))
-    return of_key(draft, "tony.containers.command")
+    return command_from_setting(draft, "tony.containers.command")
 
 
-def of_key(draft: Draft, key: str) -> tuple[str, Origin] | None:
+def command_from_setting(draft: DraftJob, key: str) -> tuple[str, LegacyOrigin] | None:
     """The command that a setting holds; None if it holds none."""
     value = draft.settings.get(key)
-    return (escaped(value.text), Origin(value.place, key)) if value and value.text else None
+    return (escaped(value.text), LegacyOrigin(value.place, key)) if value and value.text else None
 
 
 def interpreter(flags: Flags) -> str | None:

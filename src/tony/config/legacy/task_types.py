@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import Draft
+from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.keys import RESERVED
 from tony.dataclass import dataclass
 from tony.model.ids import ROLE_NAME
@@ -22,7 +22,7 @@ DEBUG = "tony.horovod.driver.mode.debug"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class LegacyTaskTypes:
     """The types of one job.
 
     Attributes:
@@ -48,7 +48,7 @@ class Shape:
         return not self.instances
 
 
-def shape(draft: Draft) -> Shape:
+def shape(draft: DraftJob) -> LegacyTaskTypes:
     """Finds the types; blames impossible names and numbers."""
     found: dict[str, int] = {}
     for value in draft.settings:
@@ -68,7 +68,7 @@ def shape(draft: Draft) -> Shape:
     if is_horovod(draft):
         _driver(draft, found)
     instances = {name: number for name, number in found.items() if number > 0}
-    return Shape(
+    return LegacyTaskTypes(
         instances=instances,
         preprocess=bool(instances) and value_parsing.truth(draft, PREPROCESS),
         absent=tuple(name for name, number in found.items() if number <= 0),
@@ -76,12 +76,12 @@ def shape(draft: Draft) -> Shape:
     )
 
 
-def is_horovod(draft: Draft) -> bool:
+def is_horovod(draft: DraftJob) -> bool:
     """Whether the framework is Horovod."""
     return (value_parsing.text(draft, "tony.application.framework") or "").lower() == "horovod"
 
 
-def _driver(draft: Draft, found: dict[str, int]) -> None:
+def _driver(draft: DraftJob, found: dict[str, int]) -> None:
     """The driver is a task only where its command is the user's: what the original's own did, executors do."""
     given = [value for value in draft.settings if value.key.startswith(f"tony.{DRIVER}.")]
     if value_parsing.truth(draft, DEBUG):

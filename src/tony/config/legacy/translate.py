@@ -16,13 +16,13 @@ from tony.config.legacy import (
     warnings,
     yarn_settings,
 )
-from tony.config.legacy.draft_job import Draft
+from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.settings import read
 from tony.config.legacy.task_types import shape
 
 
-def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draft, bool]:
+def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[DraftJob, bool]:
     """Reads everything that is said about a job of the original.
 
     Args:
@@ -32,7 +32,7 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
         The draft, and whether every file could be read.
     """
     settings, problems, complete = read(flags, environ, cwd)
-    draft = Draft(settings=settings, problems=problems)
+    draft = DraftJob(settings=settings, problems=problems)
     unused_settings.tell(draft)
     types = shape(draft)
     job.translate(draft, flags, types)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from tony.config.legacy.draft_job import Draft, Origin, origin_of
-from tony.config.legacy.settings import Part, Value
-from tony.config.value_format import as_written
+from tony.config.legacy.draft_job import DraftJob, LegacyOrigin, origin_of
+from tony.config.legacy.settings import LegacyAssignment, LegacyValue
+from tony.config.value_format import format_as_toml
 from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
 from tony.units import exact_duration, exact_size, parse_size
 
@@ -21,7 +21,7 @@ _BARE = re.compile(r"\d{1,15}", re.ASCII)
 _NEXT_VARIABLE = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
 
 
-def integer(draft: Draft, key: str, default: int) -> int:
+def integer(draft: DraftJob, key: str, default: int) -> int:
     """A whole number."""
     return _read(draft, key, default, parse_int)
 
@@ -41,12 +41,12 @@ def size(text: str) -> int:
         raise ValueError(f"{error} A bare number is MiB.") from None
 
 
-def size_text(draft: Draft, key: str) -> str | None:
+def size_text(draft: DraftJob, key: str) -> str | None:
     """A size as a job file has it; None if it is not set or wrong."""
     return _read(draft, key, None, lambda text: exact_size(size(text)))
 
 
-def duration_text(draft: Draft, key: str, unit: float) -> str | None:
+def duration_text(draft: DraftJob, key: str, unit: float) -> str | None:
     """A duration as a job file has it; None for off (0 and below), not set, or wrong.
 
     Args:
@@ -56,13 +56,13 @@ def duration_text(draft: Draft, key: str, unit: float) -> str | None:
     return None if seconds is None else exact_duration(seconds)
 
 
-def duration(draft: Draft, key: str, unit: float) -> float | None:
+def duration(draft: DraftJob, key: str, unit: float) -> float | None:
     """Seconds; None for off (0 and below), not set, or wrong."""
     number = integer(draft, key, 0)
     return number * unit if number > 0 else None
 
 
-def truth(draft: Draft, key: str, default: bool = False) -> bool:
+def truth(draft: DraftJob, key: str, default: bool = False) -> bool:
     """True or false; what is neither is the default, as there, and that is told."""
     value = draft.settings.get(key)
     if value is None:
@@ -70,32 +70,32 @@ def truth(draft: Draft, key: str, default: bool = False) -> bool:
     found = parse_bool(value.text)
     if found is None:
         word = str(default).lower()
-        text = as_written(value.text)
+        text = format_as_toml(value.text)
         draft.note(value, f"{text} is neither true nor false, and is taken for {word}, as in the original.")
     return default if found is None else found
 
 
-def text(draft: Draft, key: str) -> str | None:
+def text(draft: DraftJob, key: str) -> str | None:
     """Text; None if it is not set or empty."""
     value = draft.settings.get(key)
     return value.text if value and value.text else None
 
 
-def words(draft: Draft, key: str, default: str = "") -> list[str]:
+def words(draft: DraftJob, key: str, default: str = "") -> list[str]:
     """The parts of a list, trimmed; empty ones are none."""
     value = draft.settings.get(key)
     return [part.strip() for part in (default if value is None else value.text).split(",") if part.strip()]
 
 
-def items(draft: Draft, key: str) -> list[tuple[str, Origin]]:
+def items(draft: DraftJob, key: str) -> list[tuple[str, LegacyOrigin]]:
     """As `words`, each with its place."""
     value = draft.settings.get(key)
     return [] if value is None else [(item, origin_of(part, key)) for part, item in _items(value)]
 
 
-def variables(draft: Draft, key: str) -> dict[str, tuple[str, Origin]]:
+def variables(draft: DraftJob, key: str) -> dict[str, tuple[str, LegacyOrigin]]:
     """`A=1,B` as name -> value and its place; a name without `=` has an empty value. Later ones win."""
-    found: dict[str, tuple[str, Origin]] = {}
+    found: dict[str, tuple[str, LegacyOrigin]] = {}
     value = draft.settings.get(key)
     for part in value.parts if value else ():
         for item in _NEXT_VARIABLE.split(part.text) if part.whole else part.text.split(","):
@@ -105,11 +105,11 @@ def variables(draft: Draft, key: str) -> dict[str, tuple[str, Origin]]:
     return found
 
 
-def _items(value: Value) -> list[tuple[Part, str]]:
+def _items(value: LegacyValue) -> list[tuple[LegacyAssignment, str]]:
     return [(part, item.strip()) for part in value.parts for item in part.text.split(",") if item.strip()]
 
 
-def _read(draft: Draft, key: str, default: _T, parse: Callable[[str], _T]) -> _T:
+def _read(draft: DraftJob, key: str, default: _T, parse: Callable[[str], _T]) -> _T:
     value = draft.settings.get(key)
     if value is None or not value.text:
         return default

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from tony.config.hints import Note
 from tony.config.layers import quoted
-from tony.config.legacy.draft_job import Draft
+from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.settings import USUAL_FILE, is_there
 from tony.config.legacy.task_command import VENV
-from tony.config.legacy.task_types import Shape
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.value_format import name
 from tony.errors import Problem
 
 _LOCAL = "file://"
 
 
-def tell(draft: Draft, flags: Flags, types: Shape, cwd: Path) -> None:
+def tell(draft: DraftJob, flags: Flags, types: LegacyTaskTypes, cwd: Path) -> None:
     """Notes a settings file that was not found; refuses an interpreter that its environment does not hold.
 
     Args:
@@ -31,7 +31,7 @@ def tell(draft: Draft, flags: Flags, types: Shape, cwd: Path) -> None:
         _no_interpreter(draft, flags.python_venv, flags.python_binary_path, cwd)
 
 
-def _no_file(draft: Draft, flags: Flags, cwd: Path) -> None:
+def _no_file(draft: DraftJob, flags: Flags, cwd: Path) -> None:
     """Without one the original runs the program alone. That is seldom meant: its users have `tony.xml` beside `src`."""
     beside = Path(flags.src_dir or ".").parent / USUAL_FILE
     found = f" Did you mean --conf_file {name(str(beside))}?" if is_there(cwd / beside) else ""
@@ -42,7 +42,7 @@ def _no_file(draft: Draft, flags: Flags, cwd: Path) -> None:
     draft.notes.append(Note(key="", message=message))
 
 
-def _no_interpreter(draft: Draft, archive: str, path: str, cwd: Path) -> None:
+def _no_interpreter(draft: DraftJob, archive: str, path: str, cwd: Path) -> None:
     """Refuses an interpreter that the archive does not hold: every task would fail with `No such file or directory`.
 
     Only zips of this machine are read: that is quick, however large they are.

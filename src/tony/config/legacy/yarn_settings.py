@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import Draft, Origin
-from tony.config.legacy.settings import Value
-from tony.config.legacy.task_types import Shape
+from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
+from tony.config.legacy.settings import LegacyValue
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.value_format import name as shown
 
 _YARN = ("scheduler", "yarn")
@@ -24,7 +24,7 @@ _CONF = ("tony.application.hdfs-conf-path", "tony.application.yarn-conf-path")
 _SITE_FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 
 
-def translate(draft: Draft, types: Shape, cwd: Path) -> None:
+def translate(draft: DraftJob, types: LegacyTaskTypes, cwd: Path) -> None:
     """Puts all of it into the draft."""
     for key, ours in _TEXTS.items():
         if found := value_parsing.text(draft, key):
@@ -37,13 +37,13 @@ def translate(draft: Draft, types: Shape, cwd: Path) -> None:
     _configuration(draft, cwd)
 
 
-def _value(draft: Draft, key: str) -> Value:
+def _value(draft: DraftJob, key: str) -> LegacyValue:
     value = draft.settings.get(key)
     assert value is not None
     return value
 
 
-def _master(draft: Draft, types: Shape) -> None:
+def _master(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """The application master's container; where it would run a program itself, that is what was meant."""
     if label := value_parsing.text(draft, "tony.am.node-label"):
         place = ("roles", types.of_master, "node_label") if types.of_master else (*_YARN, "am_node_label")
@@ -59,7 +59,7 @@ def _master(draft: Draft, types: Shape) -> None:
 # --- Docker -----------------------------------------------------------------------------------------------------------
 
 
-def _docker(draft: Draft, types: Shape) -> None:
+def _docker(draft: DraftJob, types: LegacyTaskTypes) -> None:
     keys = [value for value in draft.settings if value.key.startswith("tony.docker.")]
     if not value_parsing.truth(draft, "tony.docker.enabled"):
         for value in keys:
@@ -91,7 +91,7 @@ def _docker(draft: Draft, types: Shape) -> None:
 # --- Hadoop's configuration -------------------------------------------------------------------------------------------
 
 
-def _configuration(draft: Draft, cwd: Path) -> None:
+def _configuration(draft: DraftJob, cwd: Path) -> None:
     """The folder of the files that are named: what our client reads is a folder."""
     named = [value for key in _CONF if (value := draft.settings.get(key)) and value.text]
     folders = {value.key: (cwd / value.text.removeprefix("file://")).parent for value in named}
@@ -106,4 +106,4 @@ def _configuration(draft: Draft, cwd: Path) -> None:
         files = ", ".join(_SITE_FILES)
         draft.blame(named[0], f"{shown(str(folder))} holds none of {files}: name the cluster's own files.")
         return
-    draft.put((*_YARN, "conf"), str(folder), Origin(named[0].place, named[0].key))
+    draft.put((*_YARN, "conf"), str(folder), LegacyOrigin(named[0].place, named[0].key))

@@ -22,14 +22,14 @@ class Effect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class FailureDecision:
     """An effect and why."""
 
     effect: Effect
     reason: str
 
 
-def judge(state: State, task: TaskId) -> Judgement:
+def judge(state: State, task: TaskId) -> FailureDecision:
     """What the failure of `task`, already counted in its role, means.
 
     `stop_on_failure` ends the job under every policy. Sidecars never matter, but under `any-task`. The failure of an
@@ -40,29 +40,31 @@ def judge(state: State, task: TaskId) -> Judgement:
     role = state.roles[task.role]
     policy = state.spec.failure_policy
     if role.spec.stop_on_failure:
-        return Judgement(Effect.FAIL_JOB, f"{task.role} has stop_on_failure")
+        return FailureDecision(Effect.FAIL_JOB, f"{task.role} has stop_on_failure")
     if policy is FailurePolicy.ANY_TASK:
-        return Judgement(Effect.FAIL_SESSION, 'failure_policy = "any-task": any failure counts')
+        return FailureDecision(Effect.FAIL_SESSION, 'failure_policy = "any-task": any failure counts')
     if role.kind is RoleKind.SIDECAR:
-        return Judgement(Effect.TOLERATE, f"{task.role} is a sidecar")
+        return FailureDecision(Effect.TOLERATE, f"{task.role} is a sidecar")
     if role.kind is RoleKind.SETUP:
-        return Judgement(Effect.FAIL_SESSION, f"{task.role} is a setup role: nothing else starts without its success")
+        return FailureDecision(
+            Effect.FAIL_SESSION, f"{task.role} is a setup role: nothing else starts without its success"
+        )
     if role.kind is RoleKind.UNTRACKED:
-        return Judgement(Effect.FAIL_SESSION, f"{task.role} is untracked: not waited for, but its failure counts")
+        return FailureDecision(Effect.FAIL_SESSION, f"{task.role} is untracked: not waited for, but its failure counts")
     if policy is FailurePolicy.ANY_TRACKED:
-        return Judgement(Effect.FAIL_SESSION, f"{task.role} is tracked: every one of its tasks must succeed")
+        return FailureDecision(Effect.FAIL_SESSION, f"{task.role} is tracked: every one of its tasks must succeed")
     return _chief_or_all(state, task)
 
 
-def _chief_or_all(state: State, task: TaskId) -> Judgement:
+def _chief_or_all(state: State, task: TaskId) -> FailureDecision:
     if state.tasks[task].session != state.session:
-        return Judgement(Effect.FAIL_SESSION, f"{task} never came to run")
+        return FailureDecision(Effect.FAIL_SESSION, f"{task} never came to run")
     chief = state.chief
     if chief and (task == chief or task.role == chief.role == "chief"):
-        return Judgement(Effect.FAIL_SESSION, f"{task} is the chief")
+        return FailureDecision(Effect.FAIL_SESSION, f"{task} is the chief")
     if any(_may_succeed(role) for role in state.roles.values()):
-        return Judgement(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')
-    return Judgement(Effect.FAIL_SESSION, EVERY_ONE)
+        return FailureDecision(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')
+    return FailureDecision(Effect.FAIL_SESSION, EVERY_ONE)
 
 
 def _may_succeed(role: RoleState) -> bool:

@@ -14,12 +14,12 @@ FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 60.0
 
 
-def of(base: float, done: int, seed: str) -> float:
+def gang_timeout(base: float, done: int, seed: str) -> float:
     """Seconds without a new grant until the gang gives way: `base`, and up to a quarter more."""
     return base * (1 + _chance(f"{seed}/patience/{done}") / 4)
 
 
-def pause(times: int, seed: str) -> float:
+def gang_pause(times: int, seed: str) -> float:
     """Seconds to ask for nothing after giving way for the `times`-th time in a row: they grow, and are half as long to
     half as long again."""
     middle = min(FIRST_PAUSE * 2.0 ** min(times - 1, 30), LONGEST_PAUSE)

@@ -55,7 +55,7 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
     Args:
         alone: the task that would start again by itself; None: the whole gang would.
     """
-    free = _not_charged(state, failure, now, alone)
+    free = _free_restart(state, failure, now, alone)
     if free:
         return free
     task = state.tasks[TaskId.parse(failure.task)] if failure.task else None
@@ -72,16 +72,16 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
 # --- not charged ------------------------------------------------------------------------------------------------------
 
 
-def _not_charged(state: State, failure: Failure, now: float, alone: Task | None) -> Decision | None:
+def _free_restart(state: State, failure: Failure, now: float, alone: Task | None) -> Decision | None:
     """The decision, if the failure is no fault of the job's."""
     if failure.cause == "port-collision" and state.restarts_for_ports < PORT_RESTARTS:
         done = state.restarts_for_ports + 1
         return Decision(True, f"not charged: a reserved port was taken ({done} of {PORT_RESTARTS})", charged=False)
     if not failure.blameless:
         return None
-    done = in_a_row(state, now, alone)
+    done = consecutive_restarts(state, now, alone)
     if failure.task and not alone:  # what one task alone was not granted any more, the gang is not either
-        done = max(done, in_a_row(state, now, state.tasks[TaskId.parse(failure.task)]))
+        done = max(done, consecutive_restarts(state, now, state.tasks[TaskId.parse(failure.task)]))
     if failure.cause in _NEVER_RAN and done >= LAUNCH_RESTARTS:
         return None
     if done >= FREE_RESTARTS:
@@ -97,7 +97,7 @@ def _whose(failure: Failure) -> str:
     return "its program was never started" if failure.cause in _NEVER_RAN else "no fault of the job's"
 
 
-def in_a_row(state: State, now: float, alone: Task | None) -> int:
+def consecutive_restarts(state: State, now: float, alone: Task | None) -> int:
     """Restarts since anything ran for long that were not charged: of the gang, or of one task alone."""
     if alone:
         began, done = alone.began if alone.session == state.session else None, alone.free

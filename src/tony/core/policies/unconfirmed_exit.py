@@ -10,7 +10,7 @@ DRIFT = 0.05
 SLACK = 30.0
 
 
-def lives_until(contact: float, lease: float, stop_grace: float) -> float:
+def latest_exit_time(contact: float, lease: float, stop_grace: float) -> float:
     """When an executor has certainly ended its program, which is at its end then or before.
 
     Args:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.state import Container, Hold, State
-from tony.core.step_context import Turn
+from tony.core.state import Container, ContainerIntent, State
+from tony.core.step_context import StepContext
 from tony.core.steps import container_loss, containers, elastic_start, job_finish, session_restart
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import InvalidTransition
@@ -24,7 +24,7 @@ COMING_BACK = 10.0
 _FOR_EXECUTORS = frozenset({"registration", "report", "startup", "stop-limit", "force-limit"})
 
 
-def started(turn: Turn, event: ev.AttemptStarted) -> None:
+def started(turn: StepContext, event: ev.AttemptStarted) -> None:
     """An application master lives. What is left of its predecessors is asked for first."""
     state = turn.state
     if event.attempt <= state.attempt:
@@ -48,7 +48,7 @@ def started(turn: Turn, event: ev.AttemptStarted) -> None:
     turn.ask(act.Reconcile())
 
 
-def _stretch_leases(turn: Turn) -> None:
+def _stretch_leases(turn: StepContext) -> None:
     """How long nobody was there is known only by the clocks of two machines, which may differ: it does not count for
     programs whose end nobody sees."""
     timers = turn.state.timers
@@ -58,7 +58,7 @@ def _stretch_leases(turn: Turn) -> None:
             timers.set(name, due + away)
 
 
-def containers_found(turn: Turn, event: ev.ContainersFound) -> None:
+def containers_found(turn: StepContext, event: ev.ContainersFound) -> None:
     """What is left of earlier attempts. What was for nobody we know is ended."""
     state = turn.state
     for container in () if state.job.ended else event.containers:
@@ -68,7 +68,7 @@ def containers_found(turn: Turn, event: ev.ContainersFound) -> None:
             turn.ask(act.Kill(container=container, reason="nobody knows what it was for"))
 
 
-def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
+def reconcile_closed(turn: StepContext, event: ev.ReconcileClosed) -> None:
     """All that was left has shown itself: the first session may open, or the present one goes on."""
     state = turn.state
     if not state.reconciling or state.job.ended:
@@ -90,40 +90,40 @@ def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
     _say_again(turn)
 
 
-def put_off(turn: Turn, name: str) -> bool:
+def put_off(turn: StepContext, name: str) -> bool:
     """Whether a deadline has to wait, since nobody knows yet what has come of what it is for."""
     if turn.state.reconciling:
         turn.state.timers.set(name, turn.now + _LATER)
     return turn.state.reconciling
 
 
-def _give_time(turn: Turn) -> None:
+def _give_time(turn: StepContext) -> None:
     timers = turn.state.timers
     for name, due in list(timers.all.items()):
         if name.partition(":")[0] in _FOR_EXECUTORS and turn.state.attempt > 1:
             timers.set(name, max(due, turn.now + COMING_BACK))
 
 
-def _is_gone(turn: Turn, container: Container) -> None:
+def _is_gone(turn: StepContext, container: Container) -> None:
     before = turn.state.attempt - 1
     cause = f"it did not outlive the application master of attempt {before}"
     ended = ev.ContainerEnded(container=container.id, cause=cause, blameless=True, silent=True)
     container_loss.container_ended(turn, ended)
 
 
-def _go_on(turn: Turn, container: Container) -> None:
+def _go_on(turn: StepContext, container: Container) -> None:
     """A container that has outlived our predecessor."""
     if container.presumed:
         return  # nobody would hear it
-    if container.hold is Hold.RELEASED:
+    if container.hold is ContainerIntent.RELEASED:
         turn.ask(act.Release(container=container.id))
-    elif container.hold is Hold.KILLED:
+    elif container.hold is ContainerIntent.KILLED:
         turn.ask(act.Kill(container=container.id, reason="it was to be ended before"))
     elif container.task and turn.state.tasks[container.task].incarnation is None:
         _replace(turn, turn.state, container)
 
 
-def _replace(turn: Turn, state: State, container: Container) -> None:
+def _replace(turn: StepContext, state: State, container: Container) -> None:
     """Nobody has heard of its executor, which may not be there, or does not know where we are. Nothing ran in it."""
     assert container.task is not None
     task = state.tasks[container.task]
@@ -137,11 +137,11 @@ def _replace(turn: Turn, state: State, container: Container) -> None:
     containers.settle_demand(turn, state.roles[container.role])
 
 
-def _say_again(turn: Turn) -> None:
+def _say_again(turn: StepContext) -> None:
     """What the machine itself waits for; the session that our predecessor had asked for may never have opened."""
     state = turn.state
     if state.job is JobState.STOPPING:
-        job_finish.end_if_nothing_is_left(turn)
+        job_finish.finish_if_idle(turn)
     elif state.job.ended:
         return
     elif state.inherited == state.opening > state.session:
@@ -149,4 +149,4 @@ def _say_again(turn: Turn) -> None:
     elif state.session == 0 and state.active:
         session_restart.open_session(turn, 1, session_restart.FIRST)
     else:
-        session_restart.open_if_all_is_over(turn)
+        session_restart.open_next_session_if_idle(turn)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core import failure_text
-from tony.core.state import Container, Hold, Task
-from tony.core.step_context import Turn
+from tony.core.state import Container, ContainerIntent, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import (
     containers,
     elastic_start,
@@ -26,7 +26,7 @@ REPORT_WAIT = 2.0
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
 
-def container_ended(turn: Turn, event: ev.ContainerEnded) -> None:
+def container_ended(turn: StepContext, event: ev.ContainerEnded) -> None:
     """A container is gone, and everything in it: the proof that its program cannot live."""
     state = turn.state
     container = state.containers.get(event.container)
@@ -34,29 +34,29 @@ def container_ended(turn: Turn, event: ev.ContainerEnded) -> None:
         return
     task = containers.forget(turn, container)
     if task and event.forced:
-        failure_text.know_better(state, task, event.cause, over_memory=event.over_memory)
+        failure_text.refine_cause(state, task, event.cause, over_memory=event.over_memory)
     if task:
         _lost_its_container(turn, task, container, event)
     role = state.roles.get(container.role)
     if role:
         containers.settle_demand(turn, role)
-    job_finish.end_if_nothing_is_left(turn)
+    job_finish.finish_if_idle(turn)
 
 
-def action_failed(turn: Turn, event: ev.ActionFailed) -> None:
+def action_failed(turn: StepContext, event: ev.ActionFailed) -> None:
     """What could not be done in a container: it counts as gone."""
     if event.container:
         container_ended(turn, ev.ContainerEnded(container=event.container, cause=event.cause))
 
 
-def silent(turn: Turn, event: ev.Silent) -> None:
+def silent(turn: StepContext, event: ev.Silent) -> None:
     """An executor is not heard of. A program of it may live, so its container is ended before another replaces it."""
     state = turn.state
     task = state.tasks.get(event.task)
     container = containers.held_by(state, task) if task else None
-    if task is None or container is None or container.hold is Hold.KILLED or container.presumed:
+    if task is None or container is None or container.hold is ContainerIntent.KILLED or container.presumed:
         return
-    if not gang_start.may_speak_for(state, task.id, event.container or container.id, event.incarnation):
+    if not gang_start.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
         return
     reason = f"nothing was heard from {task.id} for {event.silence:.0f} s (heartbeat_timeout)"
     if task.state in _NOT_STARTED and state.active:
@@ -68,15 +68,15 @@ def silent(turn: Turn, event: ev.Silent) -> None:
         task_exit.fault(turn, task, failure)
 
 
-def _lost_its_container(turn: Turn, task: Task, container: Container, event: ev.ContainerEnded) -> None:
+def _lost_its_container(turn: StepContext, task: Task, container: Container, event: ev.ContainerEnded) -> None:
     state = turn.state
     if task.living:
         task.gone_at, task.gone_why = turn.now, event.cause
         task.forced = event.cause if event.forced else ""
         task.over_memory, task.blameless = event.over_memory, event.blameless
         if task.outside is not None:
-            task_exit.ended_by_somebody(turn, task)
-        elif container.hold is Hold.KILLED or event.silent or not state.active:
+            task_exit.handle_external_stop(turn, task)
+        elif container.hold is ContainerIntent.KILLED or event.silent or not state.active:
             task_exit.lost(turn, task)
         else:
             state.timers.set(f"report:{task.name}", turn.now + REPORT_WAIT)
@@ -88,12 +88,12 @@ def _lost_its_container(turn: Turn, task: Task, container: Container, event: ev.
         session_restart.seek(state, task)
 
 
-def _nobodys_fault(turn: Turn, task: Task, cause: str, reason: str) -> Failure:
+def _nobodys_fault(turn: StepContext, task: Task, cause: str, reason: str) -> Failure:
     of_them = FailureClass.INFRASTRUCTURE
-    return failure_text.of_task(turn.state, task, cause, of_them, reason, turn.now, blameless=True)
+    return failure_text.failure_from_task(turn.state, task, cause, of_them, reason, turn.now, blameless=True)
 
 
-def _replace(turn: Turn, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:
+def _replace(turn: StepContext, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:
     """Another container for a task whose program has not been started: nothing has to be proved before.
 
     Args:

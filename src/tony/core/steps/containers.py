@@ -5,8 +5,8 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import gang_backoff
-from tony.core.state import Container, Hold, RoleState, State, Task
-from tony.core.step_context import Turn
+from tony.core.state import Container, ContainerIntent, RoleState, State, Task
+from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.states import DistributedMode, JobState, RoleKind, TaskState
 
@@ -18,7 +18,7 @@ GIVEN_BACK = "its container was given back: the gang was not complete"
 # --- asked for --------------------------------------------------------------------------------------------------------
 
 
-def request(turn: Turn, task: Task, move: TaskMove) -> None:
+def request(turn: StepContext, task: Task, move: TaskMove) -> None:
     """The task waits for a container from now on. `settle_demand` tells the scheduler."""
     state = turn.state
     role = state.roles[task.id.role]
@@ -33,7 +33,7 @@ def request(turn: Turn, task: Task, move: TaskMove) -> None:
         expect_another(turn)
 
 
-def settle_demand(turn: Turn, role: RoleState) -> None:
+def settle_demand(turn: StepContext, role: RoleState) -> None:
     """Asks for what is held and waited for: the scheduler must not replace what nobody wants any more."""
     waiting = 0 if turn.state.pausing else len(role.waiting)
     wanted = role.held + waiting
@@ -41,23 +41,23 @@ def settle_demand(turn: Turn, role: RoleState) -> None:
         demand(turn, role, wanted)
 
 
-def demand(turn: Turn, role: RoleState, total: int) -> None:
+def demand(turn: StepContext, role: RoleState, total: int) -> None:
     """Tells the scheduler how many containers a role shall have in all, if that is news."""
     if role.demand != total:
         role.demand = total
         turn.ask(act.SetDemand(role=role.name, total=total))
 
 
-def expect_another(turn: Turn) -> None:
+def expect_another(turn: StepContext) -> None:
     """Begins the time in which one more of the missing containers must be granted (see `standstill`)."""
     state = turn.state
     limit = state.spec.gang_patience
     together = state.gangs or state.spec.distributed_mode is not DistributedMode.GANG
     if limit and not together and state.active and not state.pausing:
-        state.timers.set("gang-patience", turn.now + gang_backoff.of(limit, state.given_back, state.job_id))
+        state.timers.set("gang-patience", turn.now + gang_backoff.gang_timeout(limit, state.given_back, state.job_id))
 
 
-def queued(turn: Turn, event: ev.Queued) -> None:
+def queued(turn: StepContext, event: ev.Queued) -> None:
     """The scheduler says why there is nothing yet, or that this is over."""
     state = turn.state
     state.queue_reason = "" if state.final else event.reason
@@ -70,7 +70,7 @@ def queued(turn: Turn, event: ev.Queued) -> None:
 # --- granted ----------------------------------------------------------------------------------------------------------
 
 
-def granted(turn: Turn, event: ev.Granted) -> None:
+def granted(turn: StepContext, event: ev.Granted) -> None:
     """A container for the first task for which one is sought; without such a task it is given back."""
     state = turn.state
     if event.container in state.containers or event.container in state.gone:
@@ -99,7 +99,7 @@ def granted(turn: Turn, event: ev.Granted) -> None:
         complete(turn)
 
 
-def complete(turn: Turn) -> None:
+def complete(turn: StepContext) -> None:
     """Nothing is missing without which the job cannot go on."""
     state = turn.state
     state.queue_reason = ""
@@ -108,7 +108,7 @@ def complete(turn: Turn) -> None:
     state.timers.cancel("gang-patience")
 
 
-def _place(turn: Turn, role: RoleState, task: Task, container: Container) -> None:
+def _place(turn: StepContext, role: RoleState, task: Task, container: Container) -> None:
     container.task, task.container, task.host = task.id, container.id, container.host
     role.held += 1
     task.incarnation = task.executor_pid = None
@@ -130,7 +130,7 @@ def _is_short(role: RoleState) -> bool:
     return role.kind is not RoleKind.SIDECAR and len(role.waiting) > 0
 
 
-def expect_registration(turn: Turn, task: Task) -> None:
+def expect_registration(turn: StepContext, task: Task) -> None:
     """Begins the time in which the executor of a task must register."""
     limit = turn.state.spec.timeouts.registration
     if limit:
@@ -145,20 +145,20 @@ def held_by(state: State, task: Task) -> Container | None:
     return state.containers[task.container] if task.container else None
 
 
-def give_back(turn: Turn, container: Container) -> None:
+def give_back(turn: StepContext, container: Container) -> None:
     """Asks the executor to end and the scheduler to take the container, once."""
-    if container.hold is Hold.HELD:
+    if container.hold is ContainerIntent.HELD:
         disown(turn, container)
         turn.ask(act.Release(container=container.id))
 
 
-def disown(turn: Turn, container: Container) -> None:
+def disown(turn: StepContext, container: Container) -> None:
     """Counts on a held container no more; if its executor comes back, it is told to end."""
-    container.hold = Hold.RELEASED
+    container.hold = ContainerIntent.RELEASED
     _no_longer_held(turn, container)
 
 
-def give_back_all(turn: Turn, role: RoleState) -> None:
+def give_back_all(turn: StepContext, role: RoleState) -> None:
     """Gives back what the tasks of a role hold; none of them runs a program."""
     for task in role.tasks:
         held = held_by(turn.state, task)
@@ -166,30 +166,30 @@ def give_back_all(turn: Turn, role: RoleState) -> None:
             give_back(turn, held)
 
 
-def end_by_force(turn: Turn, container: Container, reason: str) -> None:
+def end_by_force(turn: StepContext, container: Container, reason: str) -> None:
     """Has a container ended at once, whatever runs in it, once."""
-    before, container.hold = container.hold, Hold.KILLED
-    if before is Hold.HELD:
+    before, container.hold = container.hold, ContainerIntent.KILLED
+    if before is ContainerIntent.HELD:
         _no_longer_held(turn, container)
-    if before is not Hold.KILLED:
+    if before is not ContainerIntent.KILLED:
         turn.ask(act.Kill(container=container.id, reason=reason))
 
 
-def _no_longer_held(turn: Turn, container: Container) -> None:
+def _no_longer_held(turn: StepContext, container: Container) -> None:
     role = turn.state.roles.get(container.role)
     if role:
         role.held -= container.task is not None
         settle_demand(turn, role)
 
 
-def forget(turn: Turn, container: Container) -> Task | None:
+def forget(turn: StepContext, container: Container) -> Task | None:
     """A container has ended; answers the task that was in it. The demand is not settled yet."""
     state = turn.state
     del state.containers[container.id]
     state.gone.add(container.id)
     if role := state.roles.get(container.role):
         role.used += turn.now - container.since
-    if container.hold is Hold.HELD:
+    if container.hold is ContainerIntent.HELD:
         state.roles[container.role].held -= 1
     return detach(state, container)
 

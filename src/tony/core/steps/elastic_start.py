@@ -9,7 +9,7 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang_start
 from tony.core.transitions import TaskMove
 from tony.units import format_duration
@@ -20,20 +20,20 @@ TOGETHER = 1.0
 ROOM_WAIT = 10.0
 
 
-def begin(turn: Turn) -> None:
+def begin(turn: StepContext) -> None:
     """Roles have become ready, or are asked for again: begins the time in which all of their containers may come."""
     name, limit = gang_size_policy.wait(turn.state)
     if limit is not None and gang_size_policy.is_elastic(turn.state):
         turn.state.timers.set(name, turn.now + limit)
 
 
-def granted(turn: Turn, event: ev.Granted) -> None:
+def granted(turn: StepContext, event: ev.Granted) -> None:
     """A container; with it there may be enough."""
     containers.granted(turn, event)
     settle(turn)
 
 
-def settle(turn: Turn) -> None:
+def settle(turn: StepContext) -> None:
     """After anything that changes who has a container: has the gang go soon, if the others had their time."""
     state = turn.state
     if (
@@ -45,12 +45,12 @@ def settle(turn: Turn) -> None:
         state.timers.set(gang_size_policy.SOON, turn.now + TOGETHER)
 
 
-def waited(turn: Turn) -> None:
+def waited(turn: StepContext) -> None:
     """The time is over: goes without the others. If some roles have more than the least and others not all, the former
     make room."""
     state = turn.state
     name, limit = gang_size_policy.wait(state)
-    make_do(turn, f"within {format_duration(limit or 0)} ({name.replace('-', '_')})")
+    start_with_fewer(turn, f"within {format_duration(limit or 0)} ({name.replace('-', '_')})")
     roles = gang_size_policy.forming(state)
     lacking = sum(max(0, -gang_size_policy.surplus(role)) for role in roles)
     if not lacking or limit is None or not gang_size_policy.is_elastic(state) or state.pausing:
@@ -64,7 +64,7 @@ def waited(turn: Turn) -> None:
     state.chief = state.first_chief()
 
 
-def _give_up(turn: Turn, role: RoleState, count: int) -> None:
+def _give_up(turn: StepContext, role: RoleState, count: int) -> None:
     """Leaves out so many of a role's last tasks that have a container; nothing runs in it yet."""
     state = turn.state
     why = f"others lacked room to start (min = {role.spec.min_instances})"
@@ -79,7 +79,7 @@ def _give_up(turn: Turn, role: RoleState, count: int) -> None:
         containers.detach(state, container)
 
 
-def make_do(turn: Turn, why: str) -> bool:
+def start_with_fewer(turn: StepContext, why: str) -> bool:
     """Goes without all who have no container, if it can; answers whether it did.
 
     Args:
@@ -100,7 +100,7 @@ def make_do(turn: Turn, why: str) -> bool:
     return True
 
 
-def _leave_out(turn: Turn, role: RoleState, why: str) -> None:
+def _leave_out(turn: StepContext, role: RoleState, why: str) -> None:
     state = turn.state
     for index in role.waiting:
         task = role.tasks[index]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core.state import State, Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness, task_attempts, task_exit, unconfirmed_exit
 from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -19,7 +19,7 @@ WORD_WAIT = 5.0
 _NEVER_RAN = (ExitReason.NOT_STARTED, ExitReason.LAUNCH_FAILED)
 
 
-def started(turn: Turn, event: ev.Started) -> None:
+def started(turn: StepContext, event: ev.Started) -> None:
     """The program runs. Others may have waited for that."""
     state = turn.state
     task = task_attempts.current(state, event.task, event.session, event.try_)
@@ -33,7 +33,7 @@ def started(turn: Turn, event: ev.Started) -> None:
         _seen_to_run(turn, task)
 
 
-def _seen_to_run(turn: Turn, task: Task) -> None:
+def _seen_to_run(turn: StepContext, task: Task) -> None:
     role = turn.state.roles[task.id.role]
     task.started = True
     role.started += 1
@@ -41,7 +41,7 @@ def _seen_to_run(turn: Turn, task: Task) -> None:
         role_readiness.advance(turn)
 
 
-def first_output(turn: Turn, event: ev.FirstOutput) -> None:
+def first_output(turn: StepContext, event: ev.FirstOutput) -> None:
     """The program is past its start-up."""
     task = task_attempts.current(turn.state, event.task, event.session, event.try_)
     if task:
@@ -64,7 +64,7 @@ def _take_exports(state: State, task: Task, event: ev.Exited) -> None:
             task.note += f"; no line of its output holds {text.strip()!r}, so {name} is not set (exports)"
 
 
-def exited(turn: Turn, event: ev.Exited) -> None:
+def exited(turn: StepContext, event: ev.Exited) -> None:
     """The program is over, and this is how."""
     state = turn.state
     task = task_attempts.current(state, event.task, event.session, event.try_)
@@ -83,7 +83,7 @@ def exited(turn: Turn, event: ev.Exited) -> None:
         _take_exports(state, task, event)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         task_attempts.over(turn, task, TaskMove.END, at)
-    elif _somebody_else_did(state, task, status) or _another_waits(state, task):
+    elif _was_stopped_externally(state, task, status) or _another_waits(state, task):
         task.outside, task.outside_at = status, at
         state.unexplained.add(task.id)
         state.timers.cancel(f"startup:{task.name}")
@@ -100,7 +100,7 @@ def _another_waits(state: State, task: Task) -> bool:
     return state.active and task.gone_at is None and len(state.unexplained) > (task.id in state.unexplained)
 
 
-def _somebody_else_did(state: State, task: Task, status: ExitStatus) -> bool:
+def _was_stopped_externally(state: State, task: Task, status: ExitStatus) -> bool:
     """Whether a program was stopped that nobody here wanted to stop, and its container's end will tell who did."""
     held = containers.held_by(state, task)
     coming = held is not None and not held.given_back and task.gone_at is None

@@ -9,14 +9,14 @@ from tony.core.policies import failure_policy as failure_policy
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.failure_policy import Effect
 from tony.core.state import RoleState, Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
 from tony.model.job_report import Failure, FailureClass
 from tony.model.job_spec import TimeoutAfter
 from tony.model.states import JobState, RoleKind
 
 
-def of_task(turn: Turn, task: Task, failure: Failure) -> None:
+def of_task(turn: StepContext, task: Task, failure: Failure) -> None:
     """A task has failed. While the session is given up anyway, that decides nothing any more."""
     state = turn.state
     if not state.active:
@@ -42,7 +42,7 @@ def of_task(turn: Turn, task: Task, failure: Failure) -> None:
         _fail_session(turn, failure, judgement.reason)
 
 
-def _reconsider(turn: Turn, failure: Failure) -> None:
+def _reconsider(turn: StepContext, failure: Failure) -> None:
     """The next session is on its way, and now somebody is heard of who failed before all others: was it worth it?"""
     before = turn.state.failures
     never = restart_policy.never(turn.state, failure)
@@ -50,20 +50,20 @@ def _reconsider(turn: Turn, failure: Failure) -> None:
         _fail_job(turn, failure, never, never)
 
 
-def of_all(turn: Turn) -> None:
+def of_all(turn: StepContext) -> None:
     """Each tracked task has failed, which was tolerated as long as others could still succeed."""
     state = turn.state
     state.failures += state.tolerated
     state.tolerated.clear()
     if not state.failures:
         said = "no tracked task has succeeded"
-        state.failures.append(failure_text.of_job(state, "program", FailureClass.USER, said, turn.now))
+        state.failures.append(failure_text.failure_from_job(state, "program", FailureClass.USER, said, turn.now))
     _fail_session(turn, state.failures[0], failure_policy.EVERY_ONE)
 
 
-def of_group(turn: Turn, role: RoleState, rule: TimeoutAfter) -> None:
+def of_group(turn: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
     """A role has outlived its group by more than it may."""
-    failure = failure_text.of_group(turn.state, role, rule, turn.now)
+    failure = failure_text.failure_from_group(turn.state, role, rule, turn.now)
     for task in role.tasks:
         if task.living:
             task.judged, task.note = True, failure.reason
@@ -74,20 +74,22 @@ def of_group(turn: Turn, role: RoleState, rule: TimeoutAfter) -> None:
         _fail_session(turn, failure, f"{role.name} has timeout_after")
 
 
-def of_job(turn: Turn, failure: Failure) -> None:
+def of_job(turn: StepContext, failure: Failure) -> None:
     """A failure that no restart can mend: limits of the job itself, refusals."""
     turn.state.failures.append(failure)
     _fail_job(turn, failure, "a restart would not help")
 
 
-def unsatisfiable(turn: Turn, event: ev.Unsatisfiable) -> None:
+def unsatisfiable(turn: StepContext, event: ev.Unsatisfiable) -> None:
     """The scheduler can never give what the job needs."""
     state = turn.state
     if state.active:
-        of_job(turn, failure_text.of_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, turn.now))
+        of_job(
+            turn, failure_text.failure_from_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, turn.now)
+        )
 
 
-def _fail_session(turn: Turn, failure: Failure, why: str) -> None:
+def _fail_session(turn: StepContext, failure: Failure, why: str) -> None:
     decision = restart_policy.decide(turn.state, failure, turn.now)
     if decision.restart:
         turn.ask(act.Verdict(failure=failure, decision="restart", reason=f"{why}; {decision.reason}"))
@@ -96,6 +98,6 @@ def _fail_session(turn: Turn, failure: Failure, why: str) -> None:
         _fail_job(turn, failure, f"{why}; {decision.reason}", decision.reason)
 
 
-def _fail_job(turn: Turn, failure: Failure, why: str, verdict: str = "") -> None:
+def _fail_job(turn: StepContext, failure: Failure, why: str, verdict: str = "") -> None:
     turn.ask(act.Verdict(failure=failure, decision="fail", reason=why))
     job_finish.finish(turn, JobState.FAILED, failure, failure.reason, verdict=verdict)

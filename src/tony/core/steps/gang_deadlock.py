@@ -11,7 +11,7 @@ from collections import Counter
 from tony.core import pending_reason
 from tony.core.policies import gang_backoff, gang_size_policy
 from tony.core.state import Container, State
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start
 from tony.core.transitions import TaskMove
 from tony.model.states import TaskState
@@ -20,7 +20,7 @@ from tony.units import format_duration
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
 
-def give_way(turn: Turn) -> None:
+def release_partial_gang(turn: StepContext) -> None:
     """Nothing more was granted: gives back every container in which no program lives, and asks for none for a while.
 
     Whoever has none to give back is in nobody's way, and goes on waiting. So does whoever has enough to start soon.
@@ -31,10 +31,11 @@ def give_way(turn: Turn) -> None:
     idle = [container for container in state.containers.values() if _is_idle(state, container)]
     if not idle:
         return
-    reason = f"{pending_reason.told(state)}; nothing was granted for {format_duration(state.spec.gang_patience or 0)}"
-    reason += " (gang_patience), so others may have it"
+    waited = format_duration(state.spec.gang_patience or 0)
+    missing = pending_reason.describe_pending(state)
+    reason = f"{missing}; nothing was granted for {waited} (gang_patience), so others may have it"
     state.given_back += 1
-    state.timers.set("gang-pause", turn.now + gang_backoff.pause(state.given_back, state.job_id))
+    state.timers.set("gang-pause", turn.now + gang_backoff.gang_pause(state.given_back, state.job_id))
     counts = Counter(container.role for container in idle)
     for role in state.roles.values():  # told once, before: the containers are many
         containers.demand(turn, role, min(role.demand, role.held - counts[role.name]))
@@ -47,7 +48,7 @@ def _is_idle(state: State, container: Container) -> bool:
     return task is not None and not container.given_back and not task.living and task.again is None
 
 
-def _give_back(turn: Turn, container: Container, reason: str) -> None:
+def _give_back(turn: StepContext, container: Container, reason: str) -> None:
     state = turn.state
     assert container.task is not None
     task = state.tasks[container.task]
@@ -59,7 +60,7 @@ def _give_back(turn: Turn, container: Container, reason: str) -> None:
     containers.detach(state, container)
 
 
-def ask_again(turn: Turn) -> None:
+def ask_again(turn: StepContext) -> None:
     """The pause is over: asks for all that is missing."""
     state = turn.state
     for role in state.roles.values():

@@ -8,7 +8,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState, State, Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.cluster_spec import ClusterSpec
@@ -16,17 +16,17 @@ from tony.model.ids import TaskId
 from tony.model.states import DistributedMode, RoleKind, TaskState
 
 
-def may_speak_for(state: State, task: TaskId, container: str, incarnation: str) -> bool:
+def is_current_executor(state: State, task: TaskId, container: str, incarnation: str) -> bool:
     """Whether an executor that says it is `task` in `container` is the one that was launched there."""
     held = state.containers.get(container)
     known = state.tasks.get(task)
     return bool(held and known and held.task == task and known.incarnation in (None, incarnation))
 
 
-def registered(turn: Turn, event: ev.Registered) -> None:
+def registered(turn: StepContext, event: ev.Registered) -> None:
     """An executor is ready for a session. One that is ready for an older one is told of the present one."""
     state = turn.state
-    if not may_speak_for(state, event.task, event.container, event.incarnation):
+    if not is_current_executor(state, event.task, event.container, event.incarnation):
         state.refused += 1
         return
     task = state.tasks[event.task]
@@ -48,14 +48,14 @@ def registered(turn: Turn, event: ev.Registered) -> None:
         form(turn)
 
 
-def go_on(turn: Turn, task: Task) -> None:
+def go_on(turn: StepContext, task: Task) -> None:
     """A task that starts again alone does so when it is ready and its back-off is over."""
     if task.state is TaskState.REGISTERED and task.again is not None and task.again <= turn.now:
         turn.state.timers.cancel(f"again:{task.name}")
         task_attempts.start(turn, [task], task.version)
 
 
-def form(turn: Turn) -> None:
+def form(turn: StepContext) -> None:
     """Publishes and starts if every task of every ready role that is waited for has registered."""
     state = turn.state
     if state.spec.distributed_mode is DistributedMode.FCFS:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tony.core import actions as act
 from tony.core import failure_text
 from tony.core.state import Final, State
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.dataclass import replace
@@ -23,7 +23,12 @@ _LAST_MOVE: Mapping[JobState, JobMove] = {
 
 
 def finish(
-    turn: Turn, result: JobState, failure: Failure | None, reason: str, grace: float | None = None, verdict: str = ""
+    turn: StepContext,
+    result: JobState,
+    failure: Failure | None,
+    reason: str,
+    grace: float | None = None,
+    verdict: str = "",
 ) -> None:
     """Decides the job's result, unless it is decided, and stops what is left.
 
@@ -52,10 +57,10 @@ def finish(
             containers.give_back(turn, container)
     if state.containers and "stop-limit" not in state.timers:
         state.timers.set("stop-limit", turn.now + program_stop.STOP_SLACK)
-    end_if_nothing_is_left(turn)
+    finish_if_idle(turn)
 
 
-def abandon(turn: Turn) -> None:
+def abandon(turn: StepContext) -> None:
     """The scheduler never confirmed that the last containers ended. The job's record must not wait for ever."""
     state = turn.state
     for task in state.tasks.values():
@@ -67,10 +72,10 @@ def abandon(turn: Turn) -> None:
         role.held = 0
     state.gone.update(state.containers)
     state.containers.clear()
-    end_if_nothing_is_left(turn)
+    finish_if_idle(turn)
 
 
-def end_if_nothing_is_left(turn: Turn) -> None:
+def finish_if_idle(turn: StepContext) -> None:
     """Ends a job whose result is decided once no program and no container is left."""
     state = turn.state
     final = state.final
@@ -84,7 +89,7 @@ def end_if_nothing_is_left(turn: Turn) -> None:
     tell(turn)
 
 
-def tell(turn: Turn) -> None:
+def tell(turn: StepContext) -> None:
     """Has it told how the job has ended."""
     state = turn.state
     assert state.final is not None

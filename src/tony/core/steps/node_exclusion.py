@@ -5,8 +5,8 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import node_exclusion as policy
-from tony.core.state import Container, Hold, State, Task
-from tony.core.step_context import Turn
+from tony.core.state import Container, ContainerIntent, State, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start
 from tony.core.transitions import TaskMove
 from tony.model.job_report import Failure
@@ -15,7 +15,7 @@ from tony.model.states import TaskState
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
 
-def blame(turn: Turn, failure: Failure) -> None:
+def blame(turn: StepContext, failure: Failure) -> None:
     """Counts a failure against its host. To be called once for each."""
     state = turn.state
     host = failure.host
@@ -29,14 +29,14 @@ def blame(turn: Turn, failure: Failure) -> None:
         turn.ask(act.Exclude(host=host))
 
 
-def forgive(turn: Turn, host: str) -> None:
+def forgive(turn: StepContext, host: str) -> None:
     """Its time is over."""
     turn.state.excluded.discard(host)
     turn.state.hosts.pop(host, None)
     turn.ask(act.Include(host=host))
 
 
-def excluded(turn: Turn, event: ev.Excluded) -> None:
+def excluded(turn: StepContext, event: ev.Excluded) -> None:
     """The scheduler leaves hosts out: whoever waits there for the others to start goes elsewhere.
 
     It says so in answer to `Exclude`, and a session may have opened meanwhile.
@@ -60,7 +60,7 @@ def is_avoided(state: State, task: Task) -> bool:
     return held is not None and held.host in state.avoided
 
 
-def leave(turn: Turn, container: Container) -> None:
+def leave(turn: StepContext, container: Container) -> None:
     """Gives up a container on a host that is left out; no program runs in it."""
     containers.end_by_force(turn, container, f"nothing more is wanted on {container.host}: tasks failed there")
     containers.detach(turn.state, container)
@@ -68,7 +68,7 @@ def leave(turn: Turn, container: Container) -> None:
 
 def _waits_there(state: State, container: Container) -> Task | None:
     """The task in a container that is to be left, if it has not started and does not start again alone."""
-    if container.host not in state.avoided or container.hold is not Hold.HELD or container.task is None:
+    if container.host not in state.avoided or container.hold is not ContainerIntent.HELD or container.task is None:
         return None
     task = state.tasks[container.task]
     return task if task.state in _NOT_STARTED and task.again is None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.core import failure_text
 from tony.core.state import Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.states import JobState
@@ -15,12 +15,12 @@ STOP_SLACK = 10.0
 FORCE_SLACK = 10.0
 
 
-def stop(turn: Turn, task: Task, reason: str) -> None:
+def stop(turn: StepContext, task: Task, reason: str) -> None:
     """Stops one program with its own patience."""
     task_attempts.stop(turn, task, turn.state.spec.stop_grace_of(task.id.role), reason)
 
 
-def stop_all(turn: Turn, reason: str, grace: float | None = None) -> None:
+def stop_all(turn: StepContext, reason: str, grace: float | None = None) -> None:
     """Stops every living program, all of them at one moment. What was not proved in time is ended by force."""
     state = turn.state
     patience_of = state.spec.restart_grace_of if state.job is JobState.RESTARTING else state.spec.stop_grace_of
@@ -30,7 +30,7 @@ def stop_all(turn: Turn, reason: str, grace: float | None = None) -> None:
             continue
         task.again = None
         if task.outside is not None:
-            failure = failure_text.of_exit(state, task, task.outside)
+            failure = failure_text.failure_from_exit(state, task, task.outside)
             task_attempts.over(turn, task, TaskMove.FAIL, task.outside_at)
             task_attempts.note_late(state, task, failure)
             continue
@@ -46,7 +46,7 @@ def stop_all(turn: Turn, reason: str, grace: float | None = None) -> None:
         state.timers.set("stop-limit", turn.now + longest + STOP_SLACK)
 
 
-def force(turn: Turn) -> None:
+def force(turn: StepContext) -> None:
     """Ends by force what should be gone by now, and sets when to look again."""
     state = turn.state
     all_of_them = state.job is JobState.STOPPING

@@ -6,14 +6,14 @@ from tony.core import actions as act
 from tony.core import failure_text
 from tony.core.policies import start_order, success_policy
 from tony.core.state import RoleState
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start, failure_handling, gang_start, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState, RoleKind
 
 
-def advance(turn: Turn) -> None:
+def advance(turn: StepContext) -> None:
     """After anything that a role may wait for: readies roles, forms the gang, ends a job that has succeeded."""
     state = turn.state
     if not state.active:
@@ -31,7 +31,7 @@ def advance(turn: Turn) -> None:
         failure_handling.of_all(turn)
 
 
-def _ready(turn: Turn, role: RoleState) -> None:
+def _ready(turn: StepContext, role: RoleState) -> None:
     state = turn.state
     role.ready = True
     for task in role.tasks:
@@ -49,25 +49,25 @@ def _ready(turn: Turn, role: RoleState) -> None:
     containers.settle_demand(turn, role)
 
 
-def role_over(turn: Turn, role: RoleState) -> None:
+def role_over(turn: StepContext, role: RoleState) -> None:
     """Every task of a role is over."""
     look_for_blocked(turn)
     if turn.state.active:
         limit_groups(turn, role.name)
 
 
-def look_for_blocked(turn: Turn) -> None:
+def look_for_blocked(turn: StepContext) -> None:
     """Says which roles can never start any more. One of them is enough to end the job, unless it is a sidecar."""
     for role, reason in list(start_order.newly_blocked(turn.state.roles)):
         role.blocked = True
-        failure = failure_text.of_job(turn.state, "unsatisfiable", FailureClass.USER, reason, turn.now)
+        failure = failure_text.failure_from_job(turn.state, "unsatisfiable", FailureClass.USER, reason, turn.now)
         if role.kind is not RoleKind.SIDECAR:
             failure_handling.of_job(turn, failure)
             return
         turn.ask(act.Verdict(failure=failure, decision="tolerate", reason=f"{role.name} is a sidecar"))
 
 
-def limit_groups(turn: Turn, over: str | None = None) -> None:
+def limit_groups(turn: StepContext, over: str | None = None) -> None:
     """Begins the time that roles may go on after a group: it is done now, or was before this session.
 
     Args:

@@ -7,7 +7,7 @@ from tony.core.policies import gang_size_policy
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.restart_policy import Decision
 from tony.core.state import Restart, State, Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
@@ -25,13 +25,13 @@ _OF_A_SESSION = frozenset(
 )
 
 
-def restart(turn: Turn, failure: Failure, decision: Decision) -> None:
+def restart(turn: StepContext, failure: Failure, decision: Decision) -> None:
     """Stops everything; the next session opens after the decision's delay, and not before all is proved to be over."""
     book(turn, failure, decision)
     _give_up(turn, f"{failure.reason} ({decision.reason})", decision.delay)
 
 
-def ordered(turn: Turn, reason: str) -> None:
+def ordered(turn: StepContext, reason: str) -> None:
     """Somebody wants the next session. Nothing is charged for that, and nobody has failed."""
     turn.state.restarts_free += 1
     for role in turn.state.roles.values():
@@ -39,7 +39,7 @@ def ordered(turn: Turn, reason: str) -> None:
     _give_up(turn, reason, 0.0)
 
 
-def _give_up(turn: Turn, reason: str, delay: float) -> None:
+def _give_up(turn: StepContext, reason: str, delay: float) -> None:
     state = turn.state
     state.move_job(JobMove.RESTART)
     state.restart_reason = reason
@@ -60,11 +60,11 @@ def _give_up(turn: Turn, reason: str, delay: float) -> None:
         delay_is_over(turn)
 
 
-def book(turn: Turn, failure: Failure, decision: Decision, alone: Task | None = None) -> None:
+def book(turn: StepContext, failure: Failure, decision: Decision, alone: Task | None = None) -> None:
     """Keeps in mind that something starts again: the gang, or one task alone."""
     state = turn.state
     role = TaskId.parse(failure.task).role if failure.task else ""
-    free = restart_policy.in_a_row(state, turn.now, alone)
+    free = restart_policy.consecutive_restarts(state, turn.now, alone)
     if decision.charged:
         state.restarts = [*restart_policy.counting(state, turn.now)]
         state.restarts.append(Restart(turn.now, role, alone.name if alone else ""))
@@ -106,13 +106,13 @@ def seek(state: State, task: Task) -> None:
         role.waiting.join(task.id.index)
 
 
-def delay_is_over(turn: Turn) -> None:
+def delay_is_over(turn: StepContext) -> None:
     """The back-off has passed."""
     turn.state.restart_due = True
-    open_if_all_is_over(turn)
+    open_next_session_if_idle(turn)
 
 
-def open_if_all_is_over(turn: Turn) -> None:
+def open_next_session_if_idle(turn: StepContext) -> None:
     """Opens the next session once it is due and no program can live."""
     state = turn.state
     if state.job is JobState.RESTARTING and state.restart_due and not state.living:
@@ -121,7 +121,7 @@ def open_if_all_is_over(turn: Turn) -> None:
         open_session(turn, state.session + 1, state.restart_reason)
 
 
-def open_session(turn: Turn, session: int, reason: str) -> None:
+def open_session(turn: StepContext, session: int, reason: str) -> None:
     """Has a session's beginning logged, once; `sessions.opened` goes on when that is done."""
     if turn.state.opening < session:
         turn.state.opening = session

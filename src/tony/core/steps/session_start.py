@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core.state import RoleState, State
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import InvalidTransition
 from tony.model.states import JobState, RoleKind, TaskState
 
 
-def opened(turn: Turn, event: ev.SessionOpened) -> None:
+def opened(turn: StepContext, event: ev.SessionOpened) -> None:
     """The session begins: its roles start from nothing, but for the executors that are still there."""
     state = turn.state
     if event.session != state.session + 1:
@@ -52,7 +52,7 @@ def _roles_to_run(state: State) -> list[RoleState]:
     return [role for role in roles if role in undone or role.version in versions]
 
 
-def _reset(turn: Turn, role: RoleState) -> None:
+def _reset(turn: StepContext, role: RoleState) -> None:
     role.ready = role.blocked = False
     role.left_out.clear()
     role.version = role.started = role.unstarted = 0

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from tony.core import actions as act
 from tony.core import failure_text
 from tony.core.state import State, Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
 
 
-def start(turn: Turn, tasks: Iterable[Task], version: int) -> None:
+def start(turn: StepContext, tasks: Iterable[Task], version: int) -> None:
     """Starts the programs of registered tasks under one version of the cluster spec."""
     state = turn.state
     if state.job is not JobState.RUNNING:
@@ -49,20 +49,20 @@ def current(state: State, task: TaskId, session: int, try_: int) -> Task | None:
     return None
 
 
-def stop(turn: Turn, task: Task, grace: float, reason: str) -> None:
+def stop(turn: StepContext, task: Task, grace: float, reason: str) -> None:
     """Tells a living program to stop; may be told again with less patience."""
     if task.state is TaskState.RUNNING:
         turn.state.move_task(task, TaskMove.STOP, turn.now)
     turn.ask(act.Stop(task=task.id, session=task.session, try_=task.try_, grace=grace, reason=reason))
 
 
-def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
+def over(turn: StepContext, task: Task, move: TaskMove, at: float) -> None:
     """The program cannot live any more: that is proved. It ended at `at`."""
     rest(turn, task, at)
     close(turn, task, move)
 
 
-def rest(turn: Turn, task: Task, at: float) -> None:
+def rest(turn: StepContext, task: Task, at: float) -> None:
     """Nothing of a try is waited for any more; it ended at `at`."""
     for kind in ("execution", "startup", "report", "word", "lease"):
         turn.state.timers.cancel(f"{kind}:{task.name}")
@@ -72,7 +72,7 @@ def rest(turn: Turn, task: Task, at: float) -> None:
     task.ended_at = at
 
 
-def close(turn: Turn, task: Task, move: TaskMove) -> None:
+def close(turn: StepContext, task: Task, move: TaskMove) -> None:
     """The task is over in this session, whether or not its program ever ran. What is over stays as it is."""
     task.again = None
     if task.state not in ENDED_TASK_STATES:
@@ -80,7 +80,7 @@ def close(turn: Turn, task: Task, move: TaskMove) -> None:
         turn.state.roles[task.id.role].unstarted += not task.started
 
 
-def lost(turn: Turn, task: Task) -> Failure | None:
+def lost(turn: StepContext, task: Task) -> Failure | None:
     """The container of a living program is gone and its report will not come; answers the failure that this is.
 
     None if it was to go, or was judged already.
@@ -94,16 +94,18 @@ def lost(turn: Turn, task: Task) -> Failure | None:
     return failure
 
 
-def lost_by(turn: Turn, task: Task) -> Failure | None:
+def lost_by(turn: StepContext, task: Task) -> Failure | None:
     """The failure that the loss of a living program is; None as of `lost`. Reads only."""
     state = turn.state
     at = turn.now if task.gone_at is None else task.gone_at
     if task.judged or (task.state is TaskState.STOPPING and at >= task.since):
         return None
     if task.over_memory:
-        return failure_text.of_memory(state, task, task.gone_why, at)
+        return failure_text.failure_from_memory_limit(state, task, task.gone_why, at)
     reason = f"{task.id} was lost: {task.gone_why}"
-    return failure_text.of_task(state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless)
+    return failure_text.failure_from_task(
+        state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
+    )
 
 
 def note_late(state: State, task: Task, failure: Failure) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.core import failure_text
 from tony.core.state import Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import (
     containers,
     failure_handling,
@@ -21,7 +21,7 @@ from tony.model.job_report import Failure, FailureClass
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, StopOn, TaskState
 
 
-def task_over(turn: Turn, task: Task) -> None:
+def task_over(turn: StepContext, task: Task) -> None:
     """What follows from one task's end, whatever it was. Its failure, if it was one, has been judged."""
     state = turn.state
     if task.state not in ENDED_TASK_STATES:
@@ -30,9 +30,9 @@ def task_over(turn: Turn, task: Task) -> None:
     if held and (state.job is JobState.STOPPING or (state.active and not state.may_restart)):
         containers.give_back(turn, held)
     if state.job is JobState.RESTARTING:
-        session_restart.open_if_all_is_over(turn)
+        session_restart.open_next_session_if_idle(turn)
     elif state.job is JobState.STOPPING:
-        job_finish.end_if_nothing_is_left(turn)
+        job_finish.finish_if_idle(turn)
     elif state.active:
         role = state.roles[task.id.role]
         if role.ended == role.total:
@@ -46,26 +46,26 @@ def task_over(turn: Turn, task: Task) -> None:
         role_readiness.advance(turn)
 
 
-def failed(turn: Turn, task: Task, status: ExitStatus, at: float) -> None:
+def failed(turn: StepContext, task: Task, status: ExitStatus, at: float) -> None:
     """A program has ended, and not well."""
     state = turn.state
     task.ended_at = at
     forced = task.forced if task.gone_at is not None else ""
     over_memory = bool(forced) and task.over_memory
-    failure = failure_text.of_exit(state, task, status, forced, over_memory=over_memory)
+    failure = failure_text.failure_from_exit(state, task, status, forced, over_memory=over_memory)
     if not (task_retry.decide(turn, task, failure) and task_retry.begin(turn, task, at)):
         task_attempts.over(turn, task, TaskMove.FAIL, at)
         failure_handling.of_task(turn, task, failure)
     task_over(turn, task)
 
 
-def ended_by_somebody(turn: Turn, task: Task) -> None:
+def handle_external_stop(turn: StepContext, task: Task) -> None:
     """Its container's end has told who had a program stopped that nobody here did; or nothing tells it in time."""
     assert task.outside is not None
     failed(turn, task, task.outside, task.outside_at)
 
 
-def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
+def over(turn: StepContext, task: Task, move: TaskMove, at: float) -> None:
     """The program of a task whose failure was judged before is over."""
     retried = task.again is not None
     if retried and task_retry.begin(turn, task, at):
@@ -73,14 +73,14 @@ def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
     task_attempts.over(turn, task, move, at)
     if retried:
         reason = f"{task.id} was to start again alone, and lost its container: {task.gone_why}"
-        lost = failure_text.of_task(
+        lost = failure_text.failure_from_task(
             turn.state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
         )
         failure_handling.of_task(turn, task, lost)
     task_over(turn, task)
 
 
-def fault(turn: Turn, task: Task, failure: Failure) -> None:
+def fault(turn: StepContext, task: Task, failure: Failure) -> None:
     """A failure that is not told by the program's end: a time-out, silence, no container that works."""
     task.judged, task.note = True, failure.reason
     if task_retry.decide(turn, task, failure):
@@ -101,7 +101,7 @@ def fault(turn: Turn, task: Task, failure: Failure) -> None:
         task_over(turn, task)
 
 
-def lost(turn: Turn, task: Task) -> None:
+def lost(turn: StepContext, task: Task) -> None:
     """The container of a living program is gone and its report will not come."""
     if task.judged:
         over(turn, task, TaskMove.LOSE, turn.now if task.gone_at is None else task.gone_at)

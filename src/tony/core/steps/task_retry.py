@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core.policies import restart_policy as policy
 from tony.core.state import State, Task
-from tony.core.step_context import Turn
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang_start, node_exclusion, session_restart, task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.job_report import Failure
@@ -20,7 +20,7 @@ def is_bound(state: State, task: Task) -> bool:
     return state.spec.tells_peers or (task is role.members[0] and role.name in state.spec.addressed_roles)
 
 
-def decide(turn: Turn, task: Task, failure: Failure) -> bool:
+def decide(turn: StepContext, task: Task, failure: Failure) -> bool:
     """Whether a task that has failed starts again alone; if so, nothing else follows from its failure."""
     state = turn.state
     spec = state.roles[task.id.role].spec
@@ -49,7 +49,7 @@ def _must_move(state: State, task: Task) -> bool:
     return held is None or held.given_back
 
 
-def begin(turn: Turn, task: Task, at: float) -> bool:
+def begin(turn: StepContext, task: Task, at: float) -> bool:
     """The program of a task that starts again is over, that is proved; it ended at `at`.
 
     False if it does not start again after all: its container is gone meanwhile, and its peers have its address.
@@ -74,7 +74,7 @@ def begin(turn: Turn, task: Task, at: float) -> bool:
     return True
 
 
-def replace(turn: Turn, task: Task) -> None:
+def replace(turn: StepContext, task: Task) -> None:
     """The program of a task that starts again never ran in this try: it gets another container."""
     task.judged, task.launches = False, 0
     note = task.note
@@ -86,7 +86,7 @@ def replace(turn: Turn, task: Task) -> None:
     task.note = note
 
 
-def _elsewhere(turn: Turn, task: Task) -> None:
+def _elsewhere(turn: StepContext, task: Task) -> None:
     held = containers.held_by(turn.state, task)
     containers.request(turn, task, TaskMove.REPLACE)
     if held:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from tony.dataclass import dataclass
 from tony.hadoop.address import Address, parse
-from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.configuration.settings import HadoopConfiguration
 
 _RM: Final = "yarn.resourcemanager"
 #: What an address says that was never set; a client reaches only a daemon on its own machine by it.
@@ -17,7 +17,7 @@ _WEB_PORTS: Final = {"http": 9870, "https": 9871}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Daemon:
+class ServiceAddress:
     """One of the machines that may answer.
 
     Attributes:
@@ -50,7 +50,7 @@ class NameService:
 
     uri: str
     logical: bool
-    name_nodes: tuple[Daemon, ...]
+    name_nodes: tuple[ServiceAddress, ...]
 
     @property
     def service(self) -> str | None:
@@ -58,7 +58,9 @@ class NameService:
         return f"ha-hdfs:{self.uri.partition('://')[2]}" if self.logical else None
 
 
-def resource_managers(settings: Configuration, *, door: str = "address", port: int = 8032) -> tuple[Daemon, ...]:
+def resource_managers(
+    settings: HadoopConfiguration, *, door: str = "address", port: int = 8032
+) -> tuple[ServiceAddress, ...]:
     """The ResourceManagers, in the configuration's order.
 
     Args:
@@ -77,19 +79,19 @@ def resource_managers(settings: Configuration, *, door: str = "address", port: i
     return tuple(_manager(settings, door, port, each) for each in ids)
 
 
-def schedulers(settings: Configuration) -> tuple[Daemon, ...]:
+def schedulers(settings: HadoopConfiguration) -> tuple[ServiceAddress, ...]:
     """The ResourceManagers' doors for application masters."""
     return resource_managers(settings, door="scheduler.address", port=8030)
 
 
-def _manager(settings: Configuration, door: str, port: int, rm_id: str) -> Daemon:
+def _manager(settings: HadoopConfiguration, door: str, port: int, rm_id: str) -> ServiceAddress:
     secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
     page, page_port = ("webapp.https.address", 8090) if secure else ("webapp.address", 8088)
     _, web = _manager_door(settings, page, page_port, rm_id)
     key, address = _manager_door(settings, door, port, rm_id)
     if address is None:
         raise settings.mistake(key, f"is needed, or {_RM}.hostname.{rm_id}.")
-    return Daemon(
+    return ServiceAddress(
         id=rm_id,
         address=address,
         web=_reachable(web, address),
@@ -98,7 +100,7 @@ def _manager(settings: Configuration, door: str, port: int, rm_id: str) -> Daemo
     )
 
 
-def _manager_door(settings: Configuration, door: str, port: int, rm_id: str) -> tuple[str, Address | None]:
+def _manager_door(settings: HadoopConfiguration, door: str, port: int, rm_id: str) -> tuple[str, Address | None]:
     """The key that says it, and the address."""
     key, host_key = f"{_RM}.{door}", f"{_RM}.hostname"
     if rm_id:
@@ -111,7 +113,7 @@ def _manager_door(settings: Configuration, door: str, port: int, rm_id: str) -> 
     return key, address
 
 
-def default_file_system(settings: Configuration) -> str:
+def default_file_system(settings: HadoopConfiguration) -> str:
     """`fs.defaultFS` as a URI without a slash at its end: `hdfs://ns1`, `file://`."""
     text = settings.get("fs.defaultFS") or ""
     if text == "local":
@@ -121,7 +123,7 @@ def default_file_system(settings: Configuration) -> str:
     return text.rstrip("/") if not text.startswith("file:") else "file://"
 
 
-def name_service(settings: Configuration, uri: str | None = None) -> NameService:
+def name_service(settings: HadoopConfiguration, uri: str | None = None) -> NameService:
     """The NameNodes behind a URI.
 
     Args:
@@ -148,7 +150,7 @@ def name_service(settings: Configuration, uri: str | None = None) -> NameService
     return NameService(uri=root, logical=False, name_nodes=(_single(settings, name, uri),))
 
 
-def _single(settings: Configuration, authority: str, uri: str | None) -> Daemon:
+def _single(settings: HadoopConfiguration, authority: str, uri: str | None) -> ServiceAddress:
     try:
         address = parse(authority, NAMENODE_PORT)
     except ValueError as error:
@@ -156,12 +158,12 @@ def _single(settings: Configuration, authority: str, uri: str | None) -> Daemon:
     source = "the path given" if uri is not None else f"fs.defaultFS, {settings.source('fs.defaultFS')}"
     scheme, web = _web_of(settings, "")
     ours = address == _own_address(settings)
-    return Daemon(
+    return ServiceAddress(
         id="", address=address, web=_reachable(web, address) if ours else None, web_scheme=scheme, source=source
     )
 
 
-def _own_address(settings: Configuration) -> Address | None:
+def _own_address(settings: HadoopConfiguration) -> Address | None:
     """Of the NameNode that settings without a name are about."""
     own = settings.get_address("dfs.namenode.rpc-address", NAMENODE_PORT)
     if own is not None:
@@ -172,19 +174,19 @@ def _own_address(settings: Configuration) -> Address | None:
         return None
 
 
-def usual_web_address(node: Daemon) -> str:
+def usual_web_address(node: ServiceAddress) -> str:
     """Where a NameNode's pages are, unless its configuration has put them elsewhere."""
     port = _WEB_PORTS[node.web_scheme]
     return f"{node.web_scheme}://{Address(host=node.address.host, port=port)}"
 
 
-def _name_node(settings: Configuration, suffix: str, node_id: str) -> Daemon:
+def _name_node(settings: HadoopConfiguration, suffix: str, node_id: str) -> ServiceAddress:
     key = f"dfs.namenode.rpc-address.{suffix}"
     address = settings.get_address(key, NAMENODE_PORT)
     if address is None:
         raise settings.mistake(key, "is needed: host:port of the NameNode.")
     scheme, web = _web_of(settings, f".{suffix}")
-    return Daemon(
+    return ServiceAddress(
         id=node_id,
         address=address,
         web=_reachable(web, address),
@@ -193,7 +195,7 @@ def _name_node(settings: Configuration, suffix: str, node_id: str) -> Daemon:
     )
 
 
-def _web_of(settings: Configuration, suffix: str) -> tuple[str, Address | None]:
+def _web_of(settings: HadoopConfiguration, suffix: str) -> tuple[str, Address | None]:
     scheme = "https" if settings.get("dfs.http.policy") == "HTTPS_ONLY" else "http"
     port = _WEB_PORTS[scheme]
     own = settings.get_address(f"dfs.namenode.{scheme}-address{suffix}", port)

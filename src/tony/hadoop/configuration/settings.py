@@ -22,7 +22,7 @@ from tony.hadoop.configuration.value_parsing import (
     unit_of,
 )
 from tony.hadoop.configuration.variable_expansion import expand
-from tony.hadoop.configuration.xml_file import Property, Reader
+from tony.hadoop.configuration.xml_file import Property, SiteXmlReader
 from tony.hadoop.remote_text import one_line
 
 #: The files of a configuration folder, in the order in which they are read; a later one wins.
@@ -32,7 +32,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class HadoopSetting:
     """The value of a key.
 
     Attributes:
@@ -46,7 +46,7 @@ class Setting:
     final: bool = False
 
 
-class Configuration:
+class HadoopConfiguration:
     """What Hadoop's clients would read; it does not change.
 
     Args:
@@ -58,7 +58,7 @@ class Configuration:
 
     def __init__(
         self,
-        settings: Mapping[str, Setting],
+        settings: Mapping[str, HadoopSetting],
         environ: Mapping[str, str] | None = None,
         *,
         folder: Path | None = None,
@@ -77,7 +77,7 @@ class Configuration:
         *,
         paths: Iterable[Path | str] = (),
         given: Mapping[str, str] | None = None,
-    ) -> Configuration:
+    ) -> HadoopConfiguration:
         """Reads a folder's site files, or those of the folder that the environment names, or none.
 
         Args:
@@ -94,14 +94,14 @@ class Configuration:
         chosen = _folder(folder, environ)
         files = [chosen / name for name in SITE_FILES if (chosen / name).is_file()] if chosen else []
         files += [Path(path) for path in paths]
-        reader = Reader(chosen)
-        settings: dict[str, Setting] = {}
+        reader = SiteXmlReader(chosen)
+        settings: dict[str, HadoopSetting] = {}
         final: set[str] = set()
         for file in files:
             for each in reader.read(file):
                 _put(settings, final, each)
         for key, value in (given or {}).items():
-            settings[RENAMED.get(key, key)] = Setting(text=value, source="given", final=True)
+            settings[RENAMED.get(key, key)] = HadoopSetting(text=value, source="given", final=True)
         return cls(settings, environ, folder=chosen, files=files)
 
     def __iter__(self) -> Iterator[str]:
@@ -112,13 +112,13 @@ class Configuration:
         """Whether the key was set, be it to Hadoop's default."""
         return isinstance(key, str) and RENAMED.get(key, key) in self._settings
 
-    def setting(self, key: str) -> Setting | None:
+    def setting(self, key: str) -> HadoopSetting | None:
         """What is known of a key: what was set, else Hadoop's default."""
         key = RENAMED.get(key, key)
         found = self._settings.get(key)
         if found is None and key in DEFAULTS:
             text, file = DEFAULTS[key]
-            found = Setting(text=text, source=f"Hadoop's default ({file}{self._without(file)})")
+            found = HadoopSetting(text=text, source=f"Hadoop's default ({file}{self._without(file)})")
         return found
 
     def _without(self, file: str) -> str:
@@ -245,12 +245,12 @@ _JAVA: Final[Mapping[str, Callable[[], str]]] = {
 }
 
 
-def _put(settings: dict[str, Setting], final: set[str], new: Property) -> None:
+def _put(settings: dict[str, HadoopSetting], final: set[str], new: Property) -> None:
     """What Hadoop does with a property that it reads: what is final stays, and no value sets nothing."""
     key = RENAMED.get(new.name, new.name)
     if new.value is not None and key not in final:
         source = f"{new.file}:{new.line}" + (f", as {new.name}" if key != new.name else "")
-        settings[key] = Setting(text=new.value, source=source, final=new.final)
+        settings[key] = HadoopSetting(text=new.value, source=source, final=new.final)
     if new.final:
         final.add(key)
 

@@ -54,7 +54,7 @@ class Property:
     line: int
 
 
-class Reader:
+class SiteXmlReader:
     """Reads the files of one configuration; counts what it reads.
 
     Args:
@@ -127,7 +127,7 @@ class Reader:
         return content
 
 
-class _Alone(Reader):
+class _Alone(SiteXmlReader):
     """Reads nothing but what it is given."""
 
     def parse(self, content: bytes, name: Path) -> list[Property]:
@@ -155,7 +155,7 @@ def properties_of(content: bytes, name: str) -> list[Property]:
 class _File:
     """The parse of one file: expat's events in, properties out."""
 
-    def __init__(self, reader: Reader, path: Path, content: bytes, above: tuple[Path, ...]) -> None:
+    def __init__(self, reader: SiteXmlReader, path: Path, content: bytes, above: tuple[Path, ...]) -> None:
         self._reader, self._path, self._content, self._above = reader, path, content, above
         self._parser = expat.ParserCreate()
         self._properties: list[Property] = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-from tony.hadoop.hdfs.http import Answer
+from tony.hadoop.hdfs.http import HttpResponse
 from tony.hadoop.ipc.errors import CallTimeout, ConnectionLost, HadoopError, RemoteError
 
 #: Opens at (offset, length or None, hosts of DataNodes to leave out): the answer, and the host that it comes from.
 #: Hosts that refused are added to the list.
-Opener = Callable[[int, int | None, list[str]], tuple[Answer, str]]
+Opener = Callable[[int, int | None, list[str]], tuple[HttpResponse, str]]
 
 #: Broken connections in a row, without a byte between them.
 _MOST_TROUBLE = 4
@@ -81,7 +81,7 @@ class Download:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> Answer | None:
+    def _open(self) -> HttpResponse | None:
         """The answer with the bytes from here on; None, and the end, if there are none."""
         while True:
             try:

@@ -56,7 +56,7 @@ class FileStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class SpaceUsage:
     """What lies below a folder, and what may.
 
     Attributes:
@@ -72,7 +72,7 @@ class Usage:
     most_space: int | None
 
 
-class Readable(Protocol):
+class SeekableReader(Protocol):
     """Bytes that come one after another; closed at the end of a `with`."""
 
     def read(self, size: int = -1, /) -> bytes:
@@ -101,7 +101,7 @@ class FileSystem(Protocol):
         """
         ...
 
-    def open(self, path: str, offset: int = 0, length: int | None = None) -> Readable:
+    def open(self, path: str, offset: int = 0, length: int | None = None) -> SeekableReader:
         """The bytes from `offset` on, at most `length`; fewer at the end of the file.
 
         Raises:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tony.dataclass import dataclass, field
-from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, ProtocolError
+from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, IpcProtocolError
 from tony.hadoop.remote_text import one_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class HttpOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class HttpOrigin:
     """Whom to connect to.
 
     Attributes:
@@ -64,7 +64,7 @@ class Origin:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-def split_url(url: str) -> tuple[Origin, str]:
+def split_url(url: str) -> tuple[HttpOrigin, str]:
     """Whom a URL asks, and for what: origin, and path with query.
 
     Raises:
@@ -75,13 +75,13 @@ def split_url(url: str) -> tuple[Origin, str]:
         raise ValueError("is no http or https URL of a host")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    return Origin(scheme=parts.scheme, host=parts.hostname, port=port), target
+    return HttpOrigin(scheme=parts.scheme, host=parts.hostname, port=port), target
 
 
-class Answer:
+class HttpResponse:
     """An answer whose head has come; its body is read once, by `body` or by `read` and `close`."""
 
-    def __init__(self, pool: HttpPool, origin: Origin, link: http.client.HTTPConnection) -> None:
+    def __init__(self, pool: HttpPool, origin: HttpOrigin, link: http.client.HTTPConnection) -> None:
         self._pool = pool
         self._origin = origin
         self._link = link
@@ -133,7 +133,7 @@ class Answer:
             left -= len(part)
             if left < 0:
                 self.close()
-                raise ProtocolError(f"{self._origin} answers with more than {MOST_ANSWER} bytes.")
+                raise IpcProtocolError(f"{self._origin} answers with more than {MOST_ANSWER} bytes.")
         self.close()
         return b"".join(parts)
 
@@ -156,19 +156,19 @@ class HttpPool:
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._kept: dict[Origin, list[tuple[float, http.client.HTTPConnection]]] = {}
+        self._kept: dict[HttpOrigin, list[tuple[float, http.client.HTTPConnection]]] = {}
         self._tls = options.tls
 
     def request(
         self,
         method: str,
-        origin: Origin,
+        origin: HttpOrigin,
         target: str,
         *,
         body: Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Asks once; an answer of any status is an answer.
 
         Args:
@@ -188,7 +188,7 @@ class HttpPool:
         try:
             link.sock.settimeout(self._options.timeout if timeout is None else timeout)
             self._send(link, method, target, body, dict(headers or {}))
-            return Answer(self, origin, link)
+            return HttpResponse(self, origin, link)
         except (OSError, http.client.HTTPException) as error:
             link.close()
             raise _lost(origin, error) from error
@@ -219,7 +219,7 @@ class HttpPool:
             if link.sock is None:
                 raise
 
-    def give_back(self, origin: Origin, link: http.client.HTTPConnection) -> None:
+    def give_back(self, origin: HttpOrigin, link: http.client.HTTPConnection) -> None:
         """Keeps a connection for later."""
         with self._lock:
             kept = self._kept.setdefault(origin, [])
@@ -236,7 +236,7 @@ class HttpPool:
             for _, link in links:
                 link.close()
 
-    def _kept_one(self, origin: Origin) -> http.client.HTTPConnection | None:
+    def _kept_one(self, origin: HttpOrigin) -> http.client.HTTPConnection | None:
         while True:
             with self._lock:
                 kept = self._kept.get(origin)
@@ -247,7 +247,7 @@ class HttpPool:
                 return link
             link.close()
 
-    def _new_one(self, origin: Origin) -> http.client.HTTPConnection:
+    def _new_one(self, origin: HttpOrigin) -> http.client.HTTPConnection:
         timeout = self._options.connect_timeout
         link: http.client.HTTPConnection
         if origin.scheme == "https":
@@ -278,7 +278,7 @@ def _is_quiet(link: http.client.HTTPConnection) -> bool:
     return not poll.poll(0)
 
 
-def _not_connected(origin: Origin, error: OSError) -> ConnectError:
+def _not_connected(origin: HttpOrigin, error: OSError) -> ConnectError:
     if isinstance(error, ConnectionRefusedError):
         return ConnectError(f"{origin} refuses connections: nobody listens there.", ConnectFailure.REFUSED)
     if isinstance(error, socket.gaierror):
@@ -295,7 +295,7 @@ def _not_connected(origin: Origin, error: OSError) -> ConnectError:
     return ConnectError(f"{origin} cannot be reached: {one_line(str(error))}.", ConnectFailure.UNREACHABLE)
 
 
-def _lost(origin: Origin, error: Exception) -> CallTimeout | ConnectionLost:
+def _lost(origin: HttpOrigin, error: Exception) -> CallTimeout | ConnectionLost:
     if isinstance(error, TimeoutError):
         return CallTimeout(f"{origin} gave no answer in time.")
     return ConnectionLost(f"{origin} ended the connection ({one_line(str(error)) or type(error).__name__}).")

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from tony.dataclass import dataclass
-from tony.hadoop.failover import Proxy
+from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.hadoop.tokens.credentials import from_message, to_message
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import namenode as wire
 from tony.hadoop.wire.rpc import CancelDelegationTokenRequest, GetDelegationTokenRequest, RenewDelegationTokenRequest
 
@@ -50,7 +50,7 @@ class NameNode:
         token_service: what delegation tokens of this file system have as their service, or who knows it.
     """
 
-    def __init__(self, proxy: Proxy, *, token_service: str | Callable[[], str] = "") -> None:
+    def __init__(self, proxy: FailoverProxy, *, token_service: str | Callable[[], str] = "") -> None:
         self._proxy = proxy
         self._token_service = token_service
 
@@ -183,7 +183,7 @@ class NameNode:
 
     # -- tokens
 
-    async def delegation_token(self, renewer: str) -> Token | None:
+    async def delegation_token(self, renewer: str) -> HadoopToken | None:
         """A token with which programs without a ticket may use the file system.
 
         Args:
@@ -198,12 +198,12 @@ class NameNode:
         service = self._token_service
         return from_message(answer.token, service=(service if isinstance(service, str) else service()) or None)
 
-    async def renew_token(self, token: Token) -> int:
+    async def renew_token(self, token: HadoopToken) -> int:
         """Renews a token (as the renewer), and tells its new end, in milliseconds since 1970."""
         request = RenewDelegationTokenRequest(token=to_message(token))
         return (await self._proxy.call(wire.RENEW_DELEGATION_TOKEN, request)).expiry_time
 
-    async def cancel_token(self, token: Token) -> None:
+    async def cancel_token(self, token: HadoopToken) -> None:
         """Ends a token."""
         await self._proxy.call(wire.CANCEL_DELEGATION_TOKEN, CancelDelegationTokenRequest(token=to_message(token)))
 

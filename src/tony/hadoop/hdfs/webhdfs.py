@@ -19,10 +19,10 @@ from urllib.parse import quote, urlencode
 
 from tony.dataclass import dataclass, field
 from tony.hadoop.hdfs.download import Download
-from tony.hadoop.hdfs.file_system import FileStatus, Usage
-from tony.hadoop.hdfs.http import Answer, HttpOptions, HttpPool, Origin, split_url
+from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
+from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
 from tony.hadoop.hdfs.upload_body import Content, Pieces
-from tony.hadoop.hdfs.webhdfs_responses import file_status, listed, parsed, refusal, remaining, usage, within
+from tony.hadoop.hdfs.webhdfs_responses import file_status, listed, parsed, refusal, remaining, require_field, usage
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -30,7 +30,7 @@ from tony.hadoop.ipc.errors import (
     FileMissingError,
     HadoopError,
     InvalidTokenError,
-    ProtocolError,
+    IpcProtocolError,
     RetriableError,
     SafeModeError,
     StandbyError,
@@ -51,7 +51,7 @@ MOST_NAMES = 100_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 #: NameNodes of a file system -> which of them answered last in this process: new clients ask it first.
-_answered: dict[tuple[tuple[Origin, str], ...], int] = {}
+_answered: dict[tuple[tuple[HttpOrigin, str], ...], int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class WebHdfs:
             FileMissingError: there is none.
         """
         answer = self._metadata("GET", path, "GETFILESTATUS")
-        return file_status(within(answer, "FileStatus", path), path)
+        return file_status(require_field(answer, "FileStatus", path), path)
 
     def find(self, path: str) -> FileStatus | None:
         """What is known of a file or folder; None if there is none."""
@@ -161,9 +161,9 @@ class WebHdfs:
             part, more = listed(self._metadata("GET", path, "LISTSTATUS_BATCH", after), path)
             found.extend(part)
             if len(found) > most:
-                raise ProtocolError(f"{path}: more than {most} names in one folder.")
+                raise IpcProtocolError(f"{path}: more than {most} names in one folder.")
             if more and not part:
-                raise ProtocolError(f"{path}: the NameNode says that more names follow, and gives none.")
+                raise IpcProtocolError(f"{path}: the NameNode says that more names follow, and gives none.")
             after = {"startAfter": found[-1].name} if found else {}
         return tuple(found)
 
@@ -206,7 +206,7 @@ class WebHdfs:
             Whether there was any.
         """
         answer = self._metadata("DELETE", path, "DELETE", {"recursive": _bool(recursive)}, repeat=False)
-        return within(answer, "boolean", path) is True
+        return require_field(answer, "boolean", path) is True
 
     def set_permission(self, path: str, permission: int) -> None:
         """Sets the bits exactly, whatever the umask.
@@ -227,18 +227,18 @@ class WebHdfs:
 
     # Room
 
-    def usage(self, path: str) -> Usage:
+    def usage(self, path: str) -> SpaceUsage:
         """What lies below a folder, and what may.
 
         Raises:
             FileMissingError: there is none.
         """
-        answer = within(self._metadata("GET", path, "GETQUOTAUSAGE"), "QuotaUsage", path)
+        answer = require_field(self._metadata("GET", path, "GETQUOTAUSAGE"), "QuotaUsage", path)
         return usage(answer, path)
 
     def remaining(self) -> int:
         """Bytes that the DataNodes still have for everybody, all copies counted. Older NameNodes do not tell it."""
-        return remaining(within(self._metadata("GET", "/", "GETSTATUS"), "FsStatus", "/"), "/")
+        return remaining(require_field(self._metadata("GET", "/", "GETSTATUS"), "FsStatus", "/"), "/")
 
     # Content
 
@@ -320,7 +320,7 @@ class WebHdfs:
             while part := stream.read(min(left + 1, 2**20)):
                 left -= len(part)
                 if left < 0:
-                    raise ProtocolError(f"{path} is larger than {most} bytes; read it as a stream.")
+                    raise IpcProtocolError(f"{path} is larger than {most} bytes; read it as a stream.")
                 parts.append(part)
         return b"".join(parts)
 
@@ -340,7 +340,7 @@ class WebHdfs:
         token = answer.get("Token")
         text = token.get("urlString") if isinstance(token, dict) else None
         if not isinstance(text, str):
-            raise ProtocolError("The NameNode gave no delegation token; without security it gives none.")
+            raise IpcProtocolError("The NameNode gave no delegation token; without security it gives none.")
         return text
 
     def close(self) -> None:
@@ -360,7 +360,7 @@ class WebHdfs:
     ) -> dict[str, Any]:
         """Asks the active NameNode something that it answers itself."""
 
-        def ask(base: tuple[Origin, str]) -> dict[str, Any]:
+        def ask(base: tuple[HttpOrigin, str]) -> dict[str, Any]:
             origin, target = self._target(base, path, operation, query or {})
             where = f"{origin} {operation} {path}"
             for _ in range(_MOST_REDIRECTS + 1):
@@ -372,7 +372,7 @@ class WebHdfs:
                 if answer.status >= 300:
                     raise refusal(answer.status, data, where)
                 return parsed(data, where)
-            raise ProtocolError(f"{where}: more than {_MOST_REDIRECTS} redirects.")
+            raise IpcProtocolError(f"{where}: more than {_MOST_REDIRECTS} redirects.")
 
         return self._logged_in(ask, repeat=repeat)
 
@@ -398,18 +398,20 @@ class WebHdfs:
                 raise refusal(answer.status, data, where)
             return
 
-    def _datanode(self, method: str, path: str, operation: str, query: dict[str, str]) -> tuple[Origin, str]:
+    def _datanode(self, method: str, path: str, operation: str, query: dict[str, str]) -> tuple[HttpOrigin, str]:
         """The DataNode that shall have the bytes: nothing is changed yet, so this may be asked twice."""
         first = self._first_step(method, path, operation, query)
-        if isinstance(first, Answer):
+        if isinstance(first, HttpResponse):
             first.body()
-            raise ProtocolError(f"{operation} {path}: the server names no DataNode to send the bytes to.")
+            raise IpcProtocolError(f"{operation} {path}: the server names no DataNode to send the bytes to.")
         return first
 
-    def _first_step(self, method: str, path: str, operation: str, query: dict[str, str]) -> Answer | tuple[Origin, str]:
+    def _first_step(
+        self, method: str, path: str, operation: str, query: dict[str, str]
+    ) -> HttpResponse | tuple[HttpOrigin, str]:
         """What the active NameNode says: where to go, or (HttpFS) the answer itself."""
 
-        def ask(base: tuple[Origin, str]) -> Answer | tuple[Origin, str]:
+        def ask(base: tuple[HttpOrigin, str]) -> HttpResponse | tuple[HttpOrigin, str]:
             origin, target = self._target(base, path, operation, query)
             where = f"{origin} {operation} {path}"
             answer = self._pool.request(method, origin, target, timeout=self._timeout)
@@ -421,7 +423,7 @@ class WebHdfs:
 
         return self._logged_in(ask)
 
-    def _open(self, path: str, offset: int, length: int | None, excluded: Hosts) -> tuple[Answer, str]:
+    def _open(self, path: str, offset: int, length: int | None, excluded: Hosts) -> tuple[HttpResponse, str]:
         """Opens a file at an offset: the answer that carries the bytes, and the DataNode's name.
 
         DataNodes that refuse connections are put among the excluded ones, and another one is asked for.
@@ -429,7 +431,7 @@ class WebHdfs:
         query = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
         while True:
             first = self._first_step("GET", path, "OPEN", {**query, **_excluding(excluded)})
-            if isinstance(first, Answer):
+            if isinstance(first, HttpResponse):
                 return first, ""
             origin = first[0]
             try:
@@ -439,7 +441,7 @@ class WebHdfs:
                     raise
                 excluded.append(origin.host)
 
-    def _follow(self, place: tuple[Origin, str], path: str) -> Answer:
+    def _follow(self, place: tuple[HttpOrigin, str], path: str) -> HttpResponse:
         """The bytes of a file, where the NameNode (or whom it named) sends us."""
         origin, target = place
         for _ in range(_MOST_REDIRECTS):
@@ -451,16 +453,18 @@ class WebHdfs:
             if answer.status >= 300:
                 raise refusal(answer.status, answer.body(), where)
             return answer
-        raise ProtocolError(f"OPEN {path}: more than {_MOST_REDIRECTS} redirects.")
+        raise IpcProtocolError(f"OPEN {path}: more than {_MOST_REDIRECTS} redirects.")
 
-    def _target(self, base: tuple[Origin, str], path: str, operation: str, query: dict[str, str]) -> tuple[Origin, str]:
+    def _target(
+        self, base: tuple[HttpOrigin, str], path: str, operation: str, query: dict[str, str]
+    ) -> tuple[HttpOrigin, str]:
         origin, prefix = base
         if self._login is None:
             self._login = self._login_source(None)
         every = {"op": operation, **query, **self._login.query()}
         return origin, f"{prefix}/webhdfs/v1{quote(_checked(path))}?{urlencode(every)}"
 
-    def _logged_in(self, ask: Callable[[tuple[Origin, str]], _Result], *, repeat: bool = True) -> _Result:
+    def _logged_in(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
         """Asks the active NameNode. A token that it refuses has ended: with another one, if there is any, once more."""
         used = self._login
         try:
@@ -473,7 +477,7 @@ class WebHdfs:
             self._login = another
             return self._on_active(ask, repeat=repeat)
 
-    def _on_active(self, ask: Callable[[tuple[Origin, str]], _Result], *, repeat: bool = True) -> _Result:
+    def _on_active(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
         """Asks the NameNode that was active last, and the others when it no longer is, round after round.
 
         `repeat`: whether a request that may have been carried out may be sent again.
@@ -522,11 +526,11 @@ class WebHdfs:
         return several and repeat and isinstance(error, ConnectionLost | CallTimeout)
 
     def _yes(self, path: str, answer: dict[str, Any]) -> None:
-        if within(answer, "boolean", path) is not True:
-            raise ProtocolError(f"{path}: the NameNode did not make the folder, and does not say why.")
+        if require_field(answer, "boolean", path) is not True:
+            raise IpcProtocolError(f"{path}: the NameNode did not make the folder, and does not say why.")
 
 
-def _base(url: str) -> tuple[Origin, str]:
+def _base(url: str) -> tuple[HttpOrigin, str]:
     """A NameNode's base URL: whom to ask, and what comes before `/webhdfs`."""
     try:
         origin, target = split_url(url)
@@ -538,7 +542,7 @@ def _base(url: str) -> tuple[Origin, str]:
     return origin, prefix
 
 
-def _location(answer: Answer, before: Origin, where: str) -> tuple[Origin, str]:
+def _location(answer: HttpResponse, before: HttpOrigin, where: str) -> tuple[HttpOrigin, str]:
     """Where an answer sends us: http or https, and never from https to http, for a token may be in it."""
     location = answer.header("Location") or ""
     answer.body()
@@ -547,9 +551,9 @@ def _location(answer: Answer, before: Origin, where: str) -> tuple[Origin, str]:
             raise ValueError("is too long")
         origin, target = split_url(location)
     except ValueError as error:
-        raise ProtocolError(f"{where}: the server sends us to an address that {error}.") from None
+        raise IpcProtocolError(f"{where}: the server sends us to an address that {error}.") from None
     if before.scheme == "https" and origin.scheme != "https":
-        raise ProtocolError(f"{where}: the server sends us from https to {origin}, which would show our token.")
+        raise IpcProtocolError(f"{where}: the server sends us from https to {origin}, which would show our token.")
     return origin, target
 
 

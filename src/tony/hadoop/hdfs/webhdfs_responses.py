@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from tony.hadoop.hdfs.errors import file_system_error
-from tony.hadoop.hdfs.file_system import FileKind, FileStatus, Usage
-from tony.hadoop.ipc.errors import AccessControlError, HadoopError, LoginError, ProtocolError
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
+from tony.hadoop.ipc.errors import AccessControlError, HadoopError, IpcProtocolError, LoginError
 from tony.hadoop.remote_text import one_line
 
 _KINDS = {"FILE": FileKind.FILE, "DIRECTORY": FileKind.DIRECTORY, "SYMLINK": FileKind.SYMLINK}
@@ -24,20 +24,20 @@ def parsed(data: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"{where}: the answer is no JSON: {one_line(data[:200].decode('latin-1'))!r}") from error
+        raise IpcProtocolError(f"{where}: the answer is no JSON: {one_line(data[:200].decode('latin-1'))!r}") from error
     if not isinstance(value, dict):
-        raise ProtocolError(f"{where}: the answer is no JSON object.")
+        raise IpcProtocolError(f"{where}: the answer is no JSON object.")
     return value
 
 
-def within(value: dict[str, Any], key: str, where: str) -> Any:
+def require_field(value: dict[str, Any], key: str, where: str) -> Any:
     """A part of an answer that must be there.
 
     Raises:
         ProtocolError: it is not.
     """
     if key not in value:
-        raise ProtocolError(f"{where}: the answer has no {key!r}.")
+        raise IpcProtocolError(f"{where}: the answer has no {key!r}.")
     return value[key]
 
 
@@ -48,11 +48,11 @@ def file_status(value: Any, where: str) -> FileStatus:
         ProtocolError: a field is missing, or is something else.
     """
     if not isinstance(value, dict):
-        raise ProtocolError(f"{where}: the answer has something else where a file belongs.")
+        raise IpcProtocolError(f"{where}: the answer has something else where a file belongs.")
     kind = _KINDS.get(str(value.get("type")))
     permission = str(value.get("permission", "0"))
     if kind is None or len(permission) > 6 or any(digit not in "01234567" for digit in permission):
-        raise ProtocolError(f"{where}: the answer tells of a file of a kind that we do not know.")
+        raise IpcProtocolError(f"{where}: the answer tells of a file of a kind that we do not know.")
     return FileStatus(
         name=_text(value, "pathSuffix", where),
         kind=kind,
@@ -74,23 +74,23 @@ def listed(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
     Raises:
         ProtocolError: not a listing.
     """
-    listing = _mapping(within(answer, "DirectoryListing", where), where)
-    partial = _mapping(within(listing, "partialListing", where), where)
-    statuses = _mapping(within(partial, "FileStatuses", where), where)
-    found = within(statuses, "FileStatus", where)
+    listing = _mapping(require_field(answer, "DirectoryListing", where), where)
+    partial = _mapping(require_field(listing, "partialListing", where), where)
+    statuses = _mapping(require_field(partial, "FileStatuses", where), where)
+    found = require_field(statuses, "FileStatus", where)
     if not isinstance(found, list):
-        raise ProtocolError(f"{where}: the answer has something else where a list belongs.")
+        raise IpcProtocolError(f"{where}: the answer has something else where a list belongs.")
     return [file_status(each, where) for each in found], _number(listing, "remainingEntries", where) > 0
 
 
-def usage(value: Any, where: str) -> Usage:
+def usage(value: Any, where: str) -> SpaceUsage:
     """A `QuotaUsage`.
 
     Raises:
         ProtocolError: not one.
     """
     told = _mapping(value, where)
-    return Usage(
+    return SpaceUsage(
         names=_number(told, "fileAndDirectoryCount", where),
         most_names=_limit(told, "quota", where),
         space=_number(told, "spaceConsumed", where),
@@ -111,7 +111,7 @@ def refusal(status: int, data: bytes, where: str) -> HadoopError:
     """The error for an answer that is none of success."""
     try:
         told = parsed(data, where).get("RemoteException")
-    except ProtocolError:
+    except IpcProtocolError:
         told = None
     if isinstance(told, dict) and (told.get("javaClassName") or told.get("exception")):
         name = str(told.get("javaClassName") or told["exception"])
@@ -122,7 +122,7 @@ def refusal(status: int, data: bytes, where: str) -> HadoopError:
         )
     if status == 403:
         return AccessControlError("", one_line(_plain(data)) or "forbidden (403)", where=where)
-    return ProtocolError(f"{where}: HTTP status {status}: {one_line(_plain(data), 200) or 'no words'}")
+    return IpcProtocolError(f"{where}: HTTP status {status}: {one_line(_plain(data), 200) or 'no words'}")
 
 
 def _plain(data: bytes) -> str:
@@ -137,21 +137,21 @@ def _plain(data: bytes) -> str:
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ProtocolError(f"{where}: the answer has something else where an object belongs.")
+        raise IpcProtocolError(f"{where}: the answer has something else where an object belongs.")
     return value
 
 
 def _text(value: dict[str, Any], key: str, where: str) -> str:
     found = value.get(key, "")
     if not isinstance(found, str):
-        raise ProtocolError(f"{where}: {key} of a file is no text.")
+        raise IpcProtocolError(f"{where}: {key} of a file is no text.")
     return found
 
 
 def _number(value: dict[str, Any], key: str, where: str) -> int:
     found = value.get(key, 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise ProtocolError(f"{where}: {key} is no number.")
+        raise IpcProtocolError(f"{where}: {key} is no number.")
     return found
 
 

@@ -6,10 +6,10 @@ import asyncio
 from types import TracebackType
 
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.connection import Connection
+from tony.hadoop.ipc.connection import IpcConnection
 from tony.hadoop.ipc.connection import connect as connect_async
-from tony.hadoop.ipc.connection_options import DEFAULTS, Options
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.method import Method, Request, Response
 
 
@@ -22,11 +22,13 @@ class BlockingConnection:
     Raises what `tony.hadoop.ipc.connection.connect` raises.
     """
 
-    def __init__(self, address: Address, login: Login, *, protocol: str, options: Options = DEFAULTS) -> None:
+    def __init__(
+        self, address: Address, login: LoginIdentity, *, protocol: str, options: ConnectionOptions = DEFAULTS
+    ) -> None:
         self._is_closed = False
         self._runner = asyncio.Runner()
         try:
-            self._connection: Connection = self._runner.run(
+            self._connection: IpcConnection = self._runner.run(
                 connect_async(address, login, protocol=protocol, options=options)
             )
         except BaseException:
@@ -34,7 +36,7 @@ class BlockingConnection:
             raise
 
     def call(self, method: Method[Request, Response], request: Request, *, timeout: float | None = None) -> Response:
-        """Calls, and waits for the answer; raises what `Connection.call` raises.
+        """Calls, and waits for the answer; raises what `IpcConnection.call` raises.
 
         Args:
             timeout: seconds; as the options have it if left out.

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import cast
 
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.connection_options import DEFAULTS, Options
+from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
 from tony.hadoop.ipc.connector import dial
 from tony.hadoop.ipc.errors import (
     CallTimeout,
@@ -25,23 +25,23 @@ from tony.hadoop.ipc.errors import (
     ConnectFailure,
     ConnectionLost,
     HadoopError,
+    IpcProtocolError,
     LoginDropped,
-    ProtocolError,
     RemoteError,
     remote_error,
 )
 from tony.hadoop.ipc.frames import (
     PREAMBLE_SASL,
     PREAMBLE_SIMPLE,
-    Answer,
     CallId,
     FrameReader,
+    RpcResponse,
     call_frame,
     ping_frame,
     read_answer,
     sasl_frame,
 )
-from tony.hadoop.ipc.login_method import Login, LoginMethod
+from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.sasl.quality_of_protection import SaslFailure, SecurityLayer
 from tony.hadoop.wire.method import Method, Request, Response
@@ -53,7 +53,9 @@ _SEAL = 1 << 16
 _AS_SET = -1.0
 
 
-async def connect(address: Address, login: Login, *, protocol: str, options: Options = DEFAULTS) -> Connection:
+async def connect(
+    address: Address, login: LoginIdentity, *, protocol: str, options: ConnectionOptions = DEFAULTS
+) -> IpcConnection:
     """Connects and logs in.
 
     With SIMPLE the daemon is not asked anything before the first call, so a refusal shows there.
@@ -68,7 +70,7 @@ async def connect(address: Address, login: Login, *, protocol: str, options: Opt
         ProtocolError, ConnectionLost: the other side is no Hadoop daemon, or went away.
     """
     sock = await dial(address, options)
-    connection = Connection(address, protocol, login, options)
+    connection = IpcConnection(address, protocol, login, options)
     try:
         await asyncio.get_running_loop().create_connection(lambda: connection._stream, sock=sock)
     except BaseException:
@@ -92,7 +94,7 @@ async def connect(address: Address, login: Login, *, protocol: str, options: Opt
 class _Stream(asyncio.Protocol):
     """Where asyncio's callbacks arrive; kept apart so that a connection shows only what it is for."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: IpcConnection) -> None:
         self._connection = connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -116,11 +118,11 @@ class _Pending:
 
     __slots__ = ("answer", "method")
 
-    def __init__(self, method: str, answer: asyncio.Future[Answer]) -> None:
+    def __init__(self, method: str, answer: asyncio.Future[RpcResponse]) -> None:
         self.method, self.answer = method, answer
 
 
-class Connection:
+class IpcConnection:
     """Made by `connect`.
 
     Attributes:
@@ -128,7 +130,7 @@ class Connection:
         protocol: what its context names.
     """
 
-    def __init__(self, address: Address, protocol: str, login: Login, options: Options) -> None:
+    def __init__(self, address: Address, protocol: str, login: LoginIdentity, options: ConnectionOptions) -> None:
         self.address, self.protocol = address, protocol
         self._login, self._options = login, options
         self._loop = asyncio.get_running_loop()
@@ -205,8 +207,8 @@ class Connection:
                 waiting.answer.exception()  # told, or of no interest any more
         try:
             return answer.response(method.response)
-        except ProtocolError as error:
-            raise ProtocolError(f"{waiting.method}: {error}") from error
+        except IpcProtocolError as error:
+            raise IpcProtocolError(f"{waiting.method}: {error}") from error
 
     async def close(self) -> None:
         """Ends the connection; calls that wait fail. May be called twice."""
@@ -250,10 +252,10 @@ class Connection:
             if answer.header.status is not RpcStatus.SUCCESS:
                 raise self._refused(answer, f"cannot log in at {self.address}")
             if answer.header.call_id != SASL_CALL_ID:
-                raise ProtocolError(f"an answer to call {answer.header.call_id} in the middle of the login")
+                raise IpcProtocolError(f"an answer to call {answer.header.call_id} in the middle of the login")
             return answer.sasl()
-        except ProtocolError as error:
-            raise ProtocolError(f"{self._where()}: {error}") from error
+        except IpcProtocolError as error:
+            raise IpcProtocolError(f"{self._where()}: {error}") from error
 
     # -- out
 
@@ -296,8 +298,8 @@ class Connection:
         self._last_heard = self._loop.time()
         try:
             frames = self._reader.feed(data)
-        except ProtocolError as error:
-            self._break(ProtocolError(f"{self._where()}: {error}"))
+        except IpcProtocolError as error:
+            self._break(IpcProtocolError(f"{self._where()}: {error}"))
             return
         if not self._is_ready:
             self._steps.extend(frames)
@@ -316,19 +318,19 @@ class Connection:
                 return
             for inner in self._inner.feed(self._opened(self._layer, answer)):
                 self._deliver(read_answer(inner))
-        except (ProtocolError, SaslFailure) as error:
-            self._break(ProtocolError(f"{self._where()}: {error}"))
+        except (IpcProtocolError, SaslFailure) as error:
+            self._break(IpcProtocolError(f"{self._where()}: {error}"))
 
     @staticmethod
-    def _opened(layer: SecurityLayer, answer: Answer) -> bytes:
+    def _opened(layer: SecurityLayer, answer: RpcResponse) -> bytes:
         if answer.header.call_id != SASL_CALL_ID or answer.header.status is not RpcStatus.SUCCESS:
-            raise ProtocolError("an answer without the protection that was agreed on")
+            raise IpcProtocolError("an answer without the protection that was agreed on")
         message = answer.sasl()
         if message.state is not SaslState.WRAP or message.token is None:
-            raise ProtocolError("a step of the login after the login")
+            raise IpcProtocolError("a step of the login after the login")
         return layer.unwrap(message.token)
 
-    def _deliver(self, answer: Answer) -> None:
+    def _deliver(self, answer: RpcResponse) -> None:
         header = answer.header
         if header.status is RpcStatus.FATAL:
             self._break(self._refused(answer, self._where()), answer)
@@ -370,7 +372,7 @@ class Connection:
             )
         return LoginDropped(text, maybe_executed=False)
 
-    def _break(self, error: HadoopError, answer: Answer | None = None) -> None:
+    def _break(self, error: HadoopError, answer: RpcResponse | None = None) -> None:
         """Ends a connection that is of no use any more."""
         if self._error is None:
             self._error = error
@@ -401,7 +403,7 @@ class Connection:
             raise ConnectionLost(said, maybe_executed=False)
         raise _copy(error)
 
-    def _refused(self, answer: Answer, where: str) -> RemoteError:
+    def _refused(self, answer: RpcResponse, where: str) -> RemoteError:
         header = answer.header
         return remote_error(
             header.exception_class or "",

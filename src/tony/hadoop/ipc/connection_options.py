@@ -7,7 +7,7 @@ from tony.hadoop.ipc.frames import MAX_FRAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ConnectionOptions:
     """Settings of one connection; the defaults are Hadoop's.
 
     Attributes:
@@ -27,4 +27,4 @@ class Options:
     max_answer: int = MAX_FRAME
 
 
-DEFAULTS = Options()
+DEFAULTS = ConnectionOptions()

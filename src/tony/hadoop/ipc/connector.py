@@ -8,13 +8,13 @@ import socket
 from functools import partial
 
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import ConnectError, ConnectFailure
 
 Place = tuple[int, tuple[object, ...]]
 
 
-async def dial(address: Address, options: Options) -> socket.socket:
+async def dial(address: Address, options: ConnectionOptions) -> socket.socket:
     """A socket connected to the first place of the address that answers.
 
     Raises:
@@ -31,7 +31,7 @@ async def dial(address: Address, options: Options) -> socket.socket:
         ) from None
 
 
-async def _dial(address: Address, options: Options) -> socket.socket:
+async def _dial(address: Address, options: ConnectionOptions) -> socket.socket:
     loop = asyncio.get_running_loop()
     failures: list[OSError] = []
     for family, target in await _places(address):
@@ -70,7 +70,7 @@ async def _places(address: Address) -> list[Place]:
     return [(family, target) for family, _, _, _, target in found]
 
 
-def _prepare(sock: socket.socket, options: Options) -> None:
+def _prepare(sock: socket.socket, options: ConnectionOptions) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -85,7 +85,7 @@ class LoginDropped(ConnectionLost, LoginError):  # noqa: N818
     """
 
 
-class ProtocolError(HadoopError):
+class IpcProtocolError(HadoopError):
     """The other side is no Hadoop daemon, or broke the rules of the wire."""
 
 

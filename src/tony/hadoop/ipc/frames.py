@@ -17,7 +17,7 @@ import os
 from itertools import count
 
 from tony.dataclass import dataclass
-from tony.hadoop.ipc.errors import ProtocolError
+from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.remote_text import one_line
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
@@ -96,7 +96,7 @@ def call_frame(method: Method[Request, Response], request: Request, call: CallId
     header = RequestHeader(method_name=method.name, protocol=method.protocol, protocol_version=1)
     frame = framed(_header(call.number, call.client_id, call.retry_count), delimited(header), delimited(request))
     if len(frame) - 4 > MAX_FRAME:
-        raise ProtocolError(
+        raise IpcProtocolError(
             f"a request {method.name} of {len(frame)} bytes: Hadoop takes at most {MAX_FRAME} (ipc.maximum.data.length)"
         )
     return frame
@@ -136,7 +136,7 @@ def _header(number: int, client: bytes, retry_count: int = -1) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RpcResponse:
     """One frame from the server.
 
     Attributes:
@@ -158,7 +158,7 @@ class Answer:
         return _read(cls, self.frame, self.offset)
 
 
-def read_answer(frame: bytes) -> Answer:
+def read_answer(frame: bytes) -> RpcResponse:
     """Reads the header of a frame.
 
     Raises:
@@ -166,9 +166,9 @@ def read_answer(frame: bytes) -> Answer:
     """
     try:
         data, offset = read_delimited(frame, 0)
-        return Answer(header=decode(RpcResponseHeader, data), frame=frame, offset=offset)
+        return RpcResponse(header=decode(RpcResponseHeader, data), frame=frame, offset=offset)
     except MalformedMessage as error:
-        raise ProtocolError(f"an answer that cannot be read: {error}") from error
+        raise IpcProtocolError(f"an answer that cannot be read: {error}") from error
 
 
 def _read(cls: type[Response], frame: bytes, offset: int) -> Response:
@@ -176,7 +176,7 @@ def _read(cls: type[Response], frame: bytes, offset: int) -> Response:
         data, _ = read_delimited(frame, offset)
         return decode(cls, data)
     except MalformedMessage as error:
-        raise ProtocolError(f"an answer that cannot be read: {error}") from error
+        raise IpcProtocolError(f"an answer that cannot be read: {error}") from error
 
 
 class FrameReader:
@@ -210,7 +210,7 @@ class FrameReader:
                 break
             size = int.from_bytes(self._buffer[self._start : self._start + 4], "big")
             if size > self._limit or size == 0:
-                raise ProtocolError(self._nonsense(size))
+                raise IpcProtocolError(self._nonsense(size))
             if rest < 4 + size:
                 break
             begin = self._start + 4

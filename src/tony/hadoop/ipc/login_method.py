@@ -6,7 +6,7 @@ from enum import Enum
 
 from tony.dataclass import dataclass, replace
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 
 
 class LoginMethod(Enum):
@@ -21,7 +21,7 @@ class LoginMethod(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
+class LoginIdentity:
     """What a connection needs to know of its user; make one with `simple`, `with_token` or `kerberos`.
 
     Attributes:
@@ -39,31 +39,31 @@ class Login:
     method: LoginMethod
     user: str | None = None
     real_user: str | None = None
-    token: Token | None = None
+    token: HadoopToken | None = None
     server_principal: str | None = None
     server_pattern: str | None = None
     protections: tuple[Protection, ...] = ()
     fallback_to_simple: bool = False
 
     @staticmethod
-    def simple(user: str, real_user: str | None = None) -> Login:
+    def simple(user: str, real_user: str | None = None) -> LoginIdentity:
         """A name that is believed: clusters whose `hadoop.security.authentication` is simple."""
-        return Login(method=LoginMethod.SIMPLE, user=user, real_user=real_user)
+        return LoginIdentity(method=LoginMethod.SIMPLE, user=user, real_user=real_user)
 
     @staticmethod
     def with_token(
-        token: Token,
+        token: HadoopToken,
         *,
         protections: tuple[Protection, ...] = (),
         fallback_to_simple: bool = False,
         user: str | None = None,
-    ) -> Login:
+    ) -> LoginIdentity:
         """A token. The ResourceManager's scheduler and all NodeManagers want one on every cluster.
 
         Args:
             user: the name to give where `fallback_to_simple` comes true.
         """
-        return Login(
+        return LoginIdentity(
             method=LoginMethod.TOKEN,
             token=token,
             protections=protections,
@@ -79,7 +79,7 @@ class Login:
         protections: tuple[Protection, ...] = (),
         fallback_to_simple: bool = False,
         user: str | None = None,
-    ) -> Login:
+    ) -> LoginIdentity:
         """The ticket in the credential cache (KRB5CCNAME), or a keytab (KRB5_CLIENT_KTNAME).
 
         Args:
@@ -87,7 +87,7 @@ class Login:
                 it anybody with a principal could play the daemon.
             user: on whose behalf, if not one's own (impersonation must be allowed by the cluster).
         """
-        return Login(
+        return LoginIdentity(
             method=LoginMethod.KERBEROS,
             server_principal=server_principal,
             server_pattern=server_pattern,
@@ -96,6 +96,6 @@ class Login:
             user=user,
         )
 
-    def protected(self, *protections: Protection) -> Login:
+    def protected(self, *protections: Protection) -> LoginIdentity:
         """The same login with other protections."""
         return replace(self, protections=protections)

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.errors import LoginError, ProtocolError
+from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.frames import context_frame, sasl_frame
-from tony.hadoop.ipc.login_method import Login, LoginMethod
+from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.principals import expected_principals
 from tony.hadoop.remote_text import one_line
 from tony.hadoop.sasl.digest import DigestClient
@@ -46,7 +46,10 @@ class Negotiation:
     """
 
     def __init__(
-        self, login: Login, address: Address, principals: Callable[[Login, str], tuple[str, ...]] = expected_principals
+        self,
+        login: LoginIdentity,
+        address: Address,
+        principals: Callable[[LoginIdentity, str], tuple[str, ...]] = expected_principals,
     ) -> None:
         self._login = login
         self._address = address
@@ -72,7 +75,7 @@ class Negotiation:
         """
         self._steps += 1
         if self.done or self._steps > _MOST_STEPS:
-            raise ProtocolError(self._at("the daemon goes on with a login that should be over"))
+            raise IpcProtocolError(self._at("the daemon goes on with a login that should be over"))
         try:
             return self._next(message)
         except SaslFailure as error:
@@ -110,7 +113,7 @@ class Negotiation:
         if message.state is SaslState.CHALLENGE and self._gssapi is not None and message.token is not None:
             reply = self._gssapi.step(message.token)
             return sasl_frame(RpcSasl(state=SaslState.RESPONSE, token=reply))
-        raise ProtocolError(self._at(f"the daemon sends {message.state.name} where it makes no sense"))
+        raise IpcProtocolError(self._at(f"the daemon sends {message.state.name} where it makes no sense"))
 
     def _initiate(self, auths: tuple[SaslAuth, ...]) -> bytes:
         method = self._login.method.name

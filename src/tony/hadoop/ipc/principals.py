@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 
 
-def expected_principals(login: Login, host: str) -> tuple[str, ...]:
+def expected_principals(login: LoginIdentity, host: str) -> tuple[str, ...]:
     """Globs of the principals that a daemon on this host may have, by the settings. May ask the DNS.
 
     Args:

@@ -39,7 +39,7 @@ _SAMPLE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AggregatedLogLocation:
     """Where logs of one format are brought to.
 
     Attributes:
@@ -52,7 +52,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class LogExtent:
     """The bytes of one log file that lie together in one aggregated file.
 
     Attributes:
@@ -64,7 +64,7 @@ class Piece:
 
     path: str
     size: int
-    entry: tfile.Entry | ifile.IndexedEntry
+    entry: tfile.TFileEntry | ifile.IndexedEntry
     index: tfile.TFileIndex | ifile.Index
 
 
@@ -84,10 +84,10 @@ class AggregatedLog:
     name: str
     node: str
     length: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LogExtent, ...]
 
 
-def places(settings: Settings) -> tuple[Place, ...]:
+def places(settings: Settings) -> tuple[AggregatedLogLocation, ...]:
     """Where the configuration says that logs go, for every format that it names and for those of old.
 
     Args:
@@ -96,12 +96,12 @@ def places(settings: Settings) -> tuple[Place, ...]:
     common = settings(FOLDER, "/tmp/logs") or "/tmp/logs"
     suffix = settings(_SUFFIX, "logs") or "logs"
     formats = [name.strip() for name in (settings("yarn.log-aggregation.file-formats", "TFile") or "").split(",")]
-    found: list[Place] = []
+    found: list[AggregatedLogLocation] = []
     for name in [*filter(None, formats), "TFile", "IFile"]:
         folder = settings(f"yarn.log-aggregation.{name}.remote-app-log-dir", "") or common
         own = settings(f"yarn.log-aggregation.{name}.remote-app-log-dir-suffix", "")
-        found.append(Place(folder=_path(folder), suffix=own or f"{suffix}-{name.lower()}"))
-    found.append(Place(folder=_path(common), suffix=suffix))
+        found.append(AggregatedLogLocation(folder=_path(folder), suffix=own or f"{suffix}-{name.lower()}"))
+    found.append(AggregatedLogLocation(folder=_path(common), suffix=suffix))
     return tuple(dict.fromkeys(found))
 
 
@@ -113,7 +113,7 @@ class AggregatedLogs:
         places: where to look, see `places`.
     """
 
-    def __init__(self, filesystem: FileSystem, places: Sequence[Place]) -> None:
+    def __init__(self, filesystem: FileSystem, places: Sequence[AggregatedLogLocation]) -> None:
         self._filesystem = filesystem
         self._places = tuple(places)
 
@@ -146,7 +146,7 @@ class AggregatedLogs:
             MalformedLogFile: files, but none that can be read.
             LogError: more log files than make sense.
         """
-        pieces: dict[tuple[str, str, str], list[Piece]] = {}
+        pieces: dict[tuple[str, str, str], list[LogExtent]] = {}
         left = _MOST_LOGS
         failed: MalformedLogFile | None = None
         wanted = None if node is None else node.replace(":", "_")
@@ -193,8 +193,8 @@ class AggregatedLogs:
             if left <= 0:
                 return
 
-    def _log(self, container: str, name: str, node: str, rounds: Sequence[Piece]) -> AggregatedLog:
-        kept: list[Piece] = []
+    def _log(self, container: str, name: str, node: str, rounds: Sequence[LogExtent]) -> AggregatedLog:
+        kept: list[LogExtent] = []
         for piece in rounds:
             if kept and self._grew_into(kept[-1], piece):
                 kept.pop()
@@ -202,7 +202,7 @@ class AggregatedLogs:
         length = sum(piece.entry.length for piece in kept)
         return AggregatedLog(container=container, name=name, node=node, length=length, pieces=tuple(kept))
 
-    def _grew_into(self, before: Piece, after: Piece) -> bool:
+    def _grew_into(self, before: LogExtent, after: LogExtent) -> bool:
         """Whether a later round brought the same file again, perhaps with more behind it: some bytes are compared."""
         length = before.entry.length
         if after.entry.length < length:
@@ -234,18 +234,18 @@ class AggregatedLogs:
             )
         return found
 
-    def _pieces(self, path: str, size: int, beside: dict[str, int]) -> Iterator[Piece]:
+    def _pieces(self, path: str, size: int, beside: dict[str, int]) -> Iterator[LogExtent]:
         open_at = opener(self._filesystem, path)
         with self._filesystem.open(path, 0, len(tfile.MAGIC)) as stream:
             is_tfile = tfile.is_tfile(_all(stream.read, len(tfile.MAGIC)))
         if is_tfile:
             index = tfile.read_index(open_at, size)
             for entry in tfile.entries(open_at, index):
-                yield Piece(path=path, size=size, entry=entry, index=index)
+                yield LogExtent(path=path, size=size, entry=entry, index=index)
             return
         indexed, size = self._indexed(open_at, path, size, beside)
         for one in indexed.entries:
-            yield Piece(path=path, size=size, entry=one, index=indexed)
+            yield LogExtent(path=path, size=size, entry=one, index=indexed)
 
     def _indexed(self, open_at: Opener, path: str, size: int, beside: dict[str, int]) -> tuple[ifile.Index, int]:
         """The index at the end, or the one before the round that is under way (or broke off)."""
@@ -261,9 +261,9 @@ class AggregatedLogs:
                 raise
             return ifile.read_index(open_at, before), before
 
-    def _read(self, piece: Piece, offset: int, length: int) -> Iterator[bytes]:
+    def _read(self, piece: LogExtent, offset: int, length: int) -> Iterator[bytes]:
         open_at = opener(self._filesystem, piece.path)
-        if isinstance(piece.entry, tfile.Entry) and isinstance(piece.index, tfile.TFileIndex):
+        if isinstance(piece.entry, tfile.TFileEntry) and isinstance(piece.index, tfile.TFileIndex):
             yield from tfile.read(open_at, piece.index, piece.entry, offset, length)
         elif isinstance(piece.entry, ifile.IndexedEntry) and isinstance(piece.index, ifile.Index):
             yield from ifile.read(open_at, piece.index, piece.entry, offset, length)

@@ -17,7 +17,7 @@ from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 from tony.dataclass import dataclass
-from tony.hadoop.hdfs.http import Answer, HttpOptions, HttpPool, Origin, split_url
+from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.logs.errors import NodeWebError
 from tony.hadoop.remote_text import one_line
@@ -54,7 +54,7 @@ class LogStream:
         length: of the file when it was opened; less than the position if it was cut short meanwhile.
     """
 
-    def __init__(self, answer: Answer, ahead: bytes, position: int, length: int) -> None:
+    def __init__(self, answer: HttpResponse, ahead: bytes, position: int, length: int) -> None:
         self._answer = answer
         self._ahead = ahead
         self.position = position
@@ -117,7 +117,7 @@ class NodeWeb:
     """
 
     def __init__(self, url: str, user: str = "", options: HttpOptions | None = None) -> None:
-        self._origin: Origin = split_url(url)[0]
+        self._origin: HttpOrigin = split_url(url)[0]
         self._user = user
         self._pool = HttpPool(options or HttpOptions())
 
@@ -192,7 +192,7 @@ class NodeWeb:
         start = 0 if last is None else max(0, length - last)
         return LogStream(answer, ahead, start, length)
 
-    def _get(self, path: str, query: dict[str, str], *, accept: str) -> Answer:
+    def _get(self, path: str, query: dict[str, str], *, accept: str) -> HttpResponse:
         every = {**query, "user.name": self._user} if self._user else query
         target = f"{path}?{urlencode(every)}" if every else path
         answer = self._pool.request("GET", self._origin, target, headers={"Accept": accept})

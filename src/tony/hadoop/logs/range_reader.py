@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tony.hadoop.hdfs.file_system import FileSystem, Readable
+from tony.hadoop.hdfs.file_system import FileSystem, SeekableReader
 from tony.hadoop.logs.errors import MalformedLogFile
 
 #: Bytes from here to there that are cheaper read than skipped by another request, about 30 ms at 100 MB/s.
@@ -16,13 +16,13 @@ WORTH_A_REQUEST = 4 * 2**20
 _PIECE = 64 * 2**10
 
 #: Opens a file at an offset: (offset, length) -> its bytes.
-Opener = Callable[[int, int], Readable]
+Opener = Callable[[int, int], SeekableReader]
 
 
 def opener(filesystem: FileSystem, path: str) -> Opener:
     """How to read one file of a file system."""
 
-    def open_at(offset: int, length: int) -> Readable:
+    def open_at(offset: int, length: int) -> SeekableReader:
         return filesystem.open(path, offset, length)
 
     return open_at
@@ -41,7 +41,7 @@ class RangeReader:
         self._open_at = open_at
         self._at = start
         self._end = end
-        self._stream: Readable | None = None
+        self._stream: SeekableReader | None = None
         self._buffer = b""
         self._used = 0
 

@@ -60,7 +60,7 @@ class TFileIndex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TFileEntry:
     """One log file of a container inside an aggregated file.
 
     Attributes:
@@ -245,7 +245,7 @@ class _Take:
         return not self._ahead
 
 
-class Value:
+class TFileValue:
     """The value of a record: chunks, each with its length before it; a negative length says that more follow."""
 
     def __init__(self, take: _Take) -> None:
@@ -297,7 +297,7 @@ class Value:
         return self._left > 0
 
 
-def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, Value]]:
+def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, TFileValue]]:
     """The records of one block: key and value; each value is gone when the next one is asked for.
 
     Raises:
@@ -309,7 +309,7 @@ def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[st
     try:
         while not take.ended():
             key = _key(take(_length(read_number(take), "a key")))
-            value = Value(take)
+            value = TFileValue(take)
             yield key, value
             value.finish()
     finally:
@@ -327,7 +327,7 @@ def owner(open_at: Opener, index: TFileIndex) -> str:
     return ""
 
 
-def entries(open_at: Opener, index: TFileIndex) -> Iterator[Entry]:
+def entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
     """Every log file, in the file's order. Reads over the logs themselves, in pieces.
 
     Raises:
@@ -340,14 +340,14 @@ def entries(open_at: Opener, index: TFileIndex) -> Iterator[Entry]:
             while not value.ended():
                 name = _java_text(value)
                 length = _decimal(_java_text(value))
-                found = Entry(
+                found = TFileEntry(
                     container=key, name=name, length=length, block=block, record=number, offset=value.position
                 )
                 value.skip(length)
                 yield found
 
 
-def read(open_at: Opener, index: TFileIndex, entry: Entry, offset: int, length: int) -> Iterator[bytes]:
+def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, length: int) -> Iterator[bytes]:
     """The bytes of one log file, in pieces.
 
     Args:
@@ -410,7 +410,7 @@ def _key(data: bytes) -> str:
     return _text(data[2:])
 
 
-def _java_text(value: Value) -> str:
+def _java_text(value: TFileValue) -> str:
     return _text(exactly(value, int.from_bytes(exactly(value, 2), "big")))
 
 

@@ -12,7 +12,7 @@ from binascii import b2a_base64, hexlify
 
 from tony.dataclass import dataclass, field
 from tony.hadoop.sasl.digest_layers import Md5, make_layer, md5
-from tony.hadoop.sasl.quality_of_protection import QOP, Protection, SaslFailure, SecurityLayer, choose
+from tony.hadoop.sasl.quality_of_protection import QOP, Protection, SaslFailure, SecurityLayer, select_protection
 
 #: Characters of a challenge. The RFC says 2048; a generous few times that.
 _LONGEST = 8192
@@ -106,7 +106,7 @@ class DigestClient:
             SaslFailure: not a challenge, or no protection or cipher that both sides have.
         """
         heard = parse_challenge(challenge)
-        protection = choose(self._wanted, heard.protections)
+        protection = select_protection(self._wanted, heard.protections)
         if protection is Protection.PRIVACY:
             self._cipher = _choose_cipher(heard.ciphers)
         secrets = Secrets(

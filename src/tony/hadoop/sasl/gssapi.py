@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tony.hadoop.remote_text import one_line
-from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, choose
+from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, select_protection
 
 _LIBRARIES = ("libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi.so.3", "libgssapi_krb5.dylib")
 #: Mutual, replay detection, sequence detection, confidentiality, integrity.
@@ -316,7 +316,7 @@ class GssapiClient:
         if len(word) != 4:
             raise SaslFailure(f"the daemon offers its protections in {len(word)} bytes; 4 are the rule")
         offered = [protection for bit, protection in _LAYERS.items() if word[0] & bit]
-        self._protection = choose(self._wanted, offered)
+        self._protection = select_protection(self._wanted, offered)
         bit = next(bit for bit, protection in _LAYERS.items() if protection is self._protection)
         self._limit = max(64, int.from_bytes(word[1:], "big") - _OVERHEAD)
         ours = 0 if self._protection is Protection.AUTHENTICATION else _MAX_BUFFER

@@ -66,7 +66,7 @@ def parse_protections(text: str) -> tuple[Protection, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def choose(wanted: tuple[Protection, ...], offered: Iterable[Protection]) -> Protection:
+def select_protection(wanted: tuple[Protection, ...], offered: Iterable[Protection]) -> Protection:
     """The first of ours that they offer; if we want nothing special, the first of theirs.
 
     Raises:

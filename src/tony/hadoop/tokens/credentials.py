@@ -17,8 +17,8 @@ from types import MappingProxyType
 
 from tony.dataclass import dataclass, field
 from tony.hadoop.remote_text import one_line
-from tony.hadoop.tokens.token import Token
-from tony.hadoop.tokens.writable import Malformed, Reader, blob, number, text
+from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens.writable import Malformed, WritableReader, blob, number, text
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
 
@@ -29,7 +29,7 @@ MAX_SIZE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
+class TokenCredentials:
     """Tokens and secrets of a user or of an application.
 
     Attributes:
@@ -37,25 +37,25 @@ class Credentials:
         secrets: by alias.
     """
 
-    tokens: Mapping[str, Token] = field(default_factory=dict)
+    tokens: Mapping[str, HadoopToken] = field(default_factory=dict)
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
-    def of_kind(self, kind: str) -> tuple[Token, ...]:
+    def of_kind(self, kind: str) -> tuple[HadoopToken, ...]:
         """The tokens of one kind."""
         return tuple(token for token in self.tokens.values() if token.kind == kind)
 
-    def without(self, *kinds: str) -> Credentials:
+    def without(self, *kinds: str) -> TokenCredentials:
         """The same without the tokens of some kinds: a task must not have its application master's."""
         left = {alias: token for alias, token in self.tokens.items() if token.kind not in kinds}
-        return Credentials(tokens=MappingProxyType(left), secrets=self.secrets)
+        return TokenCredentials(tokens=MappingProxyType(left), secrets=self.secrets)
 
-    def having(self, *tokens: Token) -> Credentials:
+    def having(self, *tokens: HadoopToken) -> TokenCredentials:
         """The same with more tokens, each under its service as alias, as Java's localizer looks for it."""
         more = {**self.tokens, **{token.service: token for token in tokens}}
-        return Credentials(tokens=MappingProxyType(more), secrets=self.secrets)
+        return TokenCredentials(tokens=MappingProxyType(more), secrets=self.secrets)
 
 
-def to_bytes(credentials: Credentials) -> bytes:
+def to_bytes(credentials: TokenCredentials) -> bytes:
     """Version 0, which every Hadoop reads."""
     parts = [_MAGIC, bytes((_WRITABLE,)), number(len(credentials.tokens))]
     for alias, token in credentials.tokens.items():
@@ -66,7 +66,7 @@ def to_bytes(credentials: Credentials) -> bytes:
     return b"".join(parts)
 
 
-def to_protobuf_bytes(credentials: Credentials) -> bytes:
+def to_protobuf_bytes(credentials: TokenCredentials) -> bytes:
     """Version 1, for Hadoop 3 alone."""
     message = rpc.Credentials(
         tokens=tuple(
@@ -79,7 +79,7 @@ def to_protobuf_bytes(credentials: Credentials) -> bytes:
     return _MAGIC + bytes((_PROTOBUF,)) + delimited(message)
 
 
-def from_bytes(data: bytes) -> Credentials:
+def from_bytes(data: bytes) -> TokenCredentials:
     """Reads either version.
 
     Raises:
@@ -90,13 +90,13 @@ def from_bytes(data: bytes) -> Credentials:
     if data[:4] != _MAGIC or len(data) < 5:
         raise Malformed("this is no token file: it does not begin with HDTS")
     if data[4] == _WRITABLE:
-        return _from_writable(Reader(data, 5))
+        return _from_writable(WritableReader(data, 5))
     if data[4] == _PROTOBUF:
         return _from_protobuf(data)
     raise Malformed(f"a token file of version {data[4]}; 0 and 1 are known")
 
 
-def read_file(path: Path) -> Credentials:
+def read_file(path: Path) -> TokenCredentials:
     """Reads a token file.
 
     Raises:
@@ -111,7 +111,7 @@ def read_file(path: Path) -> Credentials:
         raise Malformed(f"{one_line(str(path))}: {error}") from error
 
 
-def write_file(path: Path, credentials: Credentials) -> None:
+def write_file(path: Path, credentials: TokenCredentials) -> None:
     """Writes a token file that its owner alone may read; whole or not at all.
 
     Raises:
@@ -128,28 +128,28 @@ def write_file(path: Path, credentials: Credentials) -> None:
         raise
 
 
-def token_to_bytes(token: Token) -> bytes:
+def token_to_bytes(token: HadoopToken) -> bytes:
     """One token, as files of version 0 and url strings hold it."""
     return blob(token.identifier) + blob(token.password) + text(token.kind) + text(token.service)
 
 
-def read_token(reader: Reader) -> Token:
+def read_token(reader: WritableReader) -> HadoopToken:
     """One token of that form.
 
     Raises:
         Malformed: it is none.
     """
-    return Token(identifier=reader.blob(), password=reader.blob(), kind=reader.text(), service=reader.text())
+    return HadoopToken(identifier=reader.blob(), password=reader.blob(), kind=reader.text(), service=reader.text())
 
 
-def to_message(token: Token) -> rpc.Token:
+def to_message(token: HadoopToken) -> rpc.Token:
     """A token as messages carry it."""
     return rpc.Token(identifier=token.identifier, password=token.password, kind=token.kind, service=token.service)
 
 
-def from_message(message: rpc.Token, *, service: str | None = None) -> Token:
+def from_message(message: rpc.Token, *, service: str | None = None) -> HadoopToken:
     """A token out of a message; `service` if it is known better, for HDFS sends none."""
-    return Token(
+    return HadoopToken(
         identifier=message.identifier,
         password=message.password,
         kind=message.kind,
@@ -157,8 +157,8 @@ def from_message(message: rpc.Token, *, service: str | None = None) -> Token:
     )
 
 
-def _from_writable(reader: Reader) -> Credentials:
-    tokens: dict[str, Token] = {}
+def _from_writable(reader: WritableReader) -> TokenCredentials:
+    tokens: dict[str, HadoopToken] = {}
     for _ in range(_count(reader)):
         alias = reader.text()
         tokens[alias] = read_token(reader)
@@ -166,21 +166,21 @@ def _from_writable(reader: Reader) -> Credentials:
     for _ in range(_count(reader)):
         alias = reader.text()
         secrets[alias] = reader.blob()
-    return Credentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))
+    return TokenCredentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))
 
 
-def _count(reader: Reader) -> int:
+def _count(reader: WritableReader) -> int:
     count = reader.number()
     if not 0 <= count <= reader.left:  # each entry takes a byte at the very least
         raise Malformed(f"{count} entries are announced, and {reader.left} bytes are left")
     return count
 
 
-def _from_protobuf(data: bytes) -> Credentials:
+def _from_protobuf(data: bytes) -> TokenCredentials:
     try:
         message = decode(rpc.Credentials, read_delimited(data, 5)[0])
     except MalformedMessage as error:
         raise Malformed(f"a damaged token file: {error}") from error
     tokens = {entry.alias: from_message(entry.token) for entry in message.tokens if entry.token is not None}
     secrets = {entry.alias: entry.secret for entry in message.secrets if entry.secret is not None}
-    return Credentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))
+    return TokenCredentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))

@@ -6,7 +6,7 @@ YARN's identifiers are protobufs since Hadoop 2.6 (yarn_security_token.proto), H
 from __future__ import annotations
 
 from tony.dataclass import dataclass
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import (
     AM_RM,
     CLIENT_TO_AM,
@@ -16,19 +16,19 @@ from tony.hadoop.tokens.token_selector import (
     RM_DELEGATION,
     TIMELINE_DELEGATION,
 )
-from tony.hadoop.tokens.writable import Malformed, Reader
-from tony.hadoop.wire.proto import INT32, INT64, STRING, UINT64, MalformedMessage, Message, decode, optional
+from tony.hadoop.tokens.writable import Malformed, WritableReader
+from tony.hadoop.wire.proto import INT32, INT64, STRING, UINT64, MalformedMessage, ProtoMessage, decode, optional
 from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ContainerId, NodeId, Resource
 
 
-class AmRmIdentifier(Message):
+class AmRmIdentifier(ProtoMessage):
     """Of an application master's token for the scheduler."""
 
     attempt: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
     key_id: int | None = optional(2, INT32)
 
 
-class NmIdentifier(Message):
+class NmIdentifier(ProtoMessage):
     """Of an application master's token for one NodeManager."""
 
     attempt: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
@@ -37,7 +37,7 @@ class NmIdentifier(Message):
     key_id: int | None = optional(4, INT32)
 
 
-class ContainerIdentifier(Message):
+class ContainerIdentifier(ProtoMessage):
     """Of a container that was granted. Times are milliseconds since 1970."""
 
     container: ContainerId | None = optional(1, ContainerId)
@@ -50,14 +50,14 @@ class ContainerIdentifier(Message):
     created_ms: int | None = optional(9, INT64)
 
 
-class ClientToAmIdentifier(Message):
+class ClientToAmIdentifier(ProtoMessage):
     """Of a user's token for an application master."""
 
     attempt: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
     client_name: str | None = optional(2, STRING)
 
 
-class YarnDelegationIdentifier(Message):
+class YarnDelegationIdentifier(ProtoMessage):
     """Of a user's token for the ResourceManager or the timeline service. Times are milliseconds since 1970."""
 
     owner: str | None = optional(1, STRING)
@@ -95,7 +95,7 @@ Identifier = (
     | HdfsDelegationIdentifier
 )
 
-_MESSAGES: dict[str, type[Message]] = {
+_MESSAGES: dict[str, type[ProtoMessage]] = {
     AM_RM: AmRmIdentifier,
     NODE_MANAGER: NmIdentifier,
     CONTAINER: ContainerIdentifier,
@@ -105,14 +105,14 @@ _MESSAGES: dict[str, type[Message]] = {
 }
 
 
-def identify(token: Token) -> Identifier | None:
+def identify(token: HadoopToken) -> Identifier | None:
     """What the identifier says; None for a kind that we do not know.
 
     Raises:
         Malformed: it cannot be read as what its kind says.
     """
     if token.kind == HDFS_DELEGATION:
-        return _hdfs(Reader(token.identifier))
+        return _hdfs(WritableReader(token.identifier))
     cls = _MESSAGES.get(token.kind)
     if cls is None:
         return None
@@ -122,7 +122,7 @@ def identify(token: Token) -> Identifier | None:
         raise Malformed(f"the identifier of a {token.kind} cannot be read: {error}") from error
 
 
-def _hdfs(reader: Reader) -> HdfsDelegationIdentifier:
+def _hdfs(reader: WritableReader) -> HdfsDelegationIdentifier:
     version = reader.take(1)[0]
     if version:
         raise Malformed(f"the identifier of an HDFS token has version {version}; 0 is known")

@@ -6,7 +6,7 @@ from tony.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class HadoopToken:
     """What a daemon gave out so that somebody may speak with it.
 
     Attributes:

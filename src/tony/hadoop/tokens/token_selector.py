@@ -9,8 +9,8 @@ from __future__ import annotations
 import socket
 
 from tony.hadoop.address import Address
-from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.tokens.token import HadoopToken
 
 #: The application master's, for the ResourceManager's scheduler.
 AM_RM = "YARN_AM_RM_TOKEN"
@@ -51,7 +51,7 @@ def service_of(address: Address, *, use_ip: bool = True) -> str:
     return f"{host}:{address.port}"
 
 
-def select(credentials: Credentials, kind: str, service: str | None = None) -> Token | None:
+def select(credentials: TokenCredentials, kind: str, service: str | None = None) -> HadoopToken | None:
     """The token of a kind for a service, as Java's selectors choose it.
 
     For ResourceManagers the service is one of the list in the token; for all others it is the token's, exactly; the
@@ -71,11 +71,11 @@ def select(credentials: Credentials, kind: str, service: str | None = None) -> T
     return None
 
 
-def select_hdfs(credentials: Credentials, nameservice_or_address: str) -> Token | None:
+def select_hdfs(credentials: TokenCredentials, nameservice_or_address: str) -> HadoopToken | None:
     """The token for an HDFS: by the name of a pair, or by one NameNode's `ip:port`."""
     found = select(credentials, HDFS_DELEGATION, nameservice_or_address)
     return found or select(credentials, HDFS_DELEGATION, ha_service(nameservice_or_address))
 
 
-def _listed(token: Token) -> tuple[str, ...]:
+def _listed(token: HadoopToken) -> tuple[str, ...]:
     return tuple(part.strip() for part in token.service.split(","))

@@ -14,7 +14,7 @@ class Malformed(InfraError):  # noqa: N818 - a noun reads better where it is rai
     """Bytes that are not what they claim to be."""
 
 
-class Reader:
+class WritableReader:
     """Reads from bytes, and never beyond them."""
 
     def __init__(self, data: bytes, offset: int = 0) -> None:

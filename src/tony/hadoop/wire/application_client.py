@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final
 
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, ProtoMessage, optional, repeated, required
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -54,63 +54,63 @@ class Scope(IntEnum):
     OWN = 2
 
 
-class GetNewApplicationRequest(Message):
+class GetNewApplicationRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetNewApplicationResponse(Message):
+class GetNewApplicationResponse(ProtoMessage):
     """An id of one's own, and the most that one container may have."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
     maximum_capability: Resource | None = optional(2, Resource)
 
 
-class SubmitApplicationRequest(Message):
+class SubmitApplicationRequest(ProtoMessage):
     """The application."""
 
     context: ApplicationSubmissionContext | None = optional(1, ApplicationSubmissionContext)
 
 
-class SubmitApplicationResponse(Message):
+class SubmitApplicationResponse(ProtoMessage):
     """Nothing: poll the report until it is accepted."""
 
 
-class GetApplicationReportRequest(Message):
+class GetApplicationReportRequest(ProtoMessage):
     """Which application."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
 
 
-class GetApplicationReportResponse(Message):
+class GetApplicationReportResponse(ProtoMessage):
     """Its report."""
 
     report: ApplicationReport | None = optional(1, ApplicationReport)
 
 
-class KillApplicationRequest(Message):
+class KillApplicationRequest(ProtoMessage):
     """Which application, and why."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
     diagnostics: str | None = optional(2, STRING)
 
 
-class KillApplicationResponse(Message):
+class KillApplicationResponse(ProtoMessage):
     """Ask again until it is done."""
 
     completed: bool = optional(1, BOOL, False)
 
 
-class FailApplicationAttemptRequest(Message):
+class FailApplicationAttemptRequest(ProtoMessage):
     """Which attempt to end, so that the next one starts."""
 
     attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
 
 
-class FailApplicationAttemptResponse(Message):
+class FailApplicationAttemptResponse(ProtoMessage):
     """Nothing."""
 
 
-class GetApplicationsRequest(Message):
+class GetApplicationsRequest(ProtoMessage):
     """Which applications; what is empty does not choose."""
 
     types: tuple[str, ...] = repeated(1, STRING)
@@ -127,120 +127,120 @@ class GetApplicationsRequest(Message):
     name: str | None = optional(12, STRING)
 
 
-class GetApplicationsResponse(Message):
+class GetApplicationsResponse(ProtoMessage):
     """The applications."""
 
     applications: tuple[ApplicationReport, ...] = repeated(1, ApplicationReport)
 
 
-class GetApplicationAttemptReportRequest(Message):
+class GetApplicationAttemptReportRequest(ProtoMessage):
     """Which attempt."""
 
     attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
 
 
-class GetApplicationAttemptReportResponse(Message):
+class GetApplicationAttemptReportResponse(ProtoMessage):
     """Its report."""
 
     report: AttemptReport | None = optional(1, AttemptReport)
 
 
-class GetApplicationAttemptsRequest(Message):
+class GetApplicationAttemptsRequest(ProtoMessage):
     """Whose attempts."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
 
 
-class GetApplicationAttemptsResponse(Message):
+class GetApplicationAttemptsResponse(ProtoMessage):
     """The attempts."""
 
     attempts: tuple[AttemptReport, ...] = repeated(1, AttemptReport)
 
 
-class GetContainerReportRequest(Message):
+class GetContainerReportRequest(ProtoMessage):
     """Which container."""
 
     container_id: ContainerId | None = optional(1, ContainerId)
 
 
-class GetContainerReportResponse(Message):
+class GetContainerReportResponse(ProtoMessage):
     """Its report."""
 
     report: ContainerReport | None = optional(1, ContainerReport)
 
 
-class GetContainersRequest(Message):
+class GetContainersRequest(ProtoMessage):
     """Of which attempt. The ResourceManager itself knows only running containers."""
 
     attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
 
 
-class GetContainersResponse(Message):
+class GetContainersResponse(ProtoMessage):
     """The containers."""
 
     containers: tuple[ContainerReport, ...] = repeated(1, ContainerReport)
 
 
-class MoveApplicationRequest(Message):
+class MoveApplicationRequest(ProtoMessage):
     """Which application, to which queue."""
 
     application_id: ApplicationId = required(1, ApplicationId)
     target_queue: str = required(2, STRING)
 
 
-class MoveApplicationResponse(Message):
+class MoveApplicationResponse(ProtoMessage):
     """Nothing."""
 
 
-class UpdateApplicationPriorityRequest(Message):
+class UpdateApplicationPriorityRequest(ProtoMessage):
     """Which application, and its new priority."""
 
     application_id: ApplicationId = required(1, ApplicationId)
     priority: Priority = required(2, Priority)
 
 
-class UpdateApplicationPriorityResponse(Message):
+class UpdateApplicationPriorityResponse(ProtoMessage):
     """The priority that it really has: queues have limits."""
 
     priority: Priority | None = optional(1, Priority)
 
 
-class UpdateApplicationTimeoutsRequest(Message):
+class UpdateApplicationTimeoutsRequest(ProtoMessage):
     """Which application, and the new ends."""
 
     application_id: ApplicationId = required(1, ApplicationId)
     timeouts: tuple[TimeoutExpiry, ...] = repeated(2, TimeoutExpiry)
 
 
-class UpdateApplicationTimeoutsResponse(Message):
+class UpdateApplicationTimeoutsResponse(ProtoMessage):
     """The ends that it really has."""
 
     timeouts: tuple[TimeoutExpiry, ...] = repeated(1, TimeoutExpiry)
 
 
-class GetClusterNodesRequest(Message):
+class GetClusterNodesRequest(ProtoMessage):
     """Nodes in which states; none means all that are active."""
 
     states: tuple[NodeState, ...] = repeated(1, ENUM(NodeState))
 
 
-class GetClusterNodesResponse(Message):
+class GetClusterNodesResponse(ProtoMessage):
     """The nodes."""
 
     nodes: tuple[NodeReport, ...] = repeated(1, NodeReport)
 
 
-class GetClusterMetricsRequest(Message):
+class GetClusterMetricsRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetClusterMetricsResponse(Message):
+class GetClusterMetricsResponse(ProtoMessage):
     """The nodes in numbers."""
 
     metrics: ClusterMetrics | None = optional(1, ClusterMetrics)
 
 
-class GetQueueInfoRequest(Message):
+class GetQueueInfoRequest(ProtoMessage):
     """Which queue, and what of it."""
 
     queue: str | None = optional(1, STRING)
@@ -249,90 +249,90 @@ class GetQueueInfoRequest(Message):
     recursive: bool | None = optional(4, BOOL)
 
 
-class GetQueueInfoResponse(Message):
+class GetQueueInfoResponse(ProtoMessage):
     """The queue."""
 
     queue: QueueInfo | None = optional(1, QueueInfo)
 
 
-class GetQueueUserAclsRequest(Message):
+class GetQueueUserAclsRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetQueueUserAclsResponse(Message):
+class GetQueueUserAclsResponse(ProtoMessage):
     """What the caller may do, queue by queue."""
 
     queues: tuple[QueueUserAcls, ...] = repeated(1, QueueUserAcls)
 
 
-class GetClusterNodeLabelsRequest(Message):
+class GetClusterNodeLabelsRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetClusterNodeLabelsResponse(Message):
+class GetClusterNodeLabelsResponse(ProtoMessage):
     """The labels that the cluster has."""
 
     old_labels: tuple[str, ...] = repeated(1, STRING)
     labels: tuple[NodeLabel, ...] = repeated(2, NodeLabel)
 
 
-class GetNodeToLabelsRequest(Message):
+class GetNodeToLabelsRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetNodeToLabelsResponse(Message):
+class GetNodeToLabelsResponse(ProtoMessage):
     """The labels, node by node."""
 
     nodes: tuple[NodeLabels, ...] = repeated(1, NodeLabels)
 
 
-class GetLabelsToNodesRequest(Message):
+class GetLabelsToNodesRequest(ProtoMessage):
     """Of which labels; none means all."""
 
     labels: tuple[str, ...] = repeated(1, STRING)
 
 
-class GetLabelsToNodesResponse(Message):
+class GetLabelsToNodesResponse(ProtoMessage):
     """The nodes, label by label."""
 
     labels: tuple[LabelNodes, ...] = repeated(1, LabelNodes)
 
 
-class GetResourceTypesRequest(Message):
+class GetResourceTypesRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetResourceTypesResponse(Message):
+class GetResourceTypesResponse(ProtoMessage):
     """All that the cluster counts, memory and vcores included."""
 
     types: tuple[ResourceTypeInfo, ...] = repeated(1, ResourceTypeInfo)
 
 
-class NodeAttributeInfo(Message):
+class NodeAttributeInfo(ProtoMessage):
     """An attribute that nodes have."""
 
     key: NodeAttributeKey = required(1, NodeAttributeKey)
     type: NodeAttributeType = required(2, ENUM(NodeAttributeType))
 
 
-class GetClusterNodeAttributesRequest(Message):
+class GetClusterNodeAttributesRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetClusterNodeAttributesResponse(Message):
+class GetClusterNodeAttributesResponse(ProtoMessage):
     """The attributes that the cluster has."""
 
     attributes: tuple[NodeAttributeInfo, ...] = repeated(1, NodeAttributeInfo)
 
 
-class SignalContainerRequest(Message):
+class SignalContainerRequest(ProtoMessage):
     """Which container's processes get which signal."""
 
     container_id: ContainerId = required(1, ContainerId)
     command: SignalCommand = required(2, ENUM(SignalCommand))
 
 
-class SignalContainerResponse(Message):
+class SignalContainerResponse(ProtoMessage):
     """Nothing."""
 
 

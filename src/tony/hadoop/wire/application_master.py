@@ -7,7 +7,7 @@ from typing import Final
 
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
-from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, FLOAT, INT32, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, FLOAT, INT32, STRING, ProtoMessage, optional, repeated, required
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAcl,
@@ -50,7 +50,7 @@ class UpdateType(IntEnum):
     DEMOTE_EXECUTION_TYPE = 3
 
 
-class RegisterRequest(Message):
+class RegisterRequest(ProtoMessage):
     """Where the master is. The URL may be `host:port`; empty means none."""
 
     host: str | None = optional(1, STRING)
@@ -59,14 +59,14 @@ class RegisterRequest(Message):
     placement_constraints: tuple[PlacementConstraintEntry, ...] = repeated(4, PlacementConstraintEntry)
 
 
-class NodeToken(Message):
+class NodeToken(ProtoMessage):
     """What a node wants to see before it listens to this master."""
 
     node: NodeId | None = optional(1, NodeId)
     token: Token | None = optional(2, Token)
 
 
-class RegisterResponse(Message):
+class RegisterResponse(ProtoMessage):
     """What the master needs to know of the cluster, and of containers that earlier attempts left running."""
 
     maximum_capability: Resource | None = optional(1, Resource)
@@ -79,14 +79,14 @@ class RegisterResponse(Message):
     resource_types: tuple[ResourceTypeInfo, ...] = repeated(9, ResourceTypeInfo)
 
 
-class Blacklist(Message):
+class Blacklist(ProtoMessage):
     """Changes of the list of hosts (or racks) that get no containers of ours."""
 
     additions: tuple[str, ...] = repeated(1, STRING)
     removals: tuple[str, ...] = repeated(2, STRING)
 
 
-class UpdateContainerRequest(Message):
+class UpdateContainerRequest(ProtoMessage):
     """A change of a container: of its resource, or of its execution type, not of both."""
 
     container_version: int = required(1, INT32)
@@ -96,7 +96,7 @@ class UpdateContainerRequest(Message):
     execution_type: ExecutionType | None = optional(5, ENUM(ExecutionType))
 
 
-class UpdateContainerError(Message):
+class UpdateContainerError(ProtoMessage):
     """A change that is not to be."""
 
     reason: str | None = optional(1, STRING)
@@ -104,14 +104,14 @@ class UpdateContainerError(Message):
     current_version: int | None = optional(3, INT32)
 
 
-class UpdatedContainer(Message):
+class UpdatedContainer(ProtoMessage):
     """A container that changed, with a new token."""
 
     type: UpdateType = required(1, ENUM(UpdateType))
     container: Container = required(2, Container)
 
 
-class AllocateRequest(Message):
+class AllocateRequest(ProtoMessage):
     """The heartbeat, with all that changed since the last one. Asks are totals."""
 
     asks: tuple[ResourceRequest, ...] = repeated(1, ResourceRequest)
@@ -124,53 +124,53 @@ class AllocateRequest(Message):
     tracking_url: str | None = optional(11, STRING)
 
 
-class PreemptedContainer(Message):
+class PreemptedContainer(ProtoMessage):
     """A container that is to go."""
 
     id: ContainerId | None = optional(1, ContainerId)
 
 
-class PreemptedResource(Message):
+class PreemptedResource(ProtoMessage):
     """As much as this is to be given back."""
 
     request: ResourceRequest | None = optional(1, ResourceRequest)
 
 
-class StrictPreemption(Message):
+class StrictPreemption(ProtoMessage):
     """These will be killed."""
 
     containers: tuple[PreemptedContainer, ...] = repeated(1, PreemptedContainer)
 
 
-class NegotiablePreemption(Message):
+class NegotiablePreemption(ProtoMessage):
     """As much as this, or these will be killed."""
 
     resources: tuple[PreemptedResource, ...] = repeated(1, PreemptedResource)
     containers: tuple[PreemptedContainer, ...] = repeated(2, PreemptedContainer)
 
 
-class Preemption(Message):
+class Preemption(ProtoMessage):
     """What the scheduler wants back."""
 
     strict: StrictPreemption | None = optional(1, StrictPreemption)
     negotiable: NegotiablePreemption | None = optional(2, NegotiablePreemption)
 
 
-class CollectorInfo(Message):
+class CollectorInfo(ProtoMessage):
     """Where the application's timeline collector listens."""
 
     address: str | None = optional(1, STRING)
     token: Token | None = optional(2, Token)
 
 
-class EnhancedHeadroom(Message):
+class EnhancedHeadroom(ProtoMessage):
     """How busy the cluster is (3.4)."""
 
     total_pending: int | None = optional(1, INT32)
     total_active_cores: int | None = optional(2, INT32)
 
 
-class AllocateResponse(Message):
+class AllocateResponse(ProtoMessage):
     """What happened since the last heartbeat. `limit` is what the queue could still give."""
 
     command: MasterCommand | None = optional(1, ENUM(MasterCommand))
@@ -192,7 +192,7 @@ class AllocateResponse(Message):
     enhanced_headroom: EnhancedHeadroom | None = optional(19, EnhancedHeadroom)
 
 
-class FinishRequest(Message):
+class FinishRequest(ProtoMessage):
     """How it ended, and where its history can be read."""
 
     diagnostics: str | None = optional(1, STRING)
@@ -200,7 +200,7 @@ class FinishRequest(Message):
     final_status: FinalStatus | None = optional(3, ENUM(FinalStatus))
 
 
-class FinishResponse(Message):
+class FinishResponse(ProtoMessage):
     """Ask again until it is unregistered."""
 
     unregistered: bool = optional(1, BOOL, False)

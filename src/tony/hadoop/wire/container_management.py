@@ -10,7 +10,7 @@ from typing import Final
 
 from tony.hadoop.wire.application_client import SignalContainerRequest, SignalContainerResponse
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import BOOL, ENUM, STRING, Message, optional, repeated
+from tony.hadoop.wire.proto import BOOL, ENUM, STRING, ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     BytesPair,
@@ -32,27 +32,27 @@ class LocalizationState(IntEnum):
     FAILED = 3
 
 
-class ContainerFailure(Message):
+class ContainerFailure(ProtoMessage):
     """A container for which the call failed."""
 
     container_id: ContainerId | None = optional(1, ContainerId)
     exception: SerializedException | None = optional(2, SerializedException)
 
 
-class StartContainerRequest(Message):
+class StartContainerRequest(ProtoMessage):
     """What to run, and the token that came with the container."""
 
     context: ContainerLaunchContext | None = optional(1, ContainerLaunchContext)
     token: Token | None = optional(2, Token)
 
 
-class StartContainersRequest(Message):
+class StartContainersRequest(ProtoMessage):
     """What to start."""
 
     requests: tuple[StartContainerRequest, ...] = repeated(1, StartContainerRequest)
 
 
-class StartContainersResponse(Message):
+class StartContainersResponse(ProtoMessage):
     """What was started, and what was not."""
 
     services: tuple[BytesPair, ...] = repeated(1, BytesPair)
@@ -60,57 +60,57 @@ class StartContainersResponse(Message):
     failed: tuple[ContainerFailure, ...] = repeated(3, ContainerFailure)
 
 
-class StopContainersRequest(Message):
+class StopContainersRequest(ProtoMessage):
     """What to stop."""
 
     container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
 
 
-class StopContainersResponse(Message):
+class StopContainersResponse(ProtoMessage):
     """What was stopped, and what was not."""
 
     succeeded: tuple[ContainerId, ...] = repeated(1, ContainerId)
     failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
 
 
-class GetContainerStatusesRequest(Message):
+class GetContainerStatusesRequest(ProtoMessage):
     """Whose status."""
 
     container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
 
 
-class GetContainerStatusesResponse(Message):
+class GetContainerStatusesResponse(ProtoMessage):
     """The statuses, and what is not known here."""
 
     statuses: tuple[ContainerStatus, ...] = repeated(1, ContainerStatus)
     failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
 
 
-class UpdateContainersRequest(Message):
+class UpdateContainersRequest(ProtoMessage):
     """The new tokens of changed containers."""
 
     tokens: tuple[Token, ...] = repeated(1, Token)
 
 
-class UpdateContainersResponse(Message):
+class UpdateContainersResponse(ProtoMessage):
     """What was changed, and what was not."""
 
     succeeded: tuple[ContainerId, ...] = repeated(1, ContainerId)
     failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
 
 
-class LocalizeRequest(Message):
+class LocalizeRequest(ProtoMessage):
     """More files for a container that runs."""
 
     container_id: ContainerId | None = optional(1, ContainerId)
     local_resources: tuple[NamedLocalResource, ...] = repeated(2, NamedLocalResource)
 
 
-class LocalizeResponse(Message):
+class LocalizeResponse(ProtoMessage):
     """Nothing."""
 
 
-class ReinitializeRequest(Message):
+class ReinitializeRequest(ProtoMessage):
     """Another program for a container."""
 
     container_id: ContainerId | None = optional(1, ContainerId)
@@ -118,15 +118,15 @@ class ReinitializeRequest(Message):
     auto_commit: bool = optional(3, BOOL, True)
 
 
-class ReinitializeResponse(Message):
+class ReinitializeResponse(ProtoMessage):
     """Nothing."""
 
 
-class RestartResponse(Message):
+class RestartResponse(ProtoMessage):
     """Nothing."""
 
 
-class LocalizationStatus(Message):
+class LocalizationStatus(ProtoMessage):
     """A file of a container."""
 
     key: str | None = optional(1, STRING)
@@ -134,20 +134,20 @@ class LocalizationStatus(Message):
     diagnostics: str | None = optional(3, STRING)
 
 
-class ContainerLocalization(Message):
+class ContainerLocalization(ProtoMessage):
     """The files of a container."""
 
     container_id: ContainerId | None = optional(1, ContainerId)
     statuses: tuple[LocalizationStatus, ...] = repeated(2, LocalizationStatus)
 
 
-class GetLocalizationStatusesRequest(Message):
+class GetLocalizationStatusesRequest(ProtoMessage):
     """Whose files."""
 
     container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
 
 
-class GetLocalizationStatusesResponse(Message):
+class GetLocalizationStatusesResponse(ProtoMessage):
     """The files, and what is not known here."""
 
     statuses: tuple[ContainerLocalization, ...] = repeated(1, ContainerLocalization)

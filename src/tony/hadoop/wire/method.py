@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from tony.dataclass import dataclass
-from tony.hadoop.wire.proto import Message
+from tony.hadoop.wire.proto import ProtoMessage
 
-Request = TypeVar("Request", bound=Message)
-Response = TypeVar("Response", bound=Message)
+Request = TypeVar("Request", bound=ProtoMessage)
+Response = TypeVar("Response", bound=ProtoMessage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

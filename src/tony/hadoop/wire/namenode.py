@@ -18,7 +18,7 @@ from tony.hadoop.wire.proto import (
     STRING,
     UINT32,
     UINT64,
-    Message,
+    ProtoMessage,
     optional,
     repeated,
     required,
@@ -52,13 +52,13 @@ class SafeModeAction(IntEnum):
     FORCE_EXIT = 4
 
 
-class Permission(Message):
+class Permission(ProtoMessage):
     """The twelve bits."""
 
     bits: int = required(1, UINT32)
 
 
-class FileStatus(Message):
+class FileStatus(ProtoMessage):
     """What the NameNode knows of a name. In listings the path is the last part only; for a single one it is empty."""
 
     type: FileType = required(1, ENUM(FileType))
@@ -76,19 +76,19 @@ class FileStatus(Message):
     children: int = optional(14, INT32, -1)
 
 
-class GetFileInfoRequest(Message):
+class GetFileInfoRequest(ProtoMessage):
     """Which name."""
 
     path: str = required(1, STRING)
 
 
-class GetFileInfoResponse(Message):
+class GetFileInfoResponse(ProtoMessage):
     """Absent if there is no such name."""
 
     status: FileStatus | None = optional(1, FileStatus)
 
 
-class MkdirsRequest(Message):
+class MkdirsRequest(ProtoMessage):
     """Which folder. `masked` is what remains after the umask, `unmasked` what was before it (for default ACLs)."""
 
     path: str = required(1, STRING)
@@ -97,24 +97,24 @@ class MkdirsRequest(Message):
     unmasked: Permission | None = optional(4, Permission)
 
 
-class MkdirsResponse(Message):
+class MkdirsResponse(ProtoMessage):
     """Whether it is there."""
 
     result: bool = required(1, BOOL)
 
 
-class SetPermissionRequest(Message):
+class SetPermissionRequest(ProtoMessage):
     """Which name, and its new bits."""
 
     path: str = required(1, STRING)
     permission: Permission = required(2, Permission)
 
 
-class SetPermissionResponse(Message):
+class SetPermissionResponse(ProtoMessage):
     """Nothing."""
 
 
-class SetOwnerRequest(Message):
+class SetOwnerRequest(ProtoMessage):
     """Which name, its new owner and group."""
 
     path: str = required(1, STRING)
@@ -122,11 +122,11 @@ class SetOwnerRequest(Message):
     group: str | None = optional(3, STRING)
 
 
-class SetOwnerResponse(Message):
+class SetOwnerResponse(ProtoMessage):
     """Nothing."""
 
 
-class SetTimesRequest(Message):
+class SetTimesRequest(ProtoMessage):
     """Which name, and its new times; 2^64 - 1 leaves a time as it is."""
 
     path: str = required(1, STRING)
@@ -134,37 +134,37 @@ class SetTimesRequest(Message):
     access_time: int = required(3, UINT64)
 
 
-class SetTimesResponse(Message):
+class SetTimesResponse(ProtoMessage):
     """Nothing."""
 
 
-class DeleteRequest(Message):
+class DeleteRequest(ProtoMessage):
     """Which name, and whether with all that is in it."""
 
     path: str = required(1, STRING)
     recursive: bool = required(2, BOOL)
 
 
-class DeleteResponse(Message):
+class DeleteResponse(ProtoMessage):
     """False if there was no such name."""
 
     result: bool = required(1, BOOL)
 
 
-class RecoverLeaseRequest(Message):
+class RecoverLeaseRequest(ProtoMessage):
     """Which file shall be taken from its writer."""
 
     path: str = required(1, STRING)
     client_name: str = required(2, STRING)
 
 
-class RecoverLeaseResponse(Message):
+class RecoverLeaseResponse(ProtoMessage):
     """Whether the file is closed by now."""
 
     result: bool = required(1, BOOL)
 
 
-class RenameRequest(Message):
+class RenameRequest(ProtoMessage):
     """From where to where (`rename2`: fails loudly, and may overwrite)."""
 
     source: str = required(1, STRING)
@@ -173,11 +173,11 @@ class RenameRequest(Message):
     to_trash: bool | None = optional(4, BOOL)
 
 
-class RenameResponse(Message):
+class RenameResponse(ProtoMessage):
     """Nothing."""
 
 
-class GetListingRequest(Message):
+class GetListingRequest(ProtoMessage):
     """Which folder, and after which entry to go on."""
 
     path: str = required(1, STRING)
@@ -185,24 +185,24 @@ class GetListingRequest(Message):
     need_location: bool = required(3, BOOL)
 
 
-class Listing(Message):
+class Listing(ProtoMessage):
     """Some of a folder's entries, in order, and how many are still to come."""
 
     entries: tuple[FileStatus, ...] = repeated(1, FileStatus)
     remaining: int = required(2, UINT32)
 
 
-class GetListingResponse(Message):
+class GetListingResponse(ProtoMessage):
     """Absent if there is no such folder."""
 
     listing: Listing | None = optional(1, Listing)
 
 
-class GetFsStatsRequest(Message):
+class GetFsStatsRequest(ProtoMessage):
     """Nothing."""
 
 
-class GetFsStatsResponse(Message):
+class GetFsStatsResponse(ProtoMessage):
     """The file system in bytes and blocks."""
 
     capacity: int = required(1, UINT64)
@@ -213,24 +213,24 @@ class GetFsStatsResponse(Message):
     missing_blocks: int = required(6, UINT64)
 
 
-class SetSafeModeRequest(Message):
+class SetSafeModeRequest(ProtoMessage):
     """GET only asks."""
 
     action: SafeModeAction = required(1, ENUM(SafeModeAction))
     checked: bool = optional(2, BOOL, False)
 
 
-class SetSafeModeResponse(Message):
+class SetSafeModeResponse(ProtoMessage):
     """Whether safe mode is on."""
 
     result: bool = required(1, BOOL)
 
 
-class GetServerDefaultsRequest(Message):
+class GetServerDefaultsRequest(ProtoMessage):
     """Nothing."""
 
 
-class ServerDefaults(Message):
+class ServerDefaults(ProtoMessage):
     """How files are written if nothing else is said."""
 
     block_size: int = required(1, UINT64)
@@ -241,7 +241,7 @@ class ServerDefaults(Message):
     encrypt_data_transfer: bool = optional(6, BOOL, False)
 
 
-class GetServerDefaultsResponse(Message):
+class GetServerDefaultsResponse(ProtoMessage):
     """The defaults."""
 
     defaults: ServerDefaults = required(1, ServerDefaults)

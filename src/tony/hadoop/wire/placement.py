@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from tony.hadoop.wire.proto import ENUM, INT32, INT64, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.proto import ENUM, INT32, INT64, STRING, ProtoMessage, optional, repeated, required
 from tony.hadoop.wire.yarn_records import ExecutionTypeRequest, Priority, Resource
 
 #: Scopes of a constraint.
@@ -50,7 +50,7 @@ class RejectionReason(IntEnum):
     COULD_NOT_SCHEDULE_ON_NODE = 2
 
 
-class PlacementTarget(Message):
+class PlacementTarget(ProtoMessage):
     """What a constraint looks at. For tags the key is a namespace, `self` for the application's own."""
 
     type: PlacementTargetType = required(1, ENUM(PlacementTargetType))
@@ -58,7 +58,7 @@ class PlacementTarget(Message):
     values: tuple[str, ...] = repeated(3, STRING)
 
 
-class SimpleConstraint(Message):
+class SimpleConstraint(ProtoMessage):
     """Between `minimum` and `maximum` containers like the targets in the scope where this one goes."""
 
     scope: str = required(1, STRING)
@@ -68,35 +68,35 @@ class SimpleConstraint(Message):
     operation: AttributeOperation | None = optional(5, ENUM(AttributeOperation))
 
 
-class CompositeConstraint(Message):
+class CompositeConstraint(ProtoMessage):
     """Several constraints joined."""
 
     kind: CompositeKind = required(1, ENUM(CompositeKind))
     children: tuple[PlacementConstraint, ...] = repeated(2, lambda: PlacementConstraint)
 
 
-class PlacementConstraint(Message):
+class PlacementConstraint(ProtoMessage):
     """One of the two."""
 
     simple: SimpleConstraint | None = optional(1, SimpleConstraint)
     composite: CompositeConstraint | None = optional(2, CompositeConstraint)
 
 
-class PlacementConstraintEntry(Message):
+class PlacementConstraintEntry(ProtoMessage):
     """A constraint for all containers with some tags, given at the registration."""
 
     tags: tuple[str, ...] = repeated(1, STRING)
     constraint: PlacementConstraint | None = optional(2, PlacementConstraint)
 
 
-class ResourceSizing(Message):
+class ResourceSizing(ProtoMessage):
     """How many of what size are still wanted."""
 
     count: int | None = optional(1, INT32)
     resources: Resource | None = optional(2, Resource)
 
 
-class SchedulingRequest(Message):
+class SchedulingRequest(ProtoMessage):
     """What a resource request is, with tags and a constraint and without places."""
 
     allocation_request_id: int = optional(1, INT64, 0)
@@ -107,7 +107,7 @@ class SchedulingRequest(Message):
     constraint: PlacementConstraint | None = optional(6, PlacementConstraint)
 
 
-class RejectedRequest(Message):
+class RejectedRequest(ProtoMessage):
     """A scheduling request that the ResourceManager gave up."""
 
     reason: RejectionReason = required(1, ENUM(RejectionReason))

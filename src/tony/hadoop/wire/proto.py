@@ -46,7 +46,7 @@ class MalformedMessage(InfraError):  # noqa: N818 - a noun reads better where it
     """Bytes that are no message of the type that they claim to be."""
 
 
-class Kind:
+class FieldKind:
     """How the values of a field are written.
 
     Attributes:
@@ -106,24 +106,24 @@ def _raw(value: Any) -> bytes:
     return value
 
 
-INT32: Final = Kind("int32", _VARINT, _within(-(1 << 31), (1 << 31) - 1), _int32)
-INT64: Final = Kind("int64", _VARINT, _within(-(1 << 63), (1 << 63) - 1), _int64)
-UINT32: Final = Kind("uint32", _VARINT, _within(0, (1 << 32) - 1), lambda value: value & 0xFFFFFFFF)
-UINT64: Final = Kind("uint64", _VARINT, _within(0, _MASK64), None)
-SINT32: Final = Kind(
+INT32: Final = FieldKind("int32", _VARINT, _within(-(1 << 31), (1 << 31) - 1), _int32)
+INT64: Final = FieldKind("int64", _VARINT, _within(-(1 << 63), (1 << 63) - 1), _int64)
+UINT32: Final = FieldKind("uint32", _VARINT, _within(0, (1 << 32) - 1), lambda value: value & 0xFFFFFFFF)
+UINT64: Final = FieldKind("uint64", _VARINT, _within(0, _MASK64), None)
+SINT32: Final = FieldKind(
     "sint32", _VARINT, _zigzag, lambda value: _int32((value & 0xFFFFFFFF) >> 1 ^ -(value & 1)), small=True
 )
-BOOL: Final = Kind("bool", _VARINT, _within(0, 1), bool, small=True)
-FLOAT: Final = Kind("float", _FOUR, struct.Struct("<f").pack, lambda data: struct.unpack("<f", data)[0])
-DOUBLE: Final = Kind("double", _EIGHT, struct.Struct("<d").pack, lambda data: struct.unpack("<d", data)[0])
-STRING: Final = Kind("string", _BYTES, _utf8, None)
-BYTES: Final = Kind("bytes", _BYTES, _raw, None)
+BOOL: Final = FieldKind("bool", _VARINT, _within(0, 1), bool, small=True)
+FLOAT: Final = FieldKind("float", _FOUR, struct.Struct("<f").pack, lambda data: struct.unpack("<f", data)[0])
+DOUBLE: Final = FieldKind("double", _EIGHT, struct.Struct("<d").pack, lambda data: struct.unpack("<d", data)[0])
+STRING: Final = FieldKind("string", _BYTES, _utf8, None)
+BYTES: Final = FieldKind("bytes", _BYTES, _raw, None)
 
 
-def ENUM(members: type[IntEnum]) -> Kind:  # noqa: N802 - one of the kinds
+def ENUM(members: type[IntEnum]) -> FieldKind:  # noqa: N802 - one of the kinds
     """A closed enum."""
     known = {int(member) & _MASK64: member for member in members}
-    return Kind(members.__name__, _VARINT, lambda value: members(value) & _MASK64, known.get, small=True)
+    return FieldKind(members.__name__, _VARINT, lambda value: members(value) & _MASK64, known.get, small=True)
 
 
 class Field:
@@ -157,7 +157,7 @@ def repeated(number: int, kind: Any) -> Any:
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(required,))
-class Message:
+class ProtoMessage:
     """The base of all messages."""
 
     _plan: ClassVar[_Plan | None] = None
@@ -202,7 +202,7 @@ class Message:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-AnyMessage = TypeVar("AnyMessage", bound=Message)
+AnyMessage = TypeVar("AnyMessage", bound=ProtoMessage)
 
 
 def _shown(value: Any) -> str:
@@ -227,7 +227,7 @@ class _Plan:
 
     __slots__ = ("by_key", "fields", "names", "repeated", "required")
 
-    def __init__(self, cls: type[Message]) -> None:
+    def __init__(self, cls: type[ProtoMessage]) -> None:
         mine = {name: field for name, field in cls.__dict__.items() if isinstance(field, Field)}
         self.names = tuple(mine)
         self.required = tuple(name for name, field in mine.items() if field.required)
@@ -242,12 +242,12 @@ class _Plan:
 
     def _add(self, name: str, field: Field) -> None:
         kind, many = field.kind, field.repeated
-        if not isinstance(kind, Kind | type):
+        if not isinstance(kind, FieldKind | type):
             kind = kind()
-        wire = kind.wire if isinstance(kind, Kind) else _BYTES
+        wire = kind.wire if isinstance(kind, FieldKind) else _BYTES
         key = field.number << 3 | wire
         self.fields.append((name, varint(key), kind, many))
-        if not isinstance(kind, Kind):
+        if not isinstance(kind, FieldKind):
             self.by_key[key] = (_MESSAGE, name, kind, many)
         elif wire == _VARINT:
             self.by_key[key] = (_READ if kind.small else _PLAIN, name, kind.read, many)
@@ -259,7 +259,7 @@ class _Plan:
             self.by_key[field.number << 3 | _BYTES] = (_PACKED, name, kind, many)
 
 
-def _plan_of(cls: type[Message]) -> _Plan:
+def _plan_of(cls: type[ProtoMessage]) -> _Plan:
     plan = _Plan(cls)
     cls._plan = plan
     return plan
@@ -280,7 +280,7 @@ def varint(value: int) -> bytes:
 _SHORT: Final = tuple(bytes((number,)) for number in range(0x80))
 
 
-def encode(message: Message) -> bytes:
+def encode(message: ProtoMessage) -> bytes:
     """The bytes of a message, fields in the order of their numbers.
 
     Raises:
@@ -294,7 +294,7 @@ def encode(message: Message) -> bytes:
             continue
         for value in values[name] if many else (values[name],):
             out += key
-            if not isinstance(kind, Kind):
+            if not isinstance(kind, FieldKind):
                 if type(value) is not kind:
                     raise ValueError(f"{cls.__name__}.{name} is a {kind.__name__}, not {type(value).__name__}")
                 data = encode(value)
@@ -330,7 +330,7 @@ def decode(cls: type[AnyMessage], data: bytes) -> AnyMessage:
     return message
 
 
-def _fill(cls: type[Message], values: dict[str, Any], data: bytes, at: int, end: int, depth: int) -> None:
+def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int, end: int, depth: int) -> None:
     """Reads the fields between two places into `values`. Long for a reason: calls are what takes time here."""
     if not depth:
         raise MalformedMessage(f"a {cls.__name__} lies more than {MAX_DEPTH} messages deep")
@@ -391,7 +391,7 @@ def _fill(cls: type[Message], values: dict[str, Any], data: bytes, at: int, end:
             raise MalformedMessage(f"a {cls.__name__} without its {name}")
 
 
-def _add(cls: type[Message], values: dict[str, Any], name: str, new: Iterable[Any]) -> None:
+def _add(cls: type[ProtoMessage], values: dict[str, Any], name: str, new: Iterable[Any]) -> None:
     """While a message is read, its repeated fields are lists."""
     items = values.get(name)
     if type(items) is not list:
@@ -401,7 +401,7 @@ def _add(cls: type[Message], values: dict[str, Any], name: str, new: Iterable[An
         raise MalformedMessage(f"more than {MAX_REPEATED} of {cls.__name__}.{name}")
 
 
-def _unpacked(cls: type[Message], name: str, kind: Kind, data: bytes) -> list[Any]:
+def _unpacked(cls: type[ProtoMessage], name: str, kind: FieldKind, data: bytes) -> list[Any]:
     """The values of a repeated field that were written into one piece; every reader must take that."""
     values = []
     at = 0
@@ -417,7 +417,7 @@ def _unpacked(cls: type[Message], name: str, kind: Kind, data: bytes) -> list[An
     return [read(data[at : at + size]) for at in range(0, len(data), size)]
 
 
-def _skip(cls: type[Message], data: bytes, at: int, end: int, key: int, depth: int) -> int:
+def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int, depth: int) -> int:
     """The place behind a field that is not known."""
     wire = key & 7
     if key >> 3 == 0 or key >> 3 >= 1 << 29:
@@ -460,7 +460,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             raise MalformedMessage("a number of more than ten bytes")
 
 
-def delimited(message: Message) -> bytes:
+def delimited(message: ProtoMessage) -> bytes:
     """A message with its length before it."""
     data = encode(message)
     return varint(len(data)) + data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tony.hadoop.wire.proto import BOOL, ENUM, FLOAT, INT32, INT64, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.proto import BOOL, ENUM, FLOAT, INT32, INT64, STRING, ProtoMessage, optional, repeated, required
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
@@ -85,28 +85,28 @@ class TimeoutType(IntEnum):
     LIFETIME = 1
 
 
-class ReservationId(Message):
+class ReservationId(ProtoMessage):
     """A reservation of the cluster's future."""
 
     number: int | None = optional(1, INT64)
     cluster_timestamp: int | None = optional(2, INT64)
 
 
-class TimeoutSeconds(Message):
+class TimeoutSeconds(ProtoMessage):
     """A time-out at the submission, in seconds."""
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     timeout: int | None = optional(2, INT64)
 
 
-class TimeoutExpiry(Message):
+class TimeoutExpiry(ProtoMessage):
     """A time-out that changes: its new end, as ISO 8601."""
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     expire_time: str | None = optional(2, STRING)
 
 
-class ApplicationTimeout(Message):
+class ApplicationTimeout(ProtoMessage):
     """A time-out in a report: its end as ISO 8601, and the seconds that remain."""
 
     type: TimeoutType = required(1, ENUM(TimeoutType))
@@ -114,14 +114,14 @@ class ApplicationTimeout(Message):
     remaining_time: int | None = optional(3, INT64)
 
 
-class ApplicationTimeoutEntry(Message):
+class ApplicationTimeoutEntry(ProtoMessage):
     """A time-out of a report under its type."""
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     timeout: ApplicationTimeout | None = optional(2, ApplicationTimeout)
 
 
-class ApplicationSubmissionContext(Message):
+class ApplicationSubmissionContext(ProtoMessage):
     """All that the ResourceManager is told of an application. `am_requests` wins over `resource`."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
@@ -145,7 +145,7 @@ class ApplicationSubmissionContext(Message):
     scheduling_properties: tuple[StringPair, ...] = repeated(19, StringPair)
 
 
-class ResourceUsage(Message):
+class ResourceUsage(ProtoMessage):
     """What an application uses, and has used."""
 
     num_used_containers: int | None = optional(1, INT32)
@@ -161,7 +161,7 @@ class ResourceUsage(Message):
     preempted_vcore_seconds: int | None = optional(11, INT64)
 
 
-class ApplicationReport(Message):
+class ApplicationReport(ProtoMessage):
     """An application as the ResourceManager sees it."""
 
     id: ApplicationId | None = optional(1, ApplicationId)
@@ -194,7 +194,7 @@ class ApplicationReport(Message):
     submit_time: int | None = optional(28, INT64)
 
 
-class AttemptReport(Message):
+class AttemptReport(ProtoMessage):
     """A try to run an application's master."""
 
     id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
@@ -209,7 +209,7 @@ class AttemptReport(Message):
     finish_time: int | None = optional(10, INT64)
 
 
-class ContainerReport(Message):
+class ContainerReport(ProtoMessage):
     """A container as the ResourceManager, or the history service, knows it."""
 
     id: ContainerId | None = optional(1, ContainerId)
@@ -227,7 +227,7 @@ class ContainerReport(Message):
     exposed_ports: str | None = optional(13, STRING)
 
 
-class QueueStatistics(Message):
+class QueueStatistics(ProtoMessage):
     """A queue in numbers."""
 
     apps_submitted: int | None = optional(1, INT64)
@@ -250,7 +250,7 @@ class QueueStatistics(Message):
     reserved_containers: int | None = optional(18, INT64)
 
 
-class QueueConfiguration(Message):
+class QueueConfiguration(ProtoMessage):
     """A queue's share of the nodes of a label."""
 
     capacity: float | None = optional(1, FLOAT)
@@ -264,14 +264,14 @@ class QueueConfiguration(Message):
     configured_max_capacity: Resource | None = optional(9, Resource)
 
 
-class QueueConfigurationEntry(Message):
+class QueueConfigurationEntry(ProtoMessage):
     """A queue's share under the label; the empty label is that of nodes without one."""
 
     label: str = required(1, STRING)
     configuration: QueueConfiguration | None = optional(2, QueueConfiguration)
 
 
-class QueueInfo(Message):
+class QueueInfo(ProtoMessage):
     """A queue. Capacities are parts of one, of the parent's."""
 
     name: str | None = optional(1, STRING)
@@ -291,14 +291,14 @@ class QueueInfo(Message):
     scheduler_type: str | None = optional(17, STRING)
 
 
-class QueueUserAcls(Message):
+class QueueUserAcls(ProtoMessage):
     """What the caller may do with a queue."""
 
     queue: str | None = optional(1, STRING)
     acls: tuple[QueueAcl, ...] = repeated(2, ENUM(QueueAcl))
 
 
-class ClusterMetrics(Message):
+class ClusterMetrics(ProtoMessage):
     """The nodes in numbers."""
 
     node_managers: int | None = optional(1, INT32)
@@ -311,21 +311,21 @@ class ClusterMetrics(Message):
     shutdown: int | None = optional(8, INT32)
 
 
-class NodeLabel(Message):
+class NodeLabel(ProtoMessage):
     """A label of nodes. Nodes with an exclusive one take only what asks for it."""
 
     name: str | None = optional(1, STRING)
     exclusive: bool = optional(2, BOOL, True)
 
 
-class NodeLabels(Message):
+class NodeLabels(ProtoMessage):
     """The labels of a node."""
 
     node: NodeId | None = optional(1, NodeId)
     labels: tuple[str, ...] = repeated(2, STRING)
 
 
-class LabelNodes(Message):
+class LabelNodes(ProtoMessage):
     """The nodes of a label."""
 
     label: str | None = optional(1, STRING)

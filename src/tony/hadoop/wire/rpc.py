@@ -16,7 +16,7 @@ from tony.hadoop.wire.proto import (
     STRING,
     UINT32,
     UINT64,
-    Message,
+    ProtoMessage,
     optional,
     repeated,
     required,
@@ -83,14 +83,14 @@ class SaslState(IntEnum):
     WRAP = 5
 
 
-class CallerContext(Message):
+class CallerContext(ProtoMessage):
     """Who asked for this, for audit logs."""
 
     context: str = required(1, STRING)
     signature: bytes | None = optional(2, BYTES)
 
 
-class RpcRequestHeader(Message):
+class RpcRequestHeader(ProtoMessage):
     """The first message of each packet from the client. Kind and operation are optional in name only."""
 
     rpc_kind: RpcKind | None = optional(1, ENUM(RpcKind))
@@ -102,7 +102,7 @@ class RpcRequestHeader(Message):
     state_id: int | None = optional(8, INT64)
 
 
-class RequestHeader(Message):
+class RequestHeader(ProtoMessage):
     """The second message of a call: what is called."""
 
     method_name: str = required(1, STRING)
@@ -110,21 +110,21 @@ class RequestHeader(Message):
     protocol_version: int = required(3, UINT64)
 
 
-class UserInformation(Message):
+class UserInformation(ProtoMessage):
     """For whom the calls are, and who makes them (only if that is another)."""
 
     effective_user: str | None = optional(1, STRING)
     real_user: str | None = optional(2, STRING)
 
 
-class IpcConnectionContext(Message):
+class IpcConnectionContext(ProtoMessage):
     """Sent once, after the authentication and before the first call."""
 
     user: UserInformation | None = optional(2, UserInformation)
     protocol: str | None = optional(3, STRING)
 
 
-class RpcResponseHeader(Message):
+class RpcResponseHeader(ProtoMessage):
     """The first message of each packet from the server."""
 
     unsigned_call_id: int = required(1, UINT32)
@@ -143,7 +143,7 @@ class RpcResponseHeader(Message):
         return self.unsigned_call_id - (1 << 32) if self.unsigned_call_id >> 31 else self.unsigned_call_id
 
 
-class SaslAuth(Message):
+class SaslAuth(ProtoMessage):
     """One way to authenticate. What the client chooses must equal the server's, but for the challenge."""
 
     method: str = required(1, STRING)
@@ -153,7 +153,7 @@ class SaslAuth(Message):
     challenge: bytes | None = optional(5, BYTES)
 
 
-class RpcSasl(Message):
+class RpcSasl(ProtoMessage):
     """A step of an authentication, or wrapped traffic after it."""
 
     version: int | None = optional(1, UINT32)
@@ -162,7 +162,7 @@ class RpcSasl(Message):
     auths: tuple[SaslAuth, ...] = repeated(4, SaslAuth)
 
 
-class Token(Message):
+class Token(ProtoMessage):
     """A token on the wire (`TokenProto`)."""
 
     identifier: bytes = required(1, BYTES)
@@ -171,7 +171,7 @@ class Token(Message):
     service: str = required(4, STRING)
 
 
-class CredentialsEntry(Message):
+class CredentialsEntry(ProtoMessage):
     """A token or a secret under its alias (`CredentialsKVProto`)."""
 
     alias: str = required(1, STRING)
@@ -179,42 +179,42 @@ class CredentialsEntry(Message):
     secret: bytes | None = optional(3, BYTES)
 
 
-class Credentials(Message):
+class Credentials(ProtoMessage):
     """A token file of format 1 (`CredentialsProto`)."""
 
     tokens: tuple[CredentialsEntry, ...] = repeated(1, CredentialsEntry)
     secrets: tuple[CredentialsEntry, ...] = repeated(2, CredentialsEntry)
 
 
-class GetDelegationTokenRequest(Message):
+class GetDelegationTokenRequest(ProtoMessage):
     """Who may renew the token: a principal."""
 
     renewer: str = required(1, STRING)
 
 
-class GetDelegationTokenResponse(Message):
+class GetDelegationTokenResponse(ProtoMessage):
     """Absent where the server is not secure."""
 
     token: Token | None = optional(1, Token)
 
 
-class RenewDelegationTokenRequest(Message):
+class RenewDelegationTokenRequest(ProtoMessage):
     """The token to renew."""
 
     token: Token = required(1, Token)
 
 
-class RenewDelegationTokenResponse(Message):
+class RenewDelegationTokenResponse(ProtoMessage):
     """The new end, in milliseconds since 1970."""
 
     expiry_time: int = required(1, UINT64)
 
 
-class CancelDelegationTokenRequest(Message):
+class CancelDelegationTokenRequest(ProtoMessage):
     """The token to end."""
 
     token: Token = required(1, Token)
 
 
-class CancelDelegationTokenResponse(Message):
+class CancelDelegationTokenResponse(ProtoMessage):
     """Nothing."""

@@ -17,7 +17,7 @@ from tony.hadoop.wire.proto import (
     INT64,
     STRING,
     UINT32,
-    Message,
+    ProtoMessage,
     optional,
     repeated,
     required,
@@ -126,21 +126,21 @@ class ResourceKind(IntEnum):
     COUNTABLE = 0
 
 
-class ApplicationId(Message):
+class ApplicationId(ProtoMessage):
     """An application: its number, and when the ResourceManager started that gave it."""
 
     number: int | None = optional(1, INT32)
     cluster_timestamp: int | None = optional(2, INT64)
 
 
-class ApplicationAttemptId(Message):
+class ApplicationAttemptId(ProtoMessage):
     """A try to run an application's master."""
 
     application: ApplicationId | None = optional(1, ApplicationId)
     number: int | None = optional(2, INT32)
 
 
-class ContainerId(Message):
+class ContainerId(ProtoMessage):
     """A container: the upper 24 bits of `number` count the ResourceManager's restarts, the lower 40 are a sequence.
 
     The sequence starts again after a restart: the whole id is the name.
@@ -151,7 +151,7 @@ class ContainerId(Message):
     number: int | None = optional(3, INT64)
 
 
-class NodeId(Message):
+class NodeId(ProtoMessage):
     """A NodeManager: its host and the port of its RPC server. The host is as the ResourceManager resolved it."""
 
     host: str | None = optional(1, STRING)
@@ -161,34 +161,34 @@ class NodeId(Message):
         return f"{self.host}:{self.port}"
 
 
-class Priority(Message):
+class Priority(ProtoMessage):
     """Containers: lower numbers first. Applications: higher numbers first."""
 
     priority: int | None = optional(1, INT32)
 
 
-class StringPair(Message):
+class StringPair(ProtoMessage):
     """An entry of a map from text to text."""
 
     key: str | None = optional(1, STRING)
     value: str | None = optional(2, STRING)
 
 
-class BytesPair(Message):
+class BytesPair(ProtoMessage):
     """An entry of a map from text to bytes."""
 
     key: str | None = optional(1, STRING)
     value: bytes | None = optional(2, BYTES)
 
 
-class FloatPair(Message):
+class FloatPair(ProtoMessage):
     """An entry of a map from text to numbers."""
 
     key: str = required(1, STRING)
     value: float = required(2, FLOAT)
 
 
-class ResourceValue(Message):
+class ResourceValue(ProtoMessage):
     """How much of a named resource, such as `yarn.io/gpu`. Units are "", k, M, G, Ki, Mi, Gi and so on."""
 
     name: str = required(1, STRING)
@@ -199,7 +199,7 @@ class ResourceValue(Message):
     attributes: tuple[StringPair, ...] = repeated(6, StringPair)
 
 
-class Resource(Message):
+class Resource(ProtoMessage):
     """An amount of everything. Entries of `others` for memory and vcores are ignored by receivers."""
 
     memory: int | None = optional(1, INT64)
@@ -212,7 +212,7 @@ class Resource(Message):
         return {"memory-mb": self.memory or 0, "vcores": self.vcores or 0, **named}
 
 
-class ResourceTypeInfo(Message):
+class ResourceTypeInfo(ProtoMessage):
     """A resource that the cluster counts."""
 
     name: str = required(1, STRING)
@@ -220,7 +220,7 @@ class ResourceTypeInfo(Message):
     kind: ResourceKind | None = optional(3, ENUM(ResourceKind))
 
 
-class ResourceUtilization(Message):
+class ResourceUtilization(ProtoMessage):
     """What is really used."""
 
     physical_memory: int | None = optional(1, INT32)
@@ -229,7 +229,7 @@ class ResourceUtilization(Message):
     others: tuple[FloatPair, ...] = repeated(4, FloatPair)
 
 
-class Container(Message):
+class Container(ProtoMessage):
     """A granted container. `token` is what its node wants to see at the start; it lives for ten minutes."""
 
     id: ContainerId | None = optional(1, ContainerId)
@@ -249,7 +249,7 @@ class Container(Message):
 NO_EXIT_STATUS = -1000
 
 
-class ContainerStatus(Message):
+class ContainerStatus(ProtoMessage):
     """What became of a container. Exit codes below zero are YARN's own: see `tony.hadoop.yarn.exit_status`."""
 
     id: ContainerId | None = optional(1, ContainerId)
@@ -262,7 +262,7 @@ class ContainerStatus(Message):
     sub_state: ContainerSubState | None = optional(8, ENUM(ContainerSubState))
 
 
-class Url(Message):
+class Url(ProtoMessage):
     """A file's place. For `hdfs://name/path` without port the port is -1."""
 
     scheme: str | None = optional(1, STRING)
@@ -272,7 +272,7 @@ class Url(Message):
     user_info: str | None = optional(5, STRING)
 
 
-class LocalResource(Message):
+class LocalResource(ProtoMessage):
     """A file that a node brings into a container's folder. Size and timestamp must be exactly the file's."""
 
     resource: Url | None = optional(1, Url)
@@ -284,21 +284,21 @@ class LocalResource(Message):
     shared_cache: bool | None = optional(7, BOOL)
 
 
-class NamedLocalResource(Message):
+class NamedLocalResource(ProtoMessage):
     """A local resource under the name that its link in the container's folder gets."""
 
     key: str | None = optional(1, STRING)
     value: LocalResource | None = optional(2, LocalResource)
 
 
-class ApplicationAcl(Message):
+class ApplicationAcl(ProtoMessage):
     """Who may view or modify: `user1,user2 group1,group2`, or `*`."""
 
     access: AccessType | None = optional(1, ENUM(AccessType))
     acl: str = optional(2, STRING, " ")
 
 
-class ContainerRetryContext(Message):
+class ContainerRetryContext(ProtoMessage):
     """When a node starts a command again by itself."""
 
     policy: RetryPolicy = optional(1, ENUM(RetryPolicy), RetryPolicy.NEVER)
@@ -308,7 +308,7 @@ class ContainerRetryContext(Message):
     failures_validity_interval: int = optional(5, INT64, -1)
 
 
-class ContainerLaunchContext(Message):
+class ContainerLaunchContext(ProtoMessage):
     """What a container runs. Every variable of `environment` can be read in the logs: secrets go into `tokens`.
 
     The commands are joined by blanks, and stand inside double quotes in a bash script.
@@ -324,7 +324,7 @@ class ContainerLaunchContext(Message):
     tokens_conf: bytes | None = optional(8, BYTES)
 
 
-class LogAggregationContext(Message):
+class LogAggregationContext(ProtoMessage):
     """Which files of a container's log folder are kept. Patterns are Java's regular expressions."""
 
     include: str = optional(1, STRING, ".*")
@@ -335,7 +335,7 @@ class LogAggregationContext(Message):
     policy_parameters: str | None = optional(6, STRING)
 
 
-class SerializedException(Message):
+class SerializedException(ProtoMessage):
     """A Java exception inside an answer."""
 
     message: str | None = optional(1, STRING)
@@ -344,14 +344,14 @@ class SerializedException(Message):
     cause: SerializedException | None = optional(4, lambda: SerializedException)
 
 
-class ExecutionTypeRequest(Message):
+class ExecutionTypeRequest(ProtoMessage):
     """Which kind of container is wanted, and whether another will not do."""
 
     execution_type: ExecutionType = optional(1, ENUM(ExecutionType), ExecutionType.GUARANTEED)
     enforce: bool = optional(2, BOOL, False)
 
 
-class ResourceRequest(Message):
+class ResourceRequest(ProtoMessage):
     """How many containers are wanted in all, at a place: a host, a rack, or `*`."""
 
     priority: Priority | None = optional(1, Priority)
@@ -364,7 +364,7 @@ class ResourceRequest(Message):
     allocation_request_id: int = optional(8, INT64, -1)
 
 
-class NodeAttributeKey(Message):
+class NodeAttributeKey(ProtoMessage):
     """The name of a node's attribute."""
 
     prefix: str = optional(1, STRING, "rm.yarn.io")
@@ -377,7 +377,7 @@ class NodeAttributeType(IntEnum):
     STRING = 1
 
 
-class NodeAttribute(Message):
+class NodeAttribute(ProtoMessage):
     """A node's attribute."""
 
     key: NodeAttributeKey = required(1, NodeAttributeKey)
@@ -385,7 +385,7 @@ class NodeAttribute(Message):
     value: str = optional(3, STRING, "")
 
 
-class NodeReport(Message):
+class NodeReport(ProtoMessage):
     """A node as the ResourceManager sees it."""
 
     id: NodeId | None = optional(1, NodeId)

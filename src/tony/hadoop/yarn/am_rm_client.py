@@ -18,8 +18,8 @@ What is dealt with here, and never seen by the caller:
 - a ResourceManager that was restarted or failed over: registered again, everything said again;
 - a lost answer: the same request once more, so that nothing is granted or told twice;
 - a new token for the master, when the ResourceManager's key rolls: used from the next call on, over a new connection;
-- an ask that can never be granted: the others go on, it comes as `News.refused`;
-- an ask that finds no place now (`News.rejected`): asked again after a pause that grows to ten seconds;
+- an ask that can never be granted: the others go on, it comes as `AllocationUpdate.refused`;
+- an ask that finds no place now (`AllocationUpdate.rejected`): asked again after a pause that grows to ten seconds;
 - containers that are granted too much when totals change: given back.
 
 What ends `run`: `finish`; `AttemptOver` (the ResourceManager wants no more of this attempt: stop everything, and
@@ -39,9 +39,9 @@ from typing import Final
 from tony.dataclass import dataclass
 from tony.dataclass import replace as with_fields
 from tony.hadoop.configuration.service_addresses import schedulers
-from tony.hadoop.configuration.settings import Configuration
-from tony.hadoop.failover import Policy, Proxy, connection_options, resource_manager_policy
-from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.failover import FailoverProxy, Policy, connection_options, resource_manager_policy
+from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     ApplicationAttemptNotFoundError,
     ApplicationMasterNotRegisteredError,
@@ -53,10 +53,10 @@ from tony.hadoop.ipc.errors import (
     RemoteError,
     SaslError,
 )
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.credentials import from_message
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_master import (
     ALLOCATE,
     FINISH,
@@ -78,9 +78,9 @@ from tony.hadoop.wire.yarn_records import (
     Resource,
     ResourceTypeInfo,
 )
-from tony.hadoop.yarn.heartbeat_interval import Pace
+from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 from tony.hadoop.yarn.nm_tokens import NodeTokens
-from tony.hadoop.yarn.request_table import Ask, AskTable, News
+from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest
 
 #: Seconds between two questions whether the end is stored; it takes the ResourceManager some 20 ms.
 _FINISH_PAUSE: Final = 0.02
@@ -100,7 +100,7 @@ _REFUSALS: Final = (
     "SchedulingRequest",
 )
 
-Handler = Callable[[News], None]
+Handler = Callable[[AllocationUpdate], None]
 
 
 def _now() -> float:
@@ -133,13 +133,13 @@ class Registration:
 
 
 def scheduler_proxy(
-    settings: Configuration,
-    token: Token,
+    settings: HadoopConfiguration,
+    token: HadoopToken,
     *,
     policy: Policy | None = None,
-    options: Options | None = None,
+    options: ConnectionOptions | None = None,
     protections: tuple[Protection, ...] = (),
-) -> Proxy:
+) -> FailoverProxy:
     """The ResourceManagers' door for masters, all of a pair.
 
     A master of which the active one hears nothing for too long is given up: so from one that hangs we go over in time.
@@ -157,10 +157,10 @@ def scheduler_proxy(
         if len(daemons) > 1:
             limit = settings.get_seconds("yarn.am.liveness-monitor.expiry-interval-ms") / _CHANCES
             options = with_fields(options, call_timeout=min(limit, options.call_timeout or math.inf))
-    return Proxy(
+    return FailoverProxy(
         name="ResourceManager (scheduler)",
         daemons=daemons,
-        login=Login.with_token(token, protections=protections),
+        login=LoginIdentity.with_token(token, protections=protections),
         protocol=PROTOCOL,
         policy=policy or resource_manager_policy(settings),
         options=options,
@@ -183,13 +183,15 @@ class MasterClient:
         is_renewed: a ResourceManager had to be told of us again: it was restarted, or another one took over.
     """
 
-    def __init__(self, proxy: Proxy, *, protections: tuple[Protection, ...] = (), pace: Pace | None = None) -> None:
+    def __init__(
+        self, proxy: FailoverProxy, *, protections: tuple[Protection, ...] = (), pace: HeartbeatInterval | None = None
+    ) -> None:
         self.node_tokens = NodeTokens()
-        self.token: Token | None = None
+        self.token: HadoopToken | None = None
         self.answers = 0
         self.cluster_nodes: int | None = None
         self.is_renewed = False
-        self._proxy, self._protections, self._pace = proxy, protections, pace or Pace()
+        self._proxy, self._protections, self._pace = proxy, protections, pace or HeartbeatInterval()
         self._table = AskTable()
         self._registration: RegisterRequest | None = None
         self._recovered: tuple[Container, ...] = ()
@@ -208,7 +210,7 @@ class MasterClient:
 
     # -- what the caller wants
 
-    def want(self, key: int, total: int, ask: Ask | None = None) -> None:
+    def want(self, key: int, total: int, ask: ContainerRequest | None = None) -> None:
         """From now on `total` containers of `key` are still to come, beside those that the handler was told of.
 
         Args:
@@ -348,7 +350,7 @@ class MasterClient:
         self.wake()
         while not self._is_ending:
             async with self._turn:
-                news = await self._beat() if not self._is_ending else News()
+                news = await self._beat() if not self._is_ending else AllocationUpdate()
             if self._recovered:
                 news = with_fields(news, recovered=self._recovered + news.recovered)
                 self._recovered = ()
@@ -357,7 +359,7 @@ class MasterClient:
                 handler(news)
             await self._pause()
 
-    async def _beat(self) -> News:
+    async def _beat(self) -> AllocationUpdate:
         self._woken.clear()
         self._sent_at = asyncio.get_running_loop().time()
         try:
@@ -367,12 +369,12 @@ class MasterClient:
             if self._odd > _PATIENCE:  # it forgets us each time: not so fast
                 await asyncio.sleep(_ODD_PAUSE)
             await self._register_again()
-            return News()
+            return AllocationUpdate()
         except ApplicationAttemptNotFoundError as error:
             raise AttemptOver(f"the ResourceManager has ended this attempt: {error}") from error
         except (InvalidTokenError, LoginError, SaslError) as error:
             await self._bear(error)
-            return News()
+            return AllocationUpdate()
         except RemoteError as error:
             if isinstance(error, InvalidApplicationMasterRequestError):
                 raise
@@ -381,17 +383,17 @@ class MasterClient:
                 self.wake()
                 return self._table.refused(error.remote_message)
             await self._bear(error)
-            return News()
+            return AllocationUpdate()
         self._odd = 0
         self._heard_at = asyncio.get_running_loop().time()
         self._known_at = _now()
         return await self._take(response)
 
-    async def _take(self, response: AllocateResponse) -> News:
+    async def _take(self, response: AllocateResponse) -> AllocationUpdate:
         self.node_tokens.put(response.node_tokens)
         if response.am_rm_token is not None:
             self.token = from_message(response.am_rm_token)
-            await self._proxy.login_as(Login.with_token(self.token, protections=self._protections))
+            await self._proxy.login_as(LoginIdentity.with_token(self.token, protections=self._protections))
         news = self._table.answered(response)
         self.answers += 1
         self.cluster_nodes = self.cluster_nodes if news.cluster_nodes is None else news.cluster_nodes
@@ -402,7 +404,7 @@ class MasterClient:
             await self._register_again()
         return news
 
-    def _plan(self, news: News) -> None:
+    def _plan(self, news: AllocationUpdate) -> None:
         """Has what found no place asked for again: when another is granted soon, else ever more seldom."""
         for container in news.granted:
             self._pauses.pop(container.allocation_request_id, None)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from tony.dataclass import dataclass
 from tony.hadoop import ids
-from tony.hadoop.failover import Proxy
-from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError, ProtocolError
+from tony.hadoop.failover import FailoverProxy
+from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError, IpcProtocolError
 from tony.hadoop.remote_text import shown
 from tony.hadoop.tokens.credentials import from_message, to_message
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.reports import (
     ApplicationReport,
@@ -94,7 +94,7 @@ class ApplicationClient:
         token_service: what delegation tokens of these ResourceManagers have as their service.
     """
 
-    def __init__(self, proxy: Proxy, *, token_service: str = "") -> None:
+    def __init__(self, proxy: FailoverProxy, *, token_service: str = "") -> None:
         self._proxy = proxy
         self._token_service = token_service
 
@@ -114,7 +114,7 @@ class ApplicationClient:
         """An id, and what containers may be."""
         answer = await self._proxy.call(wire.GET_NEW_APPLICATION, wire.GetNewApplicationRequest())
         if answer.application_id is None:
-            raise ProtocolError(f"{self._proxy.name}: an answer to getNewApplication without an id")
+            raise IpcProtocolError(f"{self._proxy.name}: an answer to getNewApplication without an id")
         return NewApplication(id=answer.application_id, maximum=answer.maximum_capability or Resource())
 
     async def submit(self, context: ApplicationSubmissionContext, *, patience: float = 60.0) -> ApplicationReport:
@@ -161,7 +161,9 @@ class ApplicationClient:
         request = wire.GetApplicationReportRequest(application_id=application)
         answer = await self._proxy.call(wire.GET_APPLICATION_REPORT, request)
         if answer.report is None:
-            raise ProtocolError(f"{self._proxy.name}: no report of {ids.application_text(application)} in its answer")
+            raise IpcProtocolError(
+                f"{self._proxy.name}: no report of {ids.application_text(application)} in its answer"
+            )
         return answer.report
 
     async def applications(
@@ -259,7 +261,7 @@ class ApplicationClient:
         request = wire.GetApplicationAttemptReportRequest(attempt_id=attempt)
         answer = await self._proxy.call(wire.GET_APPLICATION_ATTEMPT_REPORT, request)
         if answer.report is None:
-            raise ProtocolError(f"{self._proxy.name}: no report of {ids.attempt_text(attempt)} in its answer")
+            raise IpcProtocolError(f"{self._proxy.name}: no report of {ids.attempt_text(attempt)} in its answer")
         return answer.report
 
     async def fail_attempt(self, attempt: ApplicationAttemptId) -> None:
@@ -279,7 +281,7 @@ class ApplicationClient:
         request = wire.GetContainerReportRequest(container_id=container)
         answer = await self._proxy.call(wire.GET_CONTAINER_REPORT, request)
         if answer.report is None:
-            raise ProtocolError(f"{self._proxy.name}: no report of {ids.container_text(container)} in its answer")
+            raise IpcProtocolError(f"{self._proxy.name}: no report of {ids.container_text(container)} in its answer")
         return answer.report
 
     async def signal(self, container: ContainerId, command: SignalCommand) -> None:
@@ -350,7 +352,7 @@ class ApplicationClient:
 
     # -- tokens
 
-    async def delegation_token(self, renewer: str) -> Token | None:
+    async def delegation_token(self, renewer: str) -> HadoopToken | None:
         """A token with which programs without a ticket may speak with the ResourceManager.
 
         Args:
@@ -364,12 +366,12 @@ class ApplicationClient:
             return None
         return from_message(answer.token, service=self._token_service or None)
 
-    async def renew_token(self, token: Token) -> int:
+    async def renew_token(self, token: HadoopToken) -> int:
         """Renews a token (as the renewer), and tells its new end, in milliseconds since 1970."""
         request = RenewDelegationTokenRequest(token=to_message(token))
         return (await self._proxy.call(wire.RENEW_DELEGATION_TOKEN, request)).expiry_time
 
-    async def cancel_token(self, token: Token) -> None:
+    async def cancel_token(self, token: HadoopToken) -> None:
         """Ends a token."""
         await self._proxy.call(wire.CANCEL_DELEGATION_TOKEN, CancelDelegationTokenRequest(token=to_message(token)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class ExitStatus(IntEnum):
+class YarnExitStatus(IntEnum):
     """Why a container ended, if not by itself."""
 
     #: It has not ended; or it was never started, for its files could not be fetched.
@@ -39,18 +39,18 @@ class ExitStatus(IntEnum):
 #: Ends that say nothing about the program: the same command may well succeed elsewhere.
 NOT_THE_PROGRAM = frozenset(
     {
-        ExitStatus.ABORTED,
-        ExitStatus.DISKS_FAILED,
-        ExitStatus.PREEMPTED,
-        ExitStatus.KILLED_BY_RESOURCEMANAGER,
-        ExitStatus.KILLED_BY_CONTAINER_SCHEDULER,
+        YarnExitStatus.ABORTED,
+        YarnExitStatus.DISKS_FAILED,
+        YarnExitStatus.PREEMPTED,
+        YarnExitStatus.KILLED_BY_RESOURCEMANAGER,
+        YarnExitStatus.KILLED_BY_CONTAINER_SCHEDULER,
     }
 )
 
 
-def exit_status(status: int) -> ExitStatus | None:
+def exit_status(status: int) -> YarnExitStatus | None:
     """What YARN says with a status, or None if it is a program's, or one that we do not know."""
     try:
-        return ExitStatus(status)
+        return YarnExitStatus(status)
     except ValueError:
         return None

@@ -9,7 +9,7 @@ _JUST_NOW = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class HeartbeatInterval:
     """Fast while something is to be expected, slow while not; all in seconds.
 
     Attributes:

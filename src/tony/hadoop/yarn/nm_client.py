@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from tony.hadoop.address import Address
 from tony.hadoop.ids import container_text
-from tony.hadoop.ipc.connection import Connection, connect
-from tony.hadoop.ipc.connection_options import DEFAULTS, Options
+from tony.hadoop.ipc.connection import IpcConnection, connect
+from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -30,9 +30,9 @@ from tony.hadoop.ipc.errors import (
     RetriableError,
     remote_error,
 )
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import SignalContainerRequest
 from tony.hadoop.wire.container_management import (
     GET_CONTAINER_STATUSES,
@@ -63,7 +63,7 @@ _STARTED_ALREADY: Final = ("already is running on this node", "Attempt to relaun
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
 
-Connector = Callable[..., Coroutine[Any, Any, Connection]]
+Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
 
 class NoNodeToken(HadoopError):  # noqa: N818 - a noun reads better where it is raised
@@ -76,11 +76,11 @@ class _Slot:
     __slots__ = ("connection", "lock", "retired", "token", "users")
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: IpcConnection | None = None
         self.lock = asyncio.Lock()
-        self.token: Token | None = None
+        self.token: HadoopToken | None = None
         #: Connections with an old token, on which calls still wait.
-        self.retired: list[Connection] = []
+        self.retired: list[IpcConnection] = []
         #: Calls that are on their way, or about to be.
         self.users = 0
 
@@ -103,7 +103,7 @@ class NodeClients:
         tokens: NodeTokens,
         *,
         protections: tuple[Protection, ...] = (),
-        options: Options = DEFAULTS,
+        options: ConnectionOptions = DEFAULTS,
         most: int = 256,
         dialing: int = 32,
         patience: float = 10.0,
@@ -226,7 +226,7 @@ class NodeClients:
             await _close_idle(slot)
             await self._tidy()
 
-    async def _connected(self, node: NodeId, slot: _Slot) -> Connection:
+    async def _connected(self, node: NodeId, slot: _Slot) -> IpcConnection:
         async with slot.lock:
             token = self._tokens.get(node)
             if token is None:
@@ -239,7 +239,7 @@ class NodeClients:
             async with self._dialing:
                 new = await self._connector(
                     Address(host=node.host or "", port=node.port or 0),
-                    Login.with_token(token, protections=self._protections),
+                    LoginIdentity.with_token(token, protections=self._protections),
                     protocol=PROTOCOL,
                     options=self._options,
                 )

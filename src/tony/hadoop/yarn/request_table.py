@@ -17,8 +17,8 @@ next request corrects it. What was granted too much until then is given back at 
 
 **Rejections.** Scheduling requests are totals as well, unless the ResourceManager's handler of constraints is
 `placement-processor`. That one adds up what it is asked, and gives back (rejects) what finds no place at the moment,
-after a few tries of its own. It may fit later, so it stays wanted, and is told as `News.rejected`; `again` says it once
-more, and that alone.
+after a few tries of its own. It may fit later, so it stays wanted, and is told as `AllocationUpdate.rejected`; `again`
+says it once more, and that alone.
 
 **A new ResourceManager** has forgotten the asks, the releases and the list of excluded hosts: `forgotten()` makes the
 next request say all of it again.
@@ -49,7 +49,7 @@ DEFAULT_RACK = "/default-rack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class ContainerRequest:
     """What the containers of a key are to be like.
 
     Attributes:
@@ -80,7 +80,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedRequest:
     """An ask that will never be granted, and is not asked for any more.
 
     Attributes:
@@ -110,7 +110,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class AllocationUpdate:
     """What an answer of the ResourceManager's means.
 
     Attributes:
@@ -131,7 +131,7 @@ class News:
     granted: tuple[Container, ...] = ()
     completed: tuple[ContainerStatus, ...] = ()
     recovered: tuple[Container, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedRequest, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     surplus: tuple[Container, ...] = ()
     nodes: tuple[NodeReport, ...] = ()
@@ -166,7 +166,7 @@ class _Want:
         told: what the ResourceManager may still hold of it: place and priority -> its entry.
     """
 
-    ask: Ask
+    ask: ContainerRequest
     outstanding: int
     changed: bool = True
     sought: int = 0
@@ -210,7 +210,7 @@ class AskTable:
 
     # -- what is wanted
 
-    def want(self, key: int, total: int, ask: Ask | None = None) -> None:
+    def want(self, key: int, total: int, ask: ContainerRequest | None = None) -> None:
         """From now on so many containers of a key are still to come, beside those that were granted already.
 
         Args:
@@ -293,7 +293,7 @@ class AskTable:
             self._flight = self._new_flight()
         return self._flight.request
 
-    def answered(self, response: AllocateResponse) -> News:
+    def answered(self, response: AllocateResponse) -> AllocationUpdate:
         """Takes the answer to the last request."""
         flight, self._flight = self._flight, None
         if flight is None:
@@ -305,7 +305,7 @@ class AskTable:
         preemption = response.preemption
         strict = preemption.strict if preemption else None
         negotiable = preemption.negotiable if preemption else None
-        return News(
+        return AllocationUpdate(
             granted=granted,
             surplus=surplus,
             completed=self._take_completed(response.completed),
@@ -318,7 +318,7 @@ class AskTable:
             cluster_nodes=response.num_cluster_nodes,
         )
 
-    def refused(self, reason: str) -> News:
+    def refused(self, reason: str) -> AllocationUpdate:
         """The ResourceManager took nothing of the last request, for one of its asks can never be granted.
 
         If it carried but one, that one is given up; else they are asked for one at a time until it is found.
@@ -329,7 +329,7 @@ class AskTable:
             self._wants[key].changed = True
         if len(carried) != 1:
             self._singly = set(carried)
-            return News()
+            return AllocationUpdate()
         key = carried[0]
         self._singly.discard(key)
         want = self._wants[key]
@@ -337,7 +337,7 @@ class AskTable:
         want.changed = bool(want.told)
         if not count and want.changed:  # not even fewer is taken: nothing more can be said about it
             want.told, want.changed = {}, False
-        return News(refused=(Refused(key=key, count=count, reason=reason),) if count else ())
+        return AllocationUpdate(refused=(RefusedRequest(key=key, count=count, reason=reason),) if count else ())
 
     def forgotten(self) -> None:
         """There is a new ResourceManager, which knows nothing: the next request says everything again."""
@@ -456,7 +456,7 @@ class AskTable:
         return tuple(rejected.values())
 
 
-def _entries(key: int, ask: Ask, count: int) -> dict[tuple[str, int], ResourceRequest | SchedulingRequest]:
+def _entries(key: int, ask: ContainerRequest, count: int) -> dict[tuple[str, int], ResourceRequest | SchedulingRequest]:
     priority = Priority(priority=ask.priority)
     if ask.is_scheduling_request:
         request = SchedulingRequest(

@@ -16,22 +16,22 @@ from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiab
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.linux import cgroup, process, resource_limits
 from tony.linux.open_file_limit import allow_open_files
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
-from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.interface import ContainerSource, KnownContainer, PreparedJob, Sink
+from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.interface import ContainerAllocator, KnownContainer, PreparedJob, Sink
 from tony.schedulers.local import cleanup, rlimits_check, supervisor
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.container import Container, Stage
+from tony.schedulers.local.container import ContainerStage, LocalContainer
 from tony.schedulers.local.container_recovery import Adoption
-from tony.schedulers.local.feasibility import misfits
+from tony.schedulers.local.feasibility import unsatisfiable_requests
 from tony.schedulers.local.fork_server import ForkServer
 from tony.schedulers.local.ledger import LedgerBusy
 from tony.schedulers.local.ledger_location import open_ledger
 from tony.schedulers.local.machine_capacity import measure
-from tony.schedulers.local.orphan_cleanup import STUBBORN, Leftovers
+from tony.schedulers.local.orphan_cleanup import STUBBORN, OrphanCleanup
 from tony.schedulers.local.peak_demand import needs
-from tony.schedulers.local.resource_claim import Holding
+from tony.schedulers.local.resource_claim import ResourceClaim
 from tony.schedulers.local.role_allocation import Grants
 from tony.schedulers.local.settings import read_settings
 from tony.schedulers.local.task_launcher import HOST, Launcher
@@ -49,7 +49,7 @@ _CLIENTS = 100
 _log = logging.getLogger(__name__)
 
 
-class LocalSource(ContainerSource):
+class LocalSource(ContainerAllocator):
     """Containers on this machine.
 
     Args:
@@ -72,18 +72,18 @@ class LocalSource(ContainerSource):
         self._adopt_orphans = adopt_orphans
         self._supervision = supervisor.present() if adopt_orphans else None
         self._sink: Sink | None = None
-        self._holding: Holding | None = None
+        self._holding: ResourceClaim | None = None
         self._server = ForkServer()
         self._launcher = Launcher(job, self._server, self._command)
         self._adoption = Adoption(job, self._server, self._executor_ended)
-        self._leftovers = Leftovers(
+        self._leftovers = OrphanCleanup(
             job.folder, adopts_orphans=adopt_orphans, supervision=self._supervision, executors=self._executor_pids
         )
         self._starting = asyncio.Semaphore(_STARTING)
         self._grants = Grants(self._spec)
         self._admitted = self._recovered = self._growing = False
         self._never = ""
-        self._containers: dict[str, Container] = {}
+        self._containers: dict[str, LocalContainer] = {}
         self._number = 0
         self._queued = ""
         self._closed = False
@@ -102,16 +102,16 @@ class LocalSource(ContainerSource):
             self._server.open()  # early, as long as this process has one thread
         except OSError as error:
             raise SchedulerError(
-                f"the fork server of the executors cannot be started: {resource_limits.said(error)}"
+                f"the fork server of the executors cannot be started: {resource_limits.describe_os_error(error)}"
             ) from error
         self._recovered = not self._adoption.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
         if notice:
             _log.warning(notice)
         wishes = needs(self._spec)
-        machine = await beside(measure, self._settings, with_gpus=wishes[0].gpus > 0)
+        machine = await to_thread(measure, self._settings, with_gpus=wishes[0].gpus > 0)
         supervision = self._supervision
-        self._holding = Holding(
+        self._holding = ResourceClaim(
             lambda: open_ledger(self._settings, self._job.home)[0],
             ledger,
             self._job.record,
@@ -121,11 +121,11 @@ class LocalSource(ContainerSource):
             hand_on=supervision.hand_on if supervision else lambda claim: None,
         )
         if not self._holding.is_granted:
-            self._never = " ".join(problem.message for problem in misfits(self._spec, machine))
+            self._never = " ".join(problem.message for problem in unsatisfiable_requests(self._spec, machine))
         if not self._never:
             self._spawn(self._obtain(self._holding))
 
-    async def _obtain(self, holding: Holding) -> None:
+    async def _obtain(self, holding: ResourceClaim) -> None:
         claim = await holding.obtain(self._say_queued)
         self._grants.admit(claim.memory, claim.devices or ())
         self._admitted = True
@@ -138,7 +138,7 @@ class LocalSource(ContainerSource):
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         if not self._adoption.has_predecessors:
             return ()
-        self._number = max(self._number, await beside(self._adoption.highest_number))
+        self._number = max(self._number, await to_thread(self._adoption.highest_number))
         await self._leftovers.end_helpers()
         noted = cleanup.noted(self._job.folder.remains)
         new = [each for each in known if each.id not in self._containers]
@@ -170,7 +170,7 @@ class LocalSource(ContainerSource):
         for role, devices in self._grants.take():
             self._number += 1
             resources = self._spec.effective_roles[role].resources
-            container = Container(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
+            container = LocalContainer(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
             self._containers[container.id] = container
             self._emit(Granted(container=container.id, role=role, host=HOST))
         grows = self._holding is not None and self._holding.can_grow
@@ -180,7 +180,7 @@ class LocalSource(ContainerSource):
             self._growing = True
             self._spawn(self._grow(self._holding))
 
-    async def _grow(self, holding: Holding) -> None:
+    async def _grow(self, holding: ResourceClaim) -> None:
         """Makes the claim of a job that has less than it could use larger, as soon as that is in nobody's way."""
         try:
             while self._grants.shortage() and holding.can_grow:
@@ -196,15 +196,15 @@ class LocalSource(ContainerSource):
 
     # --- starting -------------------------------------------------------------------------------------------------
 
-    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         held = self._containers.get(container)
         if held is None:
             raise SchedulerError(f"container {container} has ended before {task.role}:{task.index} was launched in it")
-        if held.stage is not Stage.GRANTED:
+        if held.stage is not ContainerStage.GRANTED:
             return
-        held.stage = Stage.STARTING
+        held.stage = ContainerStage.STARTING
         try:
-            laid = await beside(self._launcher.lay_down, held, TaskId(task.role, task.index))
+            laid = await to_thread(self._launcher.lay_down, held, TaskId(task.role, task.index))
             if held.cause or self._sink is None:
                 self._bury_unstarted(held)
             else:
@@ -216,11 +216,10 @@ class LocalSource(ContainerSource):
                 return
             cgroup.remove(held.groups)
             self._forget(held)
-            raise SchedulerError(
-                f"the executor of {task.role}:{task.index} cannot be started: {resource_limits.said(error)}"
-            ) from error
+            why = resource_limits.describe_os_error(error)
+            raise SchedulerError(f"the executor of {task.role}:{task.index} cannot be started: {why}") from error
 
-    async def _start(self, held: Container, task: TaskPart, credentials: Credentials, laid: Interpreter) -> None:
+    async def _start(self, held: LocalContainer, task: TaskPart, credentials: AmCredentials, laid: Interpreter) -> None:
         held.executor = await self._launcher.start(
             held,
             task,
@@ -229,7 +228,7 @@ class LocalSource(ContainerSource):
             inherited=self._holding.descriptors if self._holding else (),
             ended=lambda how: self._executor_ended(held, how),
         )
-        held.stage = Stage.RUNNING
+        held.stage = ContainerStage.RUNNING
         if held.cause or self._sink is None:  # it was to end meanwhile
             held.executor.kill()
         self._launcher.note(held, held.executor)
@@ -240,7 +239,7 @@ class LocalSource(ContainerSource):
         held = self._containers.get(container)
         if held is None:
             return
-        if held.stage is not Stage.RUNNING:
+        if held.stage is not ContainerStage.RUNNING:
             self._end(held, "it was given back")
         elif not held.cause:
             again = held.force.when() if held.force else float("inf")
@@ -256,50 +255,50 @@ class LocalSource(ContainerSource):
         if held:
             self._end(held, f"killed: {reason}")
 
-    def _end(self, held: Container, cause: str) -> None:
+    def _end(self, held: LocalContainer, cause: str) -> None:
         """Ends a container in any stage. One that is starting is buried by `launch`, which is in the middle of it."""
-        if held.cause or held.stage is Stage.ENDING:
+        if held.cause or held.stage is ContainerStage.ENDING:
             return
         held.cause = cause
-        if held.stage is Stage.GRANTED:
+        if held.stage is ContainerStage.GRANTED:
             self._gone(held, cause)
         elif held.executor:
             held.executor.kill()
         else:
             self._spawn(self._interrupt(held))
 
-    async def _interrupt(self, held: Container) -> None:
+    async def _interrupt(self, held: LocalContainer) -> None:
         """Ends what runs while a container's files are laid down: unpacking a large environment takes minutes."""
-        while held.stage is Stage.STARTING:
+        while held.stage is ContainerStage.STARTING:
             await self._leftovers.interrupt(held)
             await asyncio.sleep(STUBBORN)
 
-    def _executor_ended(self, held: Container, how: str) -> None:
+    def _executor_ended(self, held: LocalContainer, how: str) -> None:
         if held.force:
             held.force.cancel()
         if self._sink:
             self._spawn(self._bury(held, held.cause or how))
 
-    def _bury_unstarted(self, held: Container) -> None:
+    def _bury_unstarted(self, held: LocalContainer) -> None:
         if self._sink:
             self._spawn(self._bury(held, held.cause))
 
-    async def _bury(self, held: Container, cause: str) -> None:
+    async def _bury(self, held: LocalContainer, cause: str) -> None:
         """Ends all that is left of a container, and tells its end."""
-        held.stage = Stage.ENDING
+        held.stage = ContainerStage.ENDING
         while not (self._leftovers.none_of(held) or await self._leftovers.end(held)):
             _log.warning("something in container %s does not die; trying again", held.id)
             await asyncio.sleep(STUBBORN)
         self._gone(held, cause)
 
-    def _gone(self, held: Container, cause: str) -> None:
+    def _gone(self, held: LocalContainer, cause: str) -> None:
         self._emit(ContainerEnded(container=held.id, cause=cause))
         self._forget(held)
 
     def _executor_pids(self) -> set[int]:
         return {container.executor.pid for container in self._containers.values() if container.executor}
 
-    def _forget(self, held: Container) -> None:
+    def _forget(self, held: LocalContainer) -> None:
         """Its share of the claim is free, and may be granted again."""
         del self._containers[held.id]
         self._grants.ended(held.role, held.devices)

@@ -63,7 +63,7 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
         threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
 
 
-def _kill(process: subprocess.Popen[bytes] | standby.Standby) -> None:
+def _kill(process: subprocess.Popen[bytes] | standby.PreforkAm) -> None:
     """Ends a master that comes up, and its supervisor: they are a group."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
@@ -71,7 +71,7 @@ def _kill(process: subprocess.Popen[bytes] | standby.Standby) -> None:
     process.kill()
 
 
-def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.Standby, int] | None:
+def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.PreforkAm, int] | None:
     """Uses the fork that stands by, if there is one."""
     found = None if argv else standby.take()
     if found is None:
@@ -99,14 +99,16 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
         )
     except OSError as error:
         os.close(ready)
-        raise SchedulerError(f"the application master cannot be started: {resource_limits.said(error)}") from error
+        raise SchedulerError(
+            f"the application master cannot be started: {resource_limits.describe_os_error(error)}"
+        ) from error
     finally:
         os.close(up)
         os.close(log)
     return process, ready
 
 
-async def _wait_up(process: subprocess.Popen[bytes] | standby.Standby, ready: int, folder: JobFolder) -> None:
+async def _wait_up(process: subprocess.Popen[bytes] | standby.PreforkAm, ready: int, folder: JobFolder) -> None:
     """Waits for the end of its pipe: that comes when it is up, and when it is gone. Then its supervisor may go on."""
     loop = asyncio.get_running_loop()
     news = asyncio.Event()

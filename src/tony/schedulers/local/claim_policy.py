@@ -134,7 +134,7 @@ def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | s
     if not short_of_memory and not short_of_gpus:
         return replace(claim, devices=tuple(devices[: claim.gpus]))
     wants = _wants(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
-    return f"waiting for {wants}{_behind(granted, older, gpus_only=not short_of_memory)}"
+    return f"waiting for {wants}{_jobs_ahead_of(granted, older, gpus_only=not short_of_memory)}"
 
 
 def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
@@ -204,14 +204,14 @@ def _wants(claim: Claim, machine: Machine, memory: int | None, gpus: int | None)
     return ", and ".join(parts)
 
 
-def _behind(granted: Sequence[Claim], older: Sequence[Claim], *, gpus_only: bool) -> str:
+def _jobs_ahead_of(granted: Sequence[Claim], older: Sequence[Claim], *, gpus_only: bool) -> str:
     holders = [claim for claim in granted if claim.gpus or not gpus_only]
     waiters = [claim for claim in older if claim.gpus or not gpus_only]
-    text = f"; held by {_some(holders)}" if holders else ""
-    return text + (f"; first in line: {_some(waiters)}" if waiters else "")
+    text = f"; held by {_format_claims(holders)}" if holders else ""
+    return text + (f"; first in line: {_format_claims(waiters)}" if waiters else "")
 
 
-def _some(claims: Sequence[Claim]) -> str:
+def _format_claims(claims: Sequence[Claim]) -> str:
     ordered = sorted(claims, key=lambda claim: claim.ticket)
     rest = len(ordered) - _SHOWN
     return ", ".join(map(_describe, ordered[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tony import clock
 from tony.schedulers.local.claim_policy import Claim, blocker, decide
 from tony.schedulers.local.inotify import DeparturesWatch, FileWatch, FolderWatch
-from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, user_name
+from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, user_name
 from tony.schedulers.local.machine_capacity import Machine
 
 #: Seconds after a change at which to look again: the kernel tells that a file was closed just before it unlocks it.
@@ -28,8 +28,8 @@ _BUSY_FIRST, _BUSY_MOST = 0.001, 0.1
 _BUSY_PATIENCE = 2.0
 
 
-async def obtain(
-    ledger: Ledger,
+async def acquire_claim(
+    ledger: ResourceLedger,
     claim: Claim,
     machine: Machine,
     say: Callable[[str], None],
@@ -65,7 +65,7 @@ class _Place:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: ResourceLedger,
         claim: Claim,
         machine: Machine,
         say: Callable[[str], None],
@@ -170,7 +170,7 @@ class _Place:
         return self._held
 
 
-def _lock_notice(ledger: Ledger) -> str:
+def _lock_notice(ledger: ResourceLedger) -> str:
     """Say what is waited for: which process has locked the ledger, as the kernel's table says, and what can be done."""
     status = os.stat(ledger.path)
     lock_id = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

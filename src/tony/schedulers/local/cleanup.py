@@ -54,7 +54,7 @@ def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
     """Whether the kernel says at once that an executor which has ended left nothing: then nobody need be searched for.
 
     Whatever it had started is below us, so what lost its parent is our child: there is none but living executors, and
-    its control group can be removed. Only for a process as `end_strays` wants it, and on the thread that waits for
+    its control group can be removed. Only for a process as `kill_orphans` wants it, and on the thread that waits for
     its children.
 
     Returns:
@@ -64,7 +64,7 @@ def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
     return children is not None and not _strays(children, executors) and cgroup.remove(groups, timeout=0.0)
 
 
-def end_job(job_id: str, noted: Noted, kept: Collection[str] = ()) -> bool:
+def end_job(job_id: str, noted: LaunchRecord, kept: Collection[str] = ()) -> bool:
     """Ends everything of a job, executors first; otherwise as `end_container`.
 
     Args:
@@ -88,7 +88,7 @@ def end_job(job_id: str, noted: Noted, kept: Collection[str] = ()) -> bool:
     return _end(lambda: found(*_MARKERS), sorted(groups), {**executors, **family})
 
 
-def end_strays(executors: Collection[int], supervisor: int = 0) -> bool:
+def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
     """Kills what executors left behind that lost its parent: children of ours in sessions of their own.
 
     Only for a process whose other children (if any) are in its own session. Called on the thread that starts
@@ -148,7 +148,7 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class LaunchRecord:
     """What was written down for whoever comes after us; some of it may be gone.
 
     Attributes:
@@ -164,7 +164,7 @@ class Noted:
         return {held.pid: held.start for held in self.launched}
 
 
-def note(file: Path, *, launched: Launched | None = None, groups: Sequence[str] = ()) -> None:
+def record_launch(file: Path, *, launched: Launched | None = None, groups: Sequence[str] = ()) -> None:
     """Writes down what somebody else must end, or take over, should we die.
 
     Raises:
@@ -182,7 +182,7 @@ def note(file: Path, *, launched: Launched | None = None, groups: Sequence[str] 
         out.write("".join(lines).encode())
 
 
-def noted(file: Path) -> Noted:
+def noted(file: Path) -> LaunchRecord:
     """Reads what was written down; nothing if there is no such file. Lines that were cut short are left out."""
     launched, groups = [], []
     try:
@@ -198,7 +198,7 @@ def noted(file: Path) -> Noted:
         elif kind == "launched":
             with contextlib.suppress(ValueError):
                 launched.append(from_plain(Launched, loads(rest), ignore_unknown=True))
-    return Noted(launched=tuple(launched), groups=tuple(groups))
+    return LaunchRecord(launched=tuple(launched), groups=tuple(groups))
 
 
 def highest(logs: Iterable[Path]) -> int:

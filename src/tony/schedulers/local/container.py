@@ -7,10 +7,10 @@ from enum import Enum
 
 from tony.dataclass import dataclass
 from tony.model.job_spec import Resources
-from tony.schedulers.local.executor_processes import Executor
+from tony.schedulers.local.executor_processes import ExecutorProcess
 
 
-class Stage(Enum):
+class ContainerStage(Enum):
     GRANTED = "granted"  #: nothing runs in it
     STARTING = "starting"  #: its files are laid down
     RUNNING = "running"  #: its executor lives
@@ -18,7 +18,7 @@ class Stage(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Container:
+class LocalContainer:
     """A container.
 
     Attributes:
@@ -32,8 +32,8 @@ class Container:
     role: str
     resources: Resources
     devices: tuple[str, ...]
-    stage: Stage = Stage.GRANTED
-    executor: Executor | None = None
+    stage: ContainerStage = ContainerStage.GRANTED
+    executor: ExecutorProcess | None = None
     adopted: bool = False
     groups: tuple[str, ...] = ()
     cause: str = ""

@@ -13,8 +13,8 @@ from tony.linux import process
 from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer, PreparedJob
 from tony.schedulers.local import cleanup, executor_processes
-from tony.schedulers.local.cleanup import Launched, Noted
-from tony.schedulers.local.container import Container, Stage
+from tony.schedulers.local.cleanup import Launched, LaunchRecord
+from tony.schedulers.local.container import ContainerStage, LocalContainer
 from tony.schedulers.local.fork_server import ForkServer
 
 
@@ -26,7 +26,7 @@ class Adoption:
         ended: called once for each, on the running loop, with how its executor ended.
     """
 
-    def __init__(self, job: PreparedJob, server: ForkServer, ended: Callable[[Container, str], object]) -> None:
+    def __init__(self, job: PreparedJob, server: ForkServer, ended: Callable[[LocalContainer, str], object]) -> None:
         self._job = job
         self._server = server
         self._ended = ended
@@ -40,7 +40,7 @@ class Adoption:
         """The highest number of a container that they were granted. Blocks: it reads their logs."""
         return cleanup.highest(takewhile(Path.exists, map(self._job.folder.events, count(1))))
 
-    def adopt(self, known: Iterable[KnownContainer], noted: Noted, supervisor: int) -> Iterator[Container]:
+    def adopt(self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int) -> Iterator[LocalContainer]:
         """Takes those over in which an executor lives.
 
         Args:
@@ -53,12 +53,12 @@ class Adoption:
                 if held:
                     yield held
 
-    def _adopt(self, known: KnownContainer, task: TaskId, launched: Launched | None) -> Container | None:
+    def _adopt(self, known: KnownContainer, task: TaskId, launched: Launched | None) -> LocalContainer | None:
         if launched is None:
             return None
         resources = self._job.record.spec.effective_roles[known.role].resources
-        held = Container(id=known.id, role=known.role, resources=resources, devices=launched.devices, adopted=True)
-        held.groups, held.stage = launched.groups, Stage.RUNNING
+        held = LocalContainer(id=known.id, role=known.role, resources=resources, devices=launched.devices, adopted=True)
+        held.groups, held.stage = launched.groups, ContainerStage.RUNNING
         held.executor = executor_processes.adopt(
             launched.pid,
             launched.start,

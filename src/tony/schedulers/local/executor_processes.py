@@ -22,7 +22,7 @@ _TAIL = 4096
 _LOG_HEAD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+Z [A-Z]+ [\w.]+: ", re.ASCII)
 
 
-class Executor:
+class ExecutorProcess:
     """A living executor. The kernel tells of its end (pidfd); nobody asks again and again.
 
     Attributes:
@@ -88,7 +88,7 @@ async def start(
     log: Path,
     inherited: Sequence[int],
     ended: Callable[[str], object],
-) -> Executor:
+) -> ExecutorProcess:
     """Starts an executor in a session of its own.
 
     Args:
@@ -107,7 +107,7 @@ async def start(
             pid = await server.start(
                 argv, folder=folder, env=env, stdin=reading, output=output.fileno(), kept=inherited
             )
-        executor = Executor(pid, server, log, ended)
+        executor = ExecutorProcess(pid, server, log, ended)
     except BaseException:
         os.close(writing)  # if it lives it ends: no context comes
         raise
@@ -119,7 +119,7 @@ async def start(
 
 def adopt(
     pid: int, started: int | None, server: ForkServer, log: Path, ended: Callable[[str], object]
-) -> Executor | None:
+) -> ExecutorProcess | None:
     """Watches an executor that an earlier application master has started; None if it does not live any more.
 
     Nobody will know how it ended: whoever waits for it is not us.
@@ -131,7 +131,7 @@ def adopt(
     if started is None or process.start_time(pid) != started or not process.is_alive(pid):
         return None
     try:
-        executor = Executor(pid, server, log, ended)
+        executor = ExecutorProcess(pid, server, log, ended)
     except OSError:
         return None
     if process.start_time(pid) != started:

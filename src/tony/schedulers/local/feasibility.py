@@ -13,7 +13,7 @@ from tony.units import format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Thing:
+class __ResourceKind:
     """One kind of resource, and how people speak of it."""
 
     key: str
@@ -24,10 +24,10 @@ class _Thing:
     advice: str
 
 
-def misfits(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
+def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
     """What of a job this machine can never give, even when nothing else runs."""
     things = (
-        _Thing(
+        __ResourceKind(
             key="memory",
             of=memory_of,
             has=machine.memory,
@@ -35,7 +35,7 @@ def misfits(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
             machine=f"{format_size(machine.memory)} of memory{_because(machine.memory_origin)}",
             advice="Ask for less memory or fewer instances",
         ),
-        _Thing(
+        __ResourceKind(
             key="gpus",
             of=gpus_of,
             has=len(machine.gpus),
@@ -73,7 +73,7 @@ def _and_boards(boards: int) -> str:
     return " and one for TensorBoard" if boards == 1 else " and one for each TensorBoard that it may have"
 
 
-def _misfits_of(spec: JobSpec, thing: _Thing) -> list[Problem]:
+def _misfits_of(spec: JobSpec, thing: __ResourceKind) -> list[Problem]:
     roles = spec.effective_roles
     too_large = [
         Problem(

@@ -6,12 +6,20 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from tony.linux.inotify import Change, Inotify
+from tony.linux.inotify import Inotify, InotifyMask
 
 #: A file's last writer is gone (killed, too), one appeared, one was removed; or the folder itself went.
-_CHANGES = Change.CLOSE_WRITE | Change.MOVED_TO | Change.DELETE | Change.DELETE_SELF | Change.MOVE_SELF
+_CHANGES = (
+    InotifyMask.CLOSE_WRITE
+    | InotifyMask.MOVED_TO
+    | InotifyMask.DELETE
+    | InotifyMask.DELETE_SELF
+    | InotifyMask.MOVE_SELF
+)
 
-_OF_A_FILE = Change.MODIFY | Change.CLOSE_WRITE | Change.ATTRIB | Change.DELETE_SELF | Change.MOVE_SELF
+_OF_A_FILE = (
+    InotifyMask.MODIFY | InotifyMask.CLOSE_WRITE | InotifyMask.ATTRIB | InotifyMask.DELETE_SELF | InotifyMask.MOVE_SELF
+)
 
 
 class FolderWatch:
@@ -50,7 +58,7 @@ class DeparturesWatch(FolderWatch):
     """As `FolderWatch`, but does not tell of files that come."""
 
     def _add(self, folder: Path) -> None:
-        self._inotify.add(folder, _CHANGES & ~Change.MOVED_TO)
+        self._inotify.add(folder, _CHANGES & ~InotifyMask.MOVED_TO)
 
 
 class FileWatch(FolderWatch):

@@ -31,7 +31,7 @@ class LedgerBusy(Exception):  # noqa: N818 - not an error: one waits and tries a
     """Another process holds the ledger locked at this moment."""
 
 
-class Ledger:
+class ResourceLedger:
     """An open ledger. Not for use by several threads.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tony.errors import SchedulerError
 from tony.model.layout import Home
-from tony.schedulers.local.ledger import Ledger, LedgerBusy
+from tony.schedulers.local.ledger import LedgerBusy, ResourceLedger
 from tony.schedulers.local.settings import DEFAULT_LEDGER, LocalSettings
 
 #: Anybody may add files, only a file's owner may remove it.
@@ -18,7 +18,7 @@ _SHARED = 0o1777
 _LOOKS, _PAUSE = 3, 0.05
 
 
-def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDGER) -> tuple[Ledger, str]:
+def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDGER) -> tuple[ResourceLedger, str]:
     """Opens the ledger, and makes it if it is not there.
 
     Args:
@@ -80,7 +80,7 @@ def trouble_with(path: Path) -> str:
 def tidy(path: Path) -> None:
     """Removes what dead jobs of ours left in a ledger, if there is one and nobody is busy with it."""
     try:
-        ledger = Ledger(path)
+        ledger = ResourceLedger(path)
     except OSError:
         return
     try:
@@ -108,9 +108,9 @@ def _prepare(path: Path) -> str:
     return trouble
 
 
-def _open(path: Path) -> Ledger:
+def _open(path: Path) -> ResourceLedger:
     try:
-        return Ledger(path)
+        return ResourceLedger(path)
     except OSError as error:
         raise SchedulerError(_explain(path, str(error.strerror))) from error
 

@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.layout import JobFolder
 from tony.schedulers.local import cleanup
-from tony.schedulers.local.cleanup import Noted
-from tony.schedulers.local.container import Container
-from tony.schedulers.local.supervisor import Supervision
+from tony.schedulers.local.cleanup import LaunchRecord
+from tony.schedulers.local.container import LocalContainer
+from tony.schedulers.local.supervisor import SupervisorInfo
 
 #: Seconds between tries to end what does not die.
 STUBBORN = 0.5
@@ -26,7 +26,7 @@ _LAST_TRIES = 3
 _log = logging.getLogger(__name__)
 
 
-class Leftovers:
+class OrphanCleanup:
     """Ends what is left of one job's containers, and of the job.
 
     Args:
@@ -39,7 +39,7 @@ class Leftovers:
         folder: JobFolder,
         *,
         adopts_orphans: bool,
-        supervision: Supervision | None,
+        supervision: SupervisorInfo | None,
         executors: Callable[[], Collection[int]],
     ) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class Leftovers:
         """Whose children become what earlier application masters and their executors lose; 0 for nobody's of ours."""
         return self._supervision.pid if self._supervision and self._supervision.lives else 0
 
-    def none_of(self, held: Container) -> bool:
+    def none_of(self, held: LocalContainer) -> bool:
         """Whether that can be seen at a glance. What lays files down is a child of ours like any other: then not.
 
         What an executor leaves that we have not started becomes nobody's child whom we could ask.
@@ -60,29 +60,29 @@ class Leftovers:
         started = held.executor is not None and not held.adopted
         return started and self._adopts_orphans and cleanup.nothing_left(self._executors(), held.groups)
 
-    async def interrupt(self, held: Container) -> None:
+    async def interrupt(self, held: LocalContainer) -> None:
         """Ends what lays files down."""
-        await beside(cleanup.end_container, self._folder.job_id, held.id, ())
+        await to_thread(cleanup.end_container, self._folder.job_id, held.id, ())
 
-    async def end(self, held: Container) -> bool:
+    async def end(self, held: LocalContainer) -> bool:
         """Ends all that is left of a container whose executor has ended; False if something does not die."""
-        dead = await beside(cleanup.end_container, self._folder.job_id, held.id, held.groups)
+        dead = await to_thread(cleanup.end_container, self._folder.job_id, held.id, held.groups)
         return await self._end_strays() and dead
 
     async def end_helpers(self) -> None:
         """Ends what dead application masters of the job had for themselves: see `remains.end_helpers`."""
         if self.supervisor:
-            await beside(cleanup.end_helpers, self.supervisor)
+            await to_thread(cleanup.end_helpers, self.supervisor)
 
-    async def end_others(self, noted: Noted, kept: Collection[str] = ()) -> bool:
+    async def end_others(self, noted: LaunchRecord, kept: Collection[str] = ()) -> bool:
         """Ends all of the job but for the containers that are kept; False if something does not die."""
-        return await beside(cleanup.end_job, self._folder.job_id, noted, kept) and await self._end_strays()
+        return await to_thread(cleanup.end_job, self._folder.job_id, noted, kept) and await self._end_strays()
 
     async def end_all(self) -> None:
         """Ends all of the job, as far as some tries can; nobody comes after us who must know of it."""
         noted = cleanup.noted(self._folder.remains)
         for _ in range(_LAST_TRIES):
-            dead = await beside(cleanup.end_job, self._folder.job_id, noted)
+            dead = await to_thread(cleanup.end_job, self._folder.job_id, noted)
             if await self._end_strays() and dead:
                 break
             await asyncio.sleep(STUBBORN)
@@ -92,7 +92,7 @@ class Leftovers:
 
     async def _end_strays(self) -> bool:
         for _ in range(_STRAY_LOOKS):
-            if not self._adopts_orphans or cleanup.end_strays(self._executors(), self.supervisor):
+            if not self._adopts_orphans or cleanup.kill_orphans(self._executors(), self.supervisor):
                 return True
             await asyncio.sleep(_STRAY_PAUSE)
         return False

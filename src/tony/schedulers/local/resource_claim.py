@@ -10,8 +10,8 @@ from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.model.job_record import JobRecord
 from tony.schedulers.local.claim_policy import Claim, grown
-from tony.schedulers.local.claim_queue import obtain
-from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
+from tony.schedulers.local.claim_queue import acquire_claim
+from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 from tony.schedulers.local.peak_demand import Need
 
@@ -23,7 +23,7 @@ _REFRESH = 3600.0
 _log = logging.getLogger(__name__)
 
 
-class Holding:
+class ResourceClaim:
     """A claim for what one job needs.
 
     Args:
@@ -36,8 +36,8 @@ class Holding:
 
     def __init__(
         self,
-        reopen: Callable[[], Ledger],
-        ledger: Ledger,
+        reopen: Callable[[], ResourceLedger],
+        ledger: ResourceLedger,
         record: JobRecord,
         needs: Sequence[Need],
         machine: Machine,
@@ -82,7 +82,7 @@ class Holding:
             try:
                 held, self._earlier = self._earlier, None
                 larger = [replace(self._wanted, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1]]
-                self._held = await obtain(
+                self._held = await acquire_claim(
                     self._ledger, self._wanted, self._machine, say, held=held, posted=self._posted, larger=larger
                 )
                 return self._held.claim

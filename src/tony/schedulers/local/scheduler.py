@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.model.layout import Home
-from tony.schedulers.interface import ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler, Submitter
 
 
 class LocalScheduler(Scheduler):
@@ -16,7 +16,7 @@ class LocalScheduler(Scheduler):
 
         return LocalSubmitter(home)
 
-    def source(self, job: PreparedJob) -> ContainerSource:
+    def source(self, job: PreparedJob) -> ContainerAllocator:
         from tony.schedulers.local.allocator import LocalSource
 
         return LocalSource(job, adopt_orphans=True)

@@ -25,7 +25,7 @@ _ODD = frozenset(
 )
 
 
-class Standby:
+class PreforkAm:
     """The client's handle on it.
 
     Attributes:
@@ -96,7 +96,7 @@ class Standby:
         return self.returncode
 
 
-_present: Standby | None = None
+_present: PreforkAm | None = None
 
 
 def prepare() -> None:
@@ -115,7 +115,7 @@ def prepare() -> None:
             _wait(pipes[0], pipes[3], masked)
         os.close(pipes[0])
         os.close(pipes[3])
-        _present = Standby(pid, pipes[1], pipes[2])
+        _present = PreforkAm(pid, pipes[1], pipes[2])
     except OSError:
         for pipe in pipes:
             os.close(pipe)
@@ -134,7 +134,7 @@ def _is_plain() -> bool:
     return threads == 1 and not watched and not odd
 
 
-def take() -> Standby | None:
+def take() -> PreforkAm | None:
     """The one that there is, if any, to be used or dismissed by the caller."""
     global _present
     taken, _present = _present, None

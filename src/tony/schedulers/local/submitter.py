@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tony.bootstrap import command
 from tony.errors import Problem
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
@@ -19,12 +19,12 @@ from tony.schedulers.interface import Capabilities, PreparedJob, Submitter
 from tony.schedulers.local import cleanup, ledger_location
 from tony.schedulers.local.am_start import master_command, start_master
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.feasibility import misfits
+from tony.schedulers.local.feasibility import unsatisfiable_requests
 from tony.schedulers.local.machine_capacity import measure
 from tony.schedulers.local.peak_demand import peak
 from tony.schedulers.local.rlimits_check import too_much
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
-from tony.schedulers.local.unsupported_settings import meaningless
+from tony.schedulers.local.unsupported_settings import unsupported_settings
 
 if TYPE_CHECKING:
     from tony.storage.remote_files import RemoteFiles
@@ -52,7 +52,7 @@ class LocalSubmitter(Submitter):
                 )
             )
         machine = measure(settings, with_gpus=peak(spec).gpus > 0)
-        return [*problems, *misfits(spec, machine), *too_much(spec), *_no_interpreter(spec)]
+        return [*problems, *unsatisfiable_requests(spec, machine), *too_much(spec), *_no_interpreter(spec)]
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
@@ -62,7 +62,7 @@ class LocalSubmitter(Submitter):
             if trouble
             else []
         )
-        return [*meaningless(spec), *fallback]
+        return [*unsupported_settings(spec), *fallback]
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.schedulers.cluster_files import of_environment  # late: most jobs name no address
@@ -123,7 +123,7 @@ class LocalSubmitter(Submitter):
     async def sweep(self, folder: JobFolder) -> None:
         noted = cleanup.noted(folder.remains)
         for _ in range(_TRIES):
-            if await beside(cleanup.end_job, folder.job_id, noted):
+            if await to_thread(cleanup.end_job, folder.job_id, noted):
                 break
         folder.remains.unlink(missing_ok=True)
         for place in (_set_ledger(folder) or DEFAULT_LEDGER, ledger_location.own_ledger(self._home)):

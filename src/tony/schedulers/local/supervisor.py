@@ -29,7 +29,7 @@ from typing import Any
 from tony import bootstrap, clock
 from tony.errors import ExitCode
 from tony.linux import liveness_lock, process, process_title, resource_limits
-from tony.linux.fd_store import Box
+from tony.linux.fd_store import FdStore
 from tony.model.layout import JobFolder
 
 #: What a master is made of.
@@ -50,7 +50,7 @@ _TOLD_TO_END = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 log = logging.getLogger(__name__)
 
 
-class Supervision:
+class SupervisorInfo:
     """What a master knows of its supervisor.
 
     Attributes:
@@ -62,7 +62,7 @@ class Supervision:
         """For the process that is the supervisor."""
         self.pid = os.getpid()
         self.claim: int | None = None
-        self._box = Box()
+        self._box = FdStore()
 
     @property
     def lives(self) -> bool:
@@ -90,10 +90,10 @@ class Supervision:
             self.claim = None
 
 
-_present: Supervision | None = None
+_present: SupervisorInfo | None = None
 
 
-def present() -> Supervision | None:
+def present() -> SupervisorInfo | None:
     """The supervision under which this process is a master; None if there is none."""
     return _present
 
@@ -127,7 +127,7 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
     if not liveness_lock.take(folder.am_lock):
         print(f"another application master of {folder.job_id} lives", file=sys.stderr)
         return ExitCode.BUG
-    _present = Supervision()
+    _present = SupervisorInfo()
     process.hear_signals()
     process.set_child_subreaper()
     gc.freeze()  # nothing here ever becomes garbage; a collection would copy every page that we share with the master
@@ -137,7 +137,9 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         try:
             master = _fork(deaths)
         except OSError as error:
-            print(f"the application master cannot be started: {resource_limits.said(error)}", file=sys.stderr)
+            print(
+                f"the application master cannot be started: {resource_limits.describe_os_error(error)}", file=sys.stderr
+            )
             return ExitCode.INFRASTRUCTURE
         if master == 0:
             for number, handler in usual.items():
@@ -156,7 +158,7 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
             return code
         _present.collect()
         deaths.append(clock.monotonic())
-        reason = _no_further(folder, -code, deaths)
+        reason = _reason_to_give_up(folder, -code, deaths)
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE)
         logging.Formatter.converter = time.gmtime
         if reason:
@@ -185,7 +187,7 @@ def _wait(master: int) -> int:
             return status
 
 
-def _no_further(folder: JobFolder, number: int, deaths: list[float]) -> str:
+def _reason_to_give_up(folder: JobFolder, number: int, deaths: list[float]) -> str:
     """Why there is no further attempt; empty if there is one."""
     if number in _TOLD_TO_END:
         return "it was told to end"
@@ -230,7 +232,7 @@ def _give_up(folder: JobFolder) -> None:
     if _present:
         _present.let_go()  # first: whoever closes the record removes what nobody holds
     _sign_off(folder)
-    liveness_lock.let_go(folder.am_lock)
+    liveness_lock.release_lock(folder.am_lock)
     own = os.getsid(0)
     told: set[int] = set()
     signal.alarm(_LAST_WAIT)  # which ends us

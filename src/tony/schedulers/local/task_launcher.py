@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from tony.linux import cgroup, process
 from tony.model.ids import TaskId
 from tony.model.staged import StagedRole
-from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
+from tony.protocol.launch import AmCredentials, ContainerPart, LaunchContext, TaskPart
 from tony.schedulers.interface import PreparedJob
 from tony.schedulers.local import cleanup, executor_processes
-from tony.schedulers.local.container import Container
-from tony.schedulers.local.executor_processes import Executor
+from tony.schedulers.local.container import LocalContainer
+from tony.schedulers.local.executor_processes import ExecutorProcess
 from tony.schedulers.local.fork_server import ForkServer
 from tony.storage.localization import Interpreter, localize
 
@@ -37,7 +37,7 @@ class Launcher:
         self._server = server
         self._command = command
 
-    def lay_down(self, held: Container, task: TaskId) -> Interpreter:
+    def lay_down(self, held: LocalContainer, task: TaskId) -> Interpreter:
         """Makes a task's working directory and control group. For a thread: archives are unpacked."""
         folder = self._job.folder
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
@@ -46,19 +46,19 @@ class Launcher:
         held.groups = cgroup.create(
             f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
         )
-        cleanup.note(folder.remains, groups=held.groups)
+        cleanup.record_launch(folder.remains, groups=held.groups)
         return interpreter
 
     async def start(
         self,
-        held: Container,
+        held: LocalContainer,
         task: TaskPart,
-        credentials: Credentials,
+        credentials: AmCredentials,
         interpreter: Interpreter,
         *,
         inherited: Sequence[int],
         ended: Callable[[str], object],
-    ) -> Executor:
+    ) -> ExecutorProcess:
         """Starts the executor.
 
         Args:
@@ -90,7 +90,7 @@ class Launcher:
             ended=ended,
         )
 
-    def note(self, held: Container, executor: Executor) -> None:
+    def note(self, held: LocalContainer, executor: ExecutorProcess) -> None:
         """Writes down what was started."""
         file = self._job.folder.remains
         launched = cleanup.Launched(
@@ -102,7 +102,7 @@ class Launcher:
             groups=held.groups,
         )
         try:
-            cleanup.note(file, launched=launched)
+            cleanup.record_launch(file, launched=launched)
         except OSError as error:
             # It runs, and is found by what the event log says of it, unless it has devices of its own.
             _log.warning("cannot write %s: %s", file, error)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tony.model.job_spec import JobSpec, Role
 
 
-def meaningless(spec: JobSpec) -> list[str]:
+def unsupported_settings(spec: JobSpec) -> list[str]:
     """A sentence for each."""
     return [
         f"warning: roles.{name}.{key} means nothing on the local scheduler: {why}"

@@ -24,34 +24,34 @@ from tony.hadoop.authentication import protections
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import resource_managers
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.tokens.credentials import Credentials as Tokens
+from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
 from tony.hadoop.tokens.token_selector import AM_RM, select
 from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, FinalStatus
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, scheduler_proxy
 from tony.hadoop.yarn.nm_client import NodeClients
-from tony.hadoop.yarn.request_table import News
-from tony.linux.threads import beside
+from tony.hadoop.yarn.request_table import AllocationUpdate
+from tony.linux.threads import to_thread
 from tony.model.job_report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
-from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.interface import ContainerSource, Journal, KnownContainer, PageDoor, PreparedJob, Sink
-from tony.schedulers.yarn.attempt_diagnostics import who_ended_it
+from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.interface import ContainerAllocator, Journal, KnownContainer, PageProxy, PreparedJob, Sink
+from tony.schedulers.yarn.attempt_diagnostics import find_termination_reason
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.container_env import Inside
+from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.container_recovery import Recovery
 from tony.schedulers.yarn.container_request import ask_of
 from tony.schedulers.yarn.container_table import Containers
 from tony.schedulers.yarn.delegation_tokens import for_programs
 from tony.schedulers.yarn.event_log_replication import HdfsJournal
 from tony.schedulers.yarn.job_folder import JobFiles
-from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPapers, TaskPapers, packed
+from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, packed
 from tony.schedulers.yarn.node_blacklist import Exclusions
 from tony.schedulers.yarn.nodes_without_python import UnfitNodes
 from tony.schedulers.yarn.outstanding_requests import Demand
 from tony.schedulers.yarn.placement_constraints import placed
-from tony.schedulers.yarn.previous_attempts import Predecessors
+from tony.schedulers.yarn.previous_attempts import PreviousAttempts
 from tony.schedulers.yarn.record_publisher import Publisher
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.submission_context import gpus, task_container
@@ -74,7 +74,7 @@ _LOOK = 0.05
 _log = logging.getLogger(__name__)
 
 
-class YarnSource(ContainerSource):
+class YarnSource(ContainerAllocator):
     """Containers of a YARN cluster, for the application master that runs in one of them.
 
     Args:
@@ -86,7 +86,7 @@ class YarnSource(ContainerSource):
 
     keeps_measured = True
 
-    def __init__(self, job: PreparedJob, papers: JobPapers, inside: Inside) -> None:
+    def __init__(self, job: PreparedJob, papers: JobPayload, inside: ContainerEnv) -> None:
         self._job = job
         self._papers = papers
         self._inside = inside
@@ -98,7 +98,7 @@ class YarnSource(ContainerSource):
         self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MORE
         self.overlap = _CERTAIN * self._expiry
         self.attempt = inside.attempt
-        self._cluster = Cluster.of(self._configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
+        self._cluster = ClusterClients.of(self._configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
         self._files = JobFiles(papers.folder, self._cluster.web_files)
         self._knows = inside.attempt == 1  # what earlier attempts did
         self._journal: HdfsJournal | None = None
@@ -123,7 +123,7 @@ class YarnSource(ContainerSource):
     def host(self) -> str:
         return self._inside.host
 
-    def page_door(self) -> PageDoor | None:
+    def page_door(self) -> PageProxy | None:
         """YARN's web proxy: a program of its own, or a part of each ResourceManager."""
         own = self._configuration.get_address("yarn.web-proxy.address", 0)
         daemons = resource_managers(self._configuration)
@@ -136,7 +136,7 @@ class YarnSource(ContainerSource):
         origins = {f"{daemons[0].web_scheme}://{each}" for each in (own, *(daemon.web for daemon in daemons)) if each}
         principal = self._configuration.get("yarn.resourcemanager.principal") or ""
         plain = self._plain()
-        return PageDoor(
+        return PageProxy(
             peers=tuple(sorted(peers)),
             proxy=proxy,
             origins=tuple(sorted(origins)),
@@ -166,9 +166,9 @@ class YarnSource(ContainerSource):
     async def bring_log(self) -> None:
         if not self._knows:
             recover, patience = self._cluster.recover_lease, _FOR_HDFS * self._expiry
-            before = Predecessors(self._inside.attempt, self._files, self._job.folder, recover, patience)
-            await beside(before.bring)
-            await beside(before.bring_measured)
+            before = PreviousAttempts(self._inside.attempt, self._files, self._job.folder, recover, patience)
+            await to_thread(before.bring)
+            await to_thread(before.bring_measured)
             self._knows = True
 
     def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
@@ -177,7 +177,7 @@ class YarnSource(ContainerSource):
 
     async def keep_measured(self, copy: Path) -> None:
         if self.in_charge():  # or a later one may write it as well
-            await beside(self._files.send, self._job.folder.metrics.name, copy, "copy")
+            await to_thread(self._files.send, self._job.folder.metrics.name, copy, "copy")
 
     # --- the ResourceManager ----------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class YarnSource(ContainerSource):
             await master.run(self._heard)
         except AttemptOver as error:
             _log.error("%s", error)
-            why = await who_ended_it(error, self._configuration, self._papers, self._inside)
+            why = await find_termination_reason(error, self._configuration, self._papers, self._inside)
             self._is_last = True
             self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
         except HadoopError as error:
@@ -318,7 +318,7 @@ class YarnSource(ContainerSource):
         self._foreign.add(task)
         task.add_done_callback(self._foreign.discard)
 
-    def _heard(self, news: News) -> None:
+    def _heard(self, news: AllocationUpdate) -> None:
         assert self._containers is not None
         assert self._demand is not None
         if self._recovery:
@@ -399,17 +399,17 @@ class YarnSource(ContainerSource):
             else:
                 await asyncio.sleep(_LOOK)
 
-    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         name = f"{task.role}:{task.index}"
         if self._containers is None:
             raise SchedulerError(f"container {container} has ended before {name} was launched in it")
         await self._containers.launch(container, name, lambda: self._context(task, credentials))
 
-    def _context(self, task: TaskPart, credentials: Credentials) -> ContainerLaunchContext:
+    def _context(self, task: TaskPart, credentials: AmCredentials) -> ContainerLaunchContext:
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         # A task without GPUs is kept from seeing any.
         task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
-        papers = TaskPapers(task=task, credentials=credentials, staged=staged)
+        papers = TaskPayload(task=task, credentials=credentials, staged=staged)
         tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: packed(papers)})
         return task_container(
             self._spec,

@@ -9,7 +9,7 @@ from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob
-from tony.schedulers.yarn.cache_upload import Wanted
+from tony.schedulers.yarn.cache_upload import UploadRequest
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.pages_archive import store_pages
 from tony.schedulers.yarn.plugin_archive import store_plug_in
@@ -19,7 +19,7 @@ from tony.storage.object_cache import Cache, Stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcels:
+class Artifacts:
     """What to upload, and what is what; the names are those there.
 
     Attributes:
@@ -27,7 +27,7 @@ class Parcels:
         objects: digests of what was staged.
     """
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[UploadRequest, ...]
     runtime: str
     interpreter: str = ""
     plug_in: str = ""
@@ -35,7 +35,7 @@ class Parcels:
     objects: tuple[str, ...] = ()
 
 
-def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
+def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifacts:
     """Makes the archives that are missing in the cache.
 
     Raises:
@@ -43,9 +43,9 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
         StorageError: the file system says no.
     """
 
-    def archive(stored: Stored, ending: str, *, public: bool = False) -> Wanted:
+    def archive(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
         name = f"{stored.digest}{ending}"
-        return Wanted(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
+        return UploadRequest(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
 
     if settings.python == ENVIRONMENT:
         _check_environment(record)
@@ -61,8 +61,8 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
     shipped = store_plug_in(cache, record)
     plug_in = archive(shipped, ".zip") if shipped else None
     items = {item.digest: item for item in _items(record.staged) if item.in_place is None}
-    staged = [Wanted(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
-    return Parcels(
+    staged = [UploadRequest(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
+    return Artifacts(
         wanted=(runtime, *(each for each in (own, plug_in, pages) if each), *staged),
         runtime=runtime.name,
         interpreter=own.name if own else "",

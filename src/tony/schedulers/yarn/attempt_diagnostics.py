@@ -14,9 +14,9 @@ from tony.hadoop.yarn.am_rm_client import AttemptOver
 from tony.hadoop.yarn.application_client import ENDED
 from tony.schedulers.yarn.application_lifetime import KEY as LIFETIME
 from tony.schedulers.yarn.application_lifetime import overdue
-from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.container_env import Inside
-from tony.schedulers.yarn.launch_payload import JobPapers
+from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import JobPayload
 from tony.schedulers.yarn.settings import read_settings
 
 #: Seconds for YARN to tell why it wants us no more, and between two questions.
@@ -24,7 +24,9 @@ _ASKED, _ASK_AGAIN = 5.0, 0.1
 _log = logging.getLogger(__name__)
 
 
-async def who_ended_it(error: AttemptOver, configuration: Configuration, papers: JobPapers, inside: Inside) -> str:
+async def find_termination_reason(
+    error: AttemptOver, configuration: Configuration, papers: JobPayload, inside: ContainerEnv
+) -> str:
     """Somebody had YARN end the application: in its words.
 
     Where it cannot be asked, as on clusters that know only its owner by a ticket, another attempt may have the job. If
@@ -56,10 +58,10 @@ async def who_ended_it(error: AttemptOver, configuration: Configuration, papers:
     return said or str(error)
 
 
-async def _last_word(configuration: Configuration, papers: JobPapers, inside: Inside) -> ApplicationReport:
+async def _last_word(configuration: Configuration, papers: JobPayload, inside: ContainerEnv) -> ApplicationReport:
     """What YARN tells of the application when it has decided; of one that is to be killed that takes a moment."""
     application = ids.application_id(papers.record.job_id)
-    cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
+    cluster = ClusterClients.of(configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
     async with cluster.applications() as client:
         while True:
             report = await client.report(application)

@@ -19,7 +19,7 @@ from tony.errors import SchedulerError
 from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError
 from tony.schedulers.yarn import cache_eviction, hdfs_quota_error
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class UploadRequest:
     """An object that must be in the cluster.
 
     Attributes:
@@ -49,14 +49,14 @@ class Wanted:
     public: bool = False
 
 
-class Depot:
+class CacheUploader:
     """The staging folder in the cluster's file system. Blocks.
 
     Args:
         staging: path of it there.
     """
 
-    def __init__(self, cluster: Cluster, staging: str) -> None:
+    def __init__(self, cluster: ClusterClients, staging: str) -> None:
         self._files: WebHdfs = cluster.web_files()
         self._uri = cluster.files.uri
         self._staging = staging
@@ -69,7 +69,7 @@ class Depot:
         """Ends the connections."""
         self._files.close()
 
-    def provide(self, wanted: Collection[Wanted]) -> dict[str, Uploaded]:
+    def provide(self, wanted: Collection[UploadRequest]) -> dict[str, Uploaded]:
         """Sees to it that objects are there; answers what nodes must know of each, by its name.
 
         Raises:
@@ -151,7 +151,7 @@ class Depot:
         except FileMissingError:
             return None
 
-    def _send(self, wanted: Wanted, path: str) -> FileStatus:
+    def _send(self, wanted: UploadRequest, path: str) -> FileStatus:
         """Writes beside and renames: a half-written object has never its name."""
         part = f"{path}.{os.urandom(6).hex()}.part"
         try:

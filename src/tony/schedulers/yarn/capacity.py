@@ -22,7 +22,7 @@ _ROOT = "root"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ClusterNode:
     """A node that runs, or may run again.
 
     Attributes:
@@ -60,7 +60,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class ClusterCapacity:
     """What a cluster has.
 
     Attributes:
@@ -79,7 +79,7 @@ class Offer:
     types: Collection[str]
     labels: Collection[str]
     shared_labels: Collection[str]
-    nodes: Sequence[Node]
+    nodes: Sequence[ClusterNode]
     queue: Queue | None
     queues: Sequence[str]
     made_below: str = ""
@@ -95,7 +95,7 @@ def offer(
     name: str,
     queue: QueueInfo | None,
     root: QueueInfo | None,
-) -> Offer:
+) -> ClusterCapacity:
     """Brings together what was asked for.
 
     Args:
@@ -104,7 +104,7 @@ def offer(
         root: with all queues below.
     """
     made_below, whole_path = ("", "") if queue or root is None else _missing(name, root)
-    return Offer(
+    return ClusterCapacity(
         maximum=maximum.amounts(),
         types=[each.name for each in types],
         labels=[label.name or "" for label in labels],
@@ -117,11 +117,11 @@ def offer(
     )
 
 
-def _nodes(reports: Sequence[NodeReport]) -> list[Node]:
+def _nodes(reports: Sequence[NodeReport]) -> list[ClusterNode]:
     """A host with a node that runs is not away: its node was started anew, at another port."""
     running = {_host(report) for report in reports if report.state is NodeState.RUNNING}
     return [
-        Node(
+        ClusterNode(
             host=_host(report),
             has=report.capability.amounts() if report.capability else {},
             labels=report.labels,

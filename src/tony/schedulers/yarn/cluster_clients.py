@@ -11,8 +11,8 @@ from tony.errors import SchedulerError
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers, usual_web_address
-from tony.hadoop.failover import Proxy, connection_options
-from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.failover import FailoverProxy, connection_options
+from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
 from tony.schedulers.yarn.delegation_tokens import POLICY, FileLogin, credentials_of_job
@@ -27,7 +27,7 @@ _NOT_NEEDED = ("yarn.nodemanager.", "yarn.scheduler.capacity.", "dfs.datanode.da
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterClients:
     """One Hadoop cluster.
 
     Attributes:
@@ -50,8 +50,8 @@ class Cluster:
 
     @classmethod
     def of(
-        cls, configuration: Configuration, environ: Mapping[str, str], credentials: Credentials | None = None
-    ) -> Cluster:
+        cls, configuration: Configuration, environ: Mapping[str, str], credentials: TokenCredentials | None = None
+    ) -> ClusterClients:
         """The cluster that a configuration describes.
 
         Args:
@@ -75,7 +75,7 @@ class Cluster:
         if self.advice:
             daemons = tuple(replace(daemon, source=f"{daemon.source}; {self.advice}") for daemon in daemons)
         return ApplicationClient(
-            Proxy(
+            FailoverProxy(
                 name="ResourceManager",
                 daemons=daemons,
                 login=self.logins.for_resource_manager,
@@ -125,7 +125,7 @@ class Cluster:
         urls = urls or [usual_web_address(node) for node in files.name_nodes]
         return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
 
-    async def credentials_of_job(self, file_systems: Sequence[str]) -> Credentials:
+    async def credentials_of_job(self, file_systems: Sequence[str]) -> TokenCredentials:
         """What a job's programs prove themselves with; see `tokens`.
 
         Raises:

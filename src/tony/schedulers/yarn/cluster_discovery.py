@@ -11,7 +11,7 @@ from tony.errors import NoClusterError
 from tony.hadoop.configuration import Configuration
 from tony.mini import PROPERTY, conf_dir
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import YarnSettings
 
 
@@ -21,7 +21,7 @@ def named_folder(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
     return named or conf_dir(home)
 
 
-def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] = os.environ) -> Cluster:
+def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] = os.environ) -> ClusterClients:
     """The cluster that the job, the environment, or a running `tony mini` names, in this order.
 
     Raises:
@@ -36,7 +36,7 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
             "there is no cluster: HADOOP_CONF_DIR is not set, and no cluster of `tony mini` runs. Set HADOOP_CONF_DIR "
             "(or scheduler.yarn.conf) to the folder with core-site.xml and yarn-site.xml, or start one: tony mini start"
         )
-    cluster = Cluster.of(Configuration.load(folder, environ), environ)
+    cluster = ClusterClients.of(Configuration.load(folder, environ), environ)
     if not cluster.configuration.get(PROPERTY):
         return cluster
     return replace(cluster, advice="of tony mini: `tony mini restart rm` starts it again")

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from tony.dataclass import dataclass, field, replace
 from tony.errors import PlatformError
-from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
+from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
 from tony.schedulers.yarn.launch_payload import PLUG_IN, unpacked
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
+class ContainerEnv:
     """A container, seen from within.
 
     Attributes:
@@ -38,11 +38,11 @@ class Inside:
     shared: Path
     http: str
     tokens: Path
-    credentials: Credentials = field(repr=False)
+    credentials: TokenCredentials = field(repr=False)
     submitted: float | None = None
 
     @classmethod
-    def look(cls, environ: Mapping[str, str]) -> Inside:
+    def look(cls, environ: Mapping[str, str]) -> ContainerEnv:
         """Reads what YARN put into the environment.
 
         Raises:
@@ -77,7 +77,7 @@ class Inside:
         """Where the framework's adapter is imported from here, if it is no built-in one."""
         return None if framework_path is None else str(self.folder / PLUG_IN)
 
-    def take(self, name: str, kind: type[T]) -> tuple[T, Inside]:
+    def take(self, name: str, kind: type[T]) -> tuple[T, ContainerEnv]:
         """The papers of that name. They are gone from the file afterwards, for programs of the user can read it.
 
         Args:

@@ -11,7 +11,7 @@ from functools import partial
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop import ids
-from tony.hadoop.hdfs.file_system import Readable
+from tony.hadoop.hdfs.file_system import SeekableReader
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLog, AggregatedLogs, places
@@ -19,9 +19,9 @@ from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus
 from tony.hadoop.yarn.application_client import ENDED
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.schedulers.interface import LogSink
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 #: Seconds that aggregation may take after the end, and between two looks whether it is done.
 _AGGREGATION, _LOOK = 20.0, 0.25
@@ -46,10 +46,10 @@ class _Found:
 
     name: str
     length: int
-    open: Callable[[int], Readable]
+    open: Callable[[int], SeekableReader]
 
 
-class Printed:
+class ContainerLogs:
     """One application's logs.
 
     Args:
@@ -57,7 +57,7 @@ class Printed:
         owner: whose it must be, and whose its logs; empty: whose it is does not matter.
     """
 
-    def __init__(self, cluster: Cluster, application: str, owner: str = "") -> None:
+    def __init__(self, cluster: ClusterClients, application: str, owner: str = "") -> None:
         self._cluster = cluster
         self._application = application
         self._owner = owner
@@ -151,7 +151,7 @@ class Printed:
         settings = self._cluster.configuration.get
         with closing(self._cluster.web_files(FOLDER)) as files:
             logs = AggregatedLogs(files, places(settings))
-            found = await beside(logs.find, self._application, owner)
+            found = await to_thread(logs.find, self._application, owner)
             by_container: defaultdict[str, list[_Found]] = defaultdict(list)
             for each in found:
                 by_container[each.container].append(
@@ -203,7 +203,7 @@ class Printed:
             with closing(NodeWeb(f"{'https' if secure else 'http'}://{address}", self._cluster.user, _NODE)) as web:
                 for container in left[:]:
                     try:
-                        found = await beside(web.files, container)
+                        found = await to_thread(web.files, container)
                         await _hand_over(
                             [
                                 _Found(name=it.name, length=it.length, open=partial(web.open, container, it.name))
@@ -267,8 +267,8 @@ async def _hand_over(found: Iterable[_Found], sink: LogSink) -> None:
 async def _copy(file: _Found, offset: int, sink: LogSink, name: str, start: int) -> None:
     if offset >= file.length:
         return
-    with await beside(file.open, offset) as stream:
-        while part := await beside(stream.read, _PIECE):
+    with await to_thread(file.open, offset) as stream:
+        while part := await to_thread(stream.read, _PIECE):
             sink.put(name, start, start + offset, part)
             offset += len(part)
 

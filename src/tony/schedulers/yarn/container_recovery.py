@@ -19,7 +19,7 @@ from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.wire.yarn_records import Container, ContainerState, ContainerStatus, NodeId
 from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.nm_client import NodeClients
-from tony.hadoop.yarn.request_table import News
+from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn import exit_reasons
 from tony.schedulers.yarn.container_table import Containers, ended_before
@@ -88,7 +88,7 @@ class Recovery:
             else:
                 _log.info("%s runs on in %s", known.task or known.role, known.id)
 
-    def heard(self, news: News) -> None:
+    def heard(self, news: AllocationUpdate) -> None:
         """What a heartbeat has brought, before anybody else sees it."""
         if news.recovered:
             self._is_behind = True

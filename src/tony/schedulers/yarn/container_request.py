@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony.hadoop.yarn.request_table import Ask
+from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.placement_constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.settings import YarnSettings
@@ -14,7 +14,7 @@ from tony.schedulers.yarn.submission_context import capability
 _PRIORITY = 1
 
 
-def ask_of(spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]) -> Ask:
+def ask_of(spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]) -> ContainerRequest:
     """What one container of a role is to be like.
 
     Args:
@@ -24,9 +24,11 @@ def ask_of(spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str,
     resource = capability(wanted.resources)
     if role in placed(spec, settings):
         constraint = constraint_of(spec, role, settings)
-        return Ask(resource=resource, priority=_PRIORITY, tags=tags_of(role, wanted), constraint=constraint)
+        return ContainerRequest(
+            resource=resource, priority=_PRIORITY, tags=tags_of(role, wanted), constraint=constraint
+        )
     label = wanted.node_label or settings.node_label
     if label:
-        return Ask(resource=resource, priority=_PRIORITY, label=label)
+        return ContainerRequest(resource=resource, priority=_PRIORITY, label=label)
     racks = tuple(dict.fromkeys(rack for rack in nodes.values() if rack))
-    return Ask(resource=resource, priority=_PRIORITY, hosts=tuple(nodes), racks=racks)
+    return ContainerRequest(resource=resource, priority=_PRIORITY, hosts=tuple(nodes), racks=racks)

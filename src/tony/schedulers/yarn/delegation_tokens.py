@@ -19,8 +19,8 @@ from tony.hadoop.authentication import Logins, is_secure
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers
 from tony.hadoop.failover import Policy
-from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _ANYWHERE = ("0.0.0.0", "::")
 POLICY = Policy(patience=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
 
 
-def for_programs(credentials: Credentials) -> Credentials:
+def for_programs(credentials: TokenCredentials) -> TokenCredentials:
     """What programs of the user's may have of their application master's, and a job of its submitter's."""
     return credentials.without(*_OF_YARN)
 
@@ -61,7 +61,7 @@ def renewer(settings: Configuration, user: str) -> str:
     return principal.replace("_HOST", (socket.getfqdn() if host in _ANYWHERE else host).lower())
 
 
-async def credentials_of_job(settings: Configuration, logins: Logins, file_systems: Sequence[str]) -> Credentials:
+async def credentials_of_job(settings: Configuration, logins: Logins, file_systems: Sequence[str]) -> TokenCredentials:
     """What the application master's container gets of its submitter: what the token file holds, and what is missing.
 
     Args:
@@ -81,7 +81,7 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
     return found.having(*(token for token in tokens if token is not None))
 
 
-async def fetched(settings: Configuration, logins: Logins, service: NameService) -> Token | None:
+async def fetched(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
     """A new token of a file system; None from one that wants none."""
     from tony.hadoop.client_factory import name_node_for  # late: most clusters want no tokens
 

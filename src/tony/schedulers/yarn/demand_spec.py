@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tony.dataclass import dataclass
 from tony.hadoop.wire.yarn_records import Resource
 from tony.model.job_spec import JobSpec
-from tony.schedulers.yarn.capacity import Node, Offer
+from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode
 from tony.schedulers.yarn.placement_constraints import placed
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submission_context import capability, master_capability
@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
+class ContainerDemand:
     """A container that the job asks for.
 
     Attributes:
@@ -35,7 +35,7 @@ class Want:
     label_from: str = ""
 
 
-def wants(spec: JobSpec, settings: YarnSettings, offer: Offer) -> Iterator[Want]:
+def container_demands(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> Iterator[ContainerDemand]:
     """All of them, one of each kind: the application master's, and a task's of each role that has tasks."""
     usual = settings.node_label or (offer.queue.label if offer.queue else "")
     master = master_capability(settings)
@@ -51,32 +51,32 @@ def wants(spec: JobSpec, settings: YarnSettings, offer: Offer) -> Iterator[Want]
             yield _want(f"roles.{name}", f"a task of {name}", capability(role.resources), label, come_from)
 
 
-def _want(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> Want:
+def _want(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> ContainerDemand:
     amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
-    return Want(place=place, what=what, amounts=amounts, label=label or "", label_from=label_from)
+    return ContainerDemand(place=place, what=what, amounts=amounts, label=label or "", label_from=label_from)
 
 
-def nodes_for(want: Want, offer: Offer) -> list[Node]:
+def nodes_for(want: ContainerDemand, offer: ClusterCapacity) -> list[ClusterNode]:
     """The nodes that take such a container, however large they are, those that are away too."""
     return [node for node in offer.nodes if _takes(node, want.label, offer)]
 
 
-def holds(node: Node, want: Want) -> bool:
+def holds(node: ClusterNode, want: ContainerDemand) -> bool:
     """Whether the node has all of it together, when nothing else is on it."""
     return all(node.has.get(name, 0) >= amount for name, amount in want.amounts.items())
 
 
-def room(spec: JobSpec, settings: YarnSettings, offer: Offer) -> dict[str, int]:
+def room(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> dict[str, int]:
     """Role -> how many nodes could have its tasks. Not of those that constraints keep from some."""
     kept = {f"roles.{name}": name for name in spec.effective_roles if name not in placed(spec, settings)}
     return {
         kept[want.place]: sum(not node.away and holds(node, want) for node in nodes_for(want, offer))
-        for want in wants(spec, settings, offer)
+        for want in container_demands(spec, settings, offer)
         if want.place in kept
     }
 
 
-def _takes(node: Node, label: str, offer: Offer) -> bool:
+def _takes(node: ClusterNode, label: str, offer: ClusterCapacity) -> bool:
     """Whether it is there for a container with this label, or with none."""
     return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
 
@@ -88,12 +88,12 @@ def amount_text(name: str, amount: int) -> str:
     return f"{amount} {name}"
 
 
-def amounts_text(want: Want) -> str:
+def amounts_text(want: ContainerDemand) -> str:
     """All that it asks for, for people."""
     return ", ".join(amount_text(name, amount) for name, amount in want.amounts.items())
 
 
-def some(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """A list for people; a long one is cut."""
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.wire.proto import Message
+from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
 from tony.model.job_record import JobRecord
@@ -36,7 +36,7 @@ def rendered(record: JobRecord) -> Json:
     with_tags = placed(record.spec, settings)
     constraints = {name: constraint_of(record.spec, name, settings) for name in roles}
     master = master_container(
-        settings, programs, Credentials(), staged_roles, objects, variables, record.sources, record.spec
+        settings, programs, TokenCredentials(), staged_roles, objects, variables, record.sources, record.spec
     )
     return {
         "scheduler": "yarn",
@@ -57,7 +57,7 @@ def rendered(record: JobRecord) -> Json:
                         programs,
                         staged_roles[name],
                         _objects(staged_roles[name]),
-                        Credentials(),
+                        TokenCredentials(),
                         record.sources,
                     )
                 ),
@@ -76,7 +76,7 @@ def _objects(staged: StagedRole) -> dict[str, Uploaded]:
 
 
 def _plain(value: object) -> Json:
-    if isinstance(value, Message):
+    if isinstance(value, ProtoMessage):
         shown = dict(vars(value))  # what is present
         if isinstance(value, ContainerLaunchContext):
             shown["tokens"] = "(the job or the task, and its secrets)"

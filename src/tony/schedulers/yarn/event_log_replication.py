@@ -27,7 +27,7 @@ from tony.hadoop.ipc.errors import (
     LoginError,
     QuotaExceededError,
 )
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.schedulers.interface import Journal
 from tony.schedulers.yarn.job_folder import JobFiles, closed_name
 
@@ -121,7 +121,7 @@ class HdfsJournal(Journal):
                 self._log.abandon()
             raise StorageError(f"the last events are missing there: {trouble or 'it is slow'}")
         if self._log:
-            await beside(self._log.close, _LAST)
+            await to_thread(self._log.close, _LAST)
 
     # --- to HDFS ------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class HdfsJournal(Journal):
         pause = _AGAIN
         while True:
             try:
-                self._log = await beside(self._opened)
+                self._log = await to_thread(self._opened)
                 break
             except InfraError as error:
                 _log.error("the job's events cannot be written to %s yet: %s", self._files.path, error)
@@ -190,7 +190,7 @@ class HdfsJournal(Journal):
     async def _gave_up(self, error: HadoopError) -> None:
         """The log takes nothing more. Perhaps because it is not ours any more."""
         try:
-            taken = await beside(self._files.client.find, f"{self._files.path}/{closed_name(self._name)}")
+            taken = await to_thread(self._files.client.find, f"{self._files.path}/{closed_name(self._name)}")
         except InfraError:
             taken = None
         if taken is not None:

@@ -6,7 +6,7 @@ import re
 
 from tony.hadoop.remote_text import shown
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
-from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, ExitStatus, exit_status
+from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, YarnExitStatus, exit_status
 from tony.units import format_duration
 
 #: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`
@@ -34,15 +34,15 @@ _MOST = 600
 _LOOKED_AT = 2000
 
 _SENTENCES = {
-    ExitStatus.INVALID: "the node could not start it",
-    ExitStatus.ABORTED: "it was given back, or its node was lost",
-    ExitStatus.DISKS_FAILED: "the disks of its node failed",
-    ExitStatus.PREEMPTED: "the scheduler took it back for another queue or application (preemption)",
-    ExitStatus.KILLED_BY_APPMASTER: "it was stopped by the application master",
-    ExitStatus.KILLED_BY_RESOURCEMANAGER: "the ResourceManager ended it",
-    ExitStatus.KILLED_AFTER_APP_COMPLETION: "the application was over",
-    ExitStatus.KILLED_BY_CONTAINER_SCHEDULER: "its node wanted the room back",
-    ExitStatus.KILLED_FOR_EXCESS_LOGS: "it wrote more logs than its node allows "
+    YarnExitStatus.INVALID: "the node could not start it",
+    YarnExitStatus.ABORTED: "it was given back, or its node was lost",
+    YarnExitStatus.DISKS_FAILED: "the disks of its node failed",
+    YarnExitStatus.PREEMPTED: "the scheduler took it back for another queue or application (preemption)",
+    YarnExitStatus.KILLED_BY_APPMASTER: "it was stopped by the application master",
+    YarnExitStatus.KILLED_BY_RESOURCEMANAGER: "the ResourceManager ended it",
+    YarnExitStatus.KILLED_AFTER_APP_COMPLETION: "the application was over",
+    YarnExitStatus.KILLED_BY_CONTAINER_SCHEDULER: "its node wanted the room back",
+    YarnExitStatus.KILLED_FOR_EXCESS_LOGS: "it wrote more logs than its node allows "
     "(yarn.nodemanager.container-log-monitor.dir-size-limit-bytes)",
 }
 _SIGNALS = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
@@ -53,9 +53,9 @@ def cause(status: ContainerStatus) -> str:
     # A node's own words come first, those of the program last.
     code, said, last = status.exit_status, status.diagnostics[:_LOOKED_AT], status.diagnostics[-_LOOKED_AT:]
     known = exit_status(code)
-    if known is ExitStatus.KILLED_EXCEEDED_PMEM:
+    if known is YarnExitStatus.KILLED_EXCEEDED_PMEM:
         return f"YARN killed it for memory: {_usage(_MEMORY, said)}. Ask for more with `memory`"
-    if known is ExitStatus.KILLED_EXCEEDED_VMEM:
+    if known is YarnExitStatus.KILLED_EXCEEDED_VMEM:
         return (
             f"YARN killed it for virtual memory: {_usage(_VIRTUAL, said)}. CUDA and many threads map far more than "
             "they use: ask who runs the cluster to set yarn.nodemanager.vmem-check-enabled to false, or ask for more "
@@ -91,7 +91,7 @@ def is_blameless(status: ContainerStatus) -> bool:
 
 def is_lost(status: ContainerStatus) -> bool:
     """Whether YARN only says so because it has given up the node: nobody has seen the container end."""
-    return exit_status(status.exit_status) is ExitStatus.ABORTED and _LOST in status.diagnostics
+    return exit_status(status.exit_status) is YarnExitStatus.ABORTED and _LOST in status.diagnostics
 
 
 def is_forced(status: ContainerStatus) -> bool:
@@ -109,7 +109,7 @@ def no_python(status: ContainerStatus) -> str:
 def is_over_memory(status: ContainerStatus) -> bool:
     """Whether YARN ended it because it took more memory than it may have, of either kind."""
     known = exit_status(status.exit_status)
-    return known in (ExitStatus.KILLED_EXCEEDED_PMEM, ExitStatus.KILLED_EXCEEDED_VMEM)
+    return known in (YarnExitStatus.KILLED_EXCEEDED_PMEM, YarnExitStatus.KILLED_EXCEEDED_VMEM)
 
 
 def _usage(pattern: re.Pattern[str], said: str) -> str:
@@ -117,9 +117,9 @@ def _usage(pattern: re.Pattern[str], said: str) -> str:
     return f"{found[1]} used, {found[2]} allowed" if found else "it used more than it asked for"
 
 
-def _words(said: str, known: ExitStatus | None) -> str:
+def _words(said: str, known: YarnExitStatus | None) -> str:
     """What the node itself said, as far as that says more."""
-    if known in (ExitStatus.KILLED_BY_APPMASTER, ExitStatus.KILLED_AFTER_APP_COMPLETION):
+    if known in (YarnExitStatus.KILLED_BY_APPMASTER, YarnExitStatus.KILLED_AFTER_APP_COMPLETION):
         return ""
     lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in shown(said).splitlines())
     short = " ".join(dict.fromkeys(line for line in lines if line not in _EMPTY_WORDS))

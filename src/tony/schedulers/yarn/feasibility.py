@@ -5,74 +5,74 @@ from __future__ import annotations
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode
-from tony.schedulers.yarn.capacity import Offer
+from tony.schedulers.yarn.capacity import ClusterCapacity
 from tony.schedulers.yarn.demand_spec import (
     CORES,
     MEMORY,
-    Want,
+    ContainerDemand,
     amount_text,
     amounts_text,
+    container_demands,
+    format_names,
     holds,
     nodes_for,
-    some,
-    wants,
 )
-from tony.schedulers.yarn.queue_capacity import may_go_elsewhere, most_memory, too_much
+from tony.schedulers.yarn.queue_capacity import is_queue_mapping_possible, most_memory, too_much
 from tony.schedulers.yarn.settings import YarnSettings
 
 _KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}
 
 
-def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem]:
+def misfits(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> list[Problem]:
     """What of a job this cluster can never give, even when nothing else runs."""
     problems = _queue_problems(settings, offer)
-    for want in wants(spec, settings, offer):
+    for want in container_demands(spec, settings, offer):
         # One label for all is one mistake.
         problems += [problem for problem in _container(want, offer) if problem not in problems]
     return problems
 
 
-def notices(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[str]:
+def notices(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> list[str]:
     """What of a job that has no misfits this cluster cannot give now, whatever ends on it."""
     found = []
     if offer.queue is None and offer.made_below:
         found.append(
-            f"There is no queue {settings.queue} yet; the cluster has {some(offer.queues)}. The ResourceManager "
-            f"decides whether it makes one below {offer.made_below}."
+            f"There is no queue {settings.queue} yet; the cluster has {format_names(offer.queues)}. "
+            f"The ResourceManager decides whether it makes one below {offer.made_below}."
         )
     found += [
         f"roles.{name}.mounts means nothing without an image: set `image`, or `docker_image` below [scheduler.yarn]."
         for name, role in spec.effective_roles.items()
         if role.mounts and not (role.image or settings.docker_image)
     ]
-    for want in wants(spec, settings, offer):
+    for want in container_demands(spec, settings, offer):
         if told := _away(want, offer) or _perhaps_never(want, offer) or _too_many(want, spec, offer):
             found.append(told)
     return found
 
 
-def _queue_problems(settings: YarnSettings, offer: Offer) -> list[Problem]:
+def _queue_problems(settings: YarnSettings, offer: ClusterCapacity) -> list[Problem]:
     queue, key = offer.queue, "scheduler.yarn.queue"
     if queue is None and offer.made_below:
         return []
     if queue is None:
         hint = f" Of a path, all is needed: {offer.whole_path}." if offer.whole_path else ""
-        message = f"there is no such queue; the cluster has {some(offer.queues)}.{hint}"
+        message = f"there is no such queue; the cluster has {format_names(offer.queues)}.{hint}"
     elif not queue.running:
         message = "the queue is stopped and takes no jobs. Ask who runs the cluster, or name another."
     elif queue.children:
-        message = f"the queue has queues below it and takes no jobs itself; name one of {some(queue.children)}."
+        message = f"the queue has queues below it and takes no jobs itself; name one of {format_names(queue.children)}."
     else:
         return []
     return [Problem(key=key, value=settings.queue, message=message)]
 
 
-def _container(want: Want, offer: Offer) -> list[Problem]:
+def _container(want: ContainerDemand, offer: ClusterCapacity) -> list[Problem]:
     problems = [
         Problem(
             key=_key(want.place, name),
             value=str(want.amounts[name]),
-            message=f"the cluster counts no {name}; it counts {some(sorted(offer.types))}.",
+            message=f"the cluster counts no {name}; it counts {format_names(sorted(offer.types))}.",
         )
         for name in want.amounts
         if name not in (MEMORY, CORES) and name not in offer.types
@@ -89,30 +89,30 @@ def _container(want: Want, offer: Offer) -> list[Problem]:
     return problems or _no_node(want, offer) or _over_queue(want, offer)
 
 
-def _problem(want: Want, name: str, message: str) -> Problem:
+def _problem(want: ContainerDemand, name: str, message: str) -> Problem:
     return Problem(key=_key(want.place, name), value=amount_text(name, want.amounts[name]), message=message)
 
 
-def _label_problem(label: str, offer: Offer) -> str:
+def _label_problem(label: str, offer: ClusterCapacity) -> str:
     """Why no container of the job can have this label; empty if one can."""
     if label not in offer.labels:
-        known = f"it has {some(sorted(offer.labels))}" if offer.labels else "it has none"
+        known = f"it has {format_names(sorted(offer.labels))}" if offer.labels else "it has none"
         return f"the cluster has no such node label; {known}."
     queue = offer.queue
     if queue is None or not {"*", label}.isdisjoint(queue.labels):
         return ""
     may = sorted(each for each in queue.labels if each)
-    known = f"it may use {some(may)}" if may else "it may use none"
+    known = f"it may use {format_names(may)}" if may else "it may use none"
     return f"the queue may not use this node label; {known}. Name another queue, or ask who runs the cluster."
 
 
-def _over_the_most(want: Want, name: str, most: int, offer: Offer) -> str:
+def _over_the_most(want: ContainerDemand, name: str, most: int, offer: ClusterCapacity) -> str:
     """The ResourceManager refuses what no node that runs has, however much is configured."""
     away = [f"{node.host} ({node.away})" for node in nodes_for(want, offer) if node.away and holds(node, want)]
     why, hope = _limit(name), ""
     if away:
         why = f"{why}, or what the largest node that runs has"
-        hope = f" Submit again when a node is back that is large enough: {some(away)}."
+        hope = f" Submit again when a node is back that is large enough: {format_names(away)}."
     wanted = amount_text(name, want.amounts[name])
     return (
         f"{want.what} asks for {wanted}; no container of this cluster may have more than {amount_text(name, most)} "
@@ -120,7 +120,7 @@ def _over_the_most(want: Want, name: str, most: int, offer: Offer) -> str:
     )
 
 
-def _no_node(want: Want, offer: Offer) -> list[Problem]:
+def _no_node(want: ContainerDemand, offer: ClusterCapacity) -> list[Problem]:
     nodes = nodes_for(want, offer)
     if all(node.away for node in nodes) or any(holds(node, want) for node in nodes):
         return []  # a cluster without nodes is one that waits for them
@@ -144,20 +144,20 @@ def _no_node(want: Want, offer: Offer) -> list[Problem]:
     return [_problem(want, MEMORY, message)]
 
 
-def _over_queue(want: Want, offer: Offer) -> list[Problem]:
+def _over_queue(want: ContainerDemand, offer: ClusterCapacity) -> list[Problem]:
     said = too_much(want, offer)
-    if not said or may_go_elsewhere(offer):
+    if not said or is_queue_mapping_possible(offer):
         return []
     return [_problem(want, MEMORY, f"{said}. Ask for less, or name another queue.")]
 
 
-def _away(want: Want, offer: Offer) -> str:
+def _away(want: ContainerDemand, offer: ClusterCapacity) -> str:
     """Why it waits for nodes that are away; empty if those that run are enough, or nothing is."""
     nodes = nodes_for(want, offer)
     holding = [f"{node.host} ({node.away})" for node in nodes if node.away and holds(node, want)]
     if holding and not any(holds(node, want) for node in nodes if not node.away):
         return (
-            f"Only nodes that are away now could hold {want.what} ({amounts_text(want)}): {some(holding)}. "
+            f"Only nodes that are away now could hold {want.what} ({amounts_text(want)}): {format_names(holding)}. "
             "The job waits until one is back."
         )
     missing = [f"{node.host} ({node.away})" for node in nodes if node.away]
@@ -167,18 +167,18 @@ def _away(want: Want, offer: Offer) -> str:
         return ""
     return (
         f"The queue {queue.path} may have {amount_text(MEMORY, now)} now, and {want.what} asks for "
-        f"{amount_text(MEMORY, want.amounts[MEMORY])}. The job waits for nodes that are away: {some(missing)}."
+        f"{amount_text(MEMORY, want.amounts[MEMORY])}. The job waits for nodes that are away: {format_names(missing)}."
     )
 
 
-def _perhaps_never(want: Want, offer: Offer) -> str:
+def _perhaps_never(want: ContainerDemand, offer: ClusterCapacity) -> str:
     said = too_much(want, offer)
-    if not said or not may_go_elsewhere(offer):
+    if not said or not is_queue_mapping_possible(offer):
         return ""
     return f"{said[0].upper()}{said[1:]}. Unless the cluster puts your jobs into another queue, it never starts."
 
 
-def _too_many(want: Want, spec: JobSpec, offer: Offer) -> str:
+def _too_many(want: ContainerDemand, spec: JobSpec, offer: ClusterCapacity) -> str:
     """That the nodes do not hold all tasks of a role at one time; empty if they do, or need not.
 
     Told, not refused: nodes may join. Cores are not looked at, as YARN may not count them.

@@ -12,7 +12,7 @@ from tony.hadoop.ipc.errors import HadoopError, QuotaExceededError
 from tony.units import format_size
 
 if TYPE_CHECKING:
-    from tony.hadoop.hdfs.file_system import Usage
+    from tony.hadoop.hdfs.file_system import SpaceUsage
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 
@@ -52,7 +52,7 @@ def _limit(files: WebHdfs, folder: str) -> str:
     return ""
 
 
-def _of(usage: Usage) -> str:
+def _of(usage: SpaceUsage) -> str:
     """What is left of it. While a file is written HDFS charges a whole block for it, whatever its size."""
     parts = []
     if usage.most_space is not None:

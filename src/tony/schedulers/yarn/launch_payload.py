@@ -15,7 +15,7 @@ from tony.model.codec import from_plain, to_plain
 from tony.model.job_record import JobRecord
 from tony.model.json_text import loads
 from tony.model.staged import StagedRole
-from tony.protocol.launch import Credentials, JobCredentials, TaskPart
+from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
 
 #: Names of our secrets among a container's credentials.
 JOB, TASK = "tony.job", "tony.task"
@@ -48,7 +48,7 @@ class Uploaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobPapers:
+class JobPayload:
     """What the application master gets.
 
     Attributes:
@@ -92,7 +92,7 @@ class JobPapers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPapers:
+class TaskPayload:
     """What an executor gets.
 
     Attributes:
@@ -100,11 +100,11 @@ class TaskPapers:
     """
 
     task: TaskPart
-    credentials: Credentials = field(repr=False)
+    credentials: AmCredentials = field(repr=False)
     staged: StagedRole
 
 
-def packed(papers: JobPapers | TaskPapers) -> bytes:
+def packed(papers: JobPayload | TaskPayload) -> bytes:
     """As bytes for a secret."""
     return json.dumps(to_plain(papers), separators=(",", ":")).encode()
 

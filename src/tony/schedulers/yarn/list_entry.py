@@ -10,7 +10,7 @@ from tony.hadoop.remote_text import shown
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
-from tony.schedulers.interface import Listed
+from tony.schedulers.interface import ListEntry
 from tony.schedulers.yarn.application_lifetime import is_over
 
 _STATES: Mapping[ApplicationState, JobState] = {
@@ -34,7 +34,7 @@ _EXITS: Mapping[JobState, ExitCode] = {
 }
 
 
-def listed(report: ApplicationReport) -> Listed | None:
+def listed(report: ApplicationReport) -> ListEntry | None:
     """What the ResourceManager tells; None if it does not even tell the id.
 
     Of one whose master failed, and not the job in it, the exit code is that of infrastructure.
@@ -46,7 +46,7 @@ def listed(report: ApplicationReport) -> Listed | None:
     if report.state is ApplicationState.FAILED:
         exit_code = ExitCode.INFRASTRUCTURE
     said = "" if report.diagnostics == "N/A" else shown(report.diagnostics).strip()
-    return Listed(
+    return ListEntry(
         job=ids.application_text(report.id),
         name=report.name or "",
         state=state,

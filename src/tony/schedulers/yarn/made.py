@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from tony.storage.disk_errors import explained
+from tony.storage.disk_errors import explain_os_error
 from tony.storage.object_cache import Cache, Stored
 
 
-def made_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -> Stored:
+def build_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -> Stored:
     """The archive of that name; made and noted in the cache's index if it is not there.
 
     Args:
@@ -20,7 +20,7 @@ def made_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) ->
         StorageError: the file system says no.
     """
     known = cache.index / name
-    with explained(doing, cache.path):
+    with explain_os_error(doing, cache.path):
         try:
             digest, size = known.read_text(encoding="ascii").split()
             if cache.has(digest, int(size)):

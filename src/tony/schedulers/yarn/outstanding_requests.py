@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tony.core.events import Event, Queued, Unsatisfiable
 from tony.hadoop.yarn.am_rm_client import MasterClient, Registration
-from tony.hadoop.yarn.request_table import Ask
+from tony.hadoop.yarn.request_table import ContainerRequest
 
 #: Seconds until missing containers are told of: before, they are probably just on their way.
 _QUEUED_AFTER = 2.0
@@ -29,7 +29,7 @@ class Demand:
 
     def __init__(
         self,
-        asks: Mapping[str, Ask],
+        asks: Mapping[str, ContainerRequest],
         master: MasterClient,
         registration: Registration,
         *,

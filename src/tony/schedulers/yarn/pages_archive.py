@@ -17,7 +17,7 @@ from pathlib import Path
 
 import tony
 from tony.schedulers.yarn.launch_payload import ARCHIVE
-from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.made import build_once
 from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.runtime_archive import zipped
 from tony.storage.object_cache import Cache, Stored
@@ -43,7 +43,7 @@ def store_pages(cache: Cache) -> Stored | None:
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for name, _, status in files:
         digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-    return made_once(cache, "stage the pages", f"pages-{digest.hexdigest()[:32]}", lambda: _archive(files))
+    return build_once(cache, "stage the pages", f"pages-{digest.hexdigest()[:32]}", lambda: _archive(files))
 
 
 _File = tuple[str, Path, os.stat_result]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tony.errors import ConfigError, Problem
 from tony.model.job_record import JobRecord
-from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.made import build_once
 from tony.storage.object_cache import Cache, Stored
 from tony.units import format_size
 
@@ -47,7 +47,7 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
     for name, path, status in files:
         digest.update(f"{name}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     name = f"plug-in-{digest.hexdigest()[:32]}"
-    return made_once(cache, f"stage the framework {top}", name, lambda: _archive(files))
+    return build_once(cache, f"stage the framework {top}", name, lambda: _archive(files))
 
 
 def _refused(record: JobRecord, why: str) -> ConfigError:

@@ -25,7 +25,7 @@ _PIECE = 4 << 20
 _log = logging.getLogger(__name__)
 
 
-class Predecessors:
+class PreviousAttempts:
     """The attempts before this one. Blocks.
 
     Args:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
-from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.made import build_once
 from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.settings import OWN_PYTHON
 from tony.schedulers.yarn.shared_libraries import libraries, looking_in
@@ -53,7 +53,7 @@ Member = tuple[str, bytes, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class OwnInterpreter:
     """An interpreter of this machine.
 
     Attributes:
@@ -69,7 +69,7 @@ class Own:
     version: str
 
     @classmethod
-    def running(cls) -> Own:
+    def running(cls) -> OwnInterpreter:
         """The one that we run in; of a virtual environment the one beneath."""
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         prefix = Path(os.path.realpath(sys.base_prefix))
@@ -80,16 +80,16 @@ class Own:
         return cls(prefix=prefix, program=program.resolve(), library=library, version=version)
 
 
-def store_interpreter(cache: Cache, own: Own | None = None) -> Stored:
+def store_interpreter(cache: Cache, own: OwnInterpreter | None = None) -> Stored:
     """Puts the archive into the cache. It is made and tried only once for an interpreter.
 
     Raises:
         ConfigError: this interpreter does not work in another folder.
         StorageError: the file system says no.
     """
-    own = own or Own.running()
+    own = own or OwnInterpreter.running()
     try:
-        return made_once(cache, f"stage {own.program}", f"python-{_fingerprint(own)}", lambda: _made(own, cache.path))
+        return build_once(cache, f"stage {own.program}", f"python-{_fingerprint(own)}", lambda: _made(own, cache.path))
     except _NotMovable as error:
         message = (
             f"{own.program} cannot be shipped: {error}. Submit with an interpreter made by uv or pyenv, or name one of "
@@ -102,7 +102,7 @@ class _NotMovable(Exception):  # noqa: N818 - never leaves this module
     pass
 
 
-def _fingerprint(own: Own) -> str:
+def _fingerprint(own: OwnInterpreter) -> str:
     """Tells one interpreter from another without reading it."""
     digest = hashlib.sha256(f"{_VERSION}\0{sys.version}\0{own}".encode())
     for path in (own.program, own.library, own.library / "os.py", own.library / "lib-dynload"):
@@ -114,7 +114,7 @@ def _fingerprint(own: Own) -> str:
     return digest.hexdigest()[:32]
 
 
-def _made(own: Own, scratch: Path) -> bytes:
+def _made(own: OwnInterpreter, scratch: Path) -> bytes:
     members = list(_members(own))
     with tempfile.TemporaryDirectory(dir=scratch, prefix=".python-") as folder:
         _try(members, Path(folder).resolve())
@@ -135,7 +135,7 @@ def _archive(members: list[Member]) -> bytes:
     return buffer.getvalue()
 
 
-def _members(own: Own) -> Iterator[Member]:
+def _members(own: OwnInterpreter) -> Iterator[Member]:
     program = own.program.read_bytes()
     try:
         shared = [name for name in libraries(program).needed if name.startswith("libpython")]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tony.schedulers.yarn.capacity import Offer
-from tony.schedulers.yarn.demand_spec import MEMORY, Want, amount_text, nodes_for
+from tony.schedulers.yarn.capacity import ClusterCapacity
+from tony.schedulers.yarn.demand_spec import MEMORY, ContainerDemand, amount_text, nodes_for
 
 
-def may_go_elsewhere(offer: Offer) -> bool:
+def is_queue_mapping_possible(offer: ClusterCapacity) -> bool:
     """Clusters may map users to queues, and then the one of this name stands for theirs."""
     return offer.queue is not None and offer.queue.path in ("default", "root.default")
 
 
-def too_much(want: Want, offer: Offer) -> str:
+def too_much(want: ContainerDemand, offer: ClusterCapacity) -> str:
     """Why its queue can never hold it; empty if it can, or if that is not certain.
 
     Memory only: whether the other amounts count is up to a setting that only the ResourceManager knows.
@@ -27,7 +27,7 @@ def too_much(want: Want, offer: Offer) -> str:
     )
 
 
-def most_memory(want: Want, offer: Offer) -> int | None:
+def most_memory(want: ContainerDemand, offer: ClusterCapacity) -> int | None:
     """The most memory that its queue can have, even when every node is back; None if that is not certain.
 
     A label has limits of its own, and on nodes whose label is shared none counts for containers without one.

@@ -16,7 +16,7 @@ WAITING = (
 )
 
 
-def in_line(own: ApplicationReport, waiting: Iterable[ApplicationReport]) -> str:
+def describe_queue_position(own: ApplicationReport, waiting: Iterable[ApplicationReport]) -> str:
     """For people: `it is number 2 of 3 that wait in queue default`. By age: a scheduler may have another order.
 
     Args:

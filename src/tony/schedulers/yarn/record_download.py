@@ -14,7 +14,7 @@ from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.model.layout import JobFolder
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.job_folder import JobFiles, local_name
 
 #: Bytes of the largest file that is fetched at once, and of an event log.
@@ -25,14 +25,14 @@ _MOST_AGAIN = 16 << 20
 _log = logging.getLogger(__name__)
 
 
-class Record:
+class RecordDownload:
     """One job's record, there and here. Blocks.
 
     Args:
         staging: path of the staging folder.
     """
 
-    def __init__(self, cluster: Cluster, staging: str, folder: JobFolder) -> None:
+    def __init__(self, cluster: ClusterClients, staging: str, folder: JobFolder) -> None:
         self._files: WebHdfs = cluster.web_files()
         self._there = f"{staging}/jobs/{folder.job_id}"
         self._folder = folder

@@ -30,13 +30,13 @@ from tony.config.secret_names import redact
 from tony.dataclass import replace
 from tony.errors import InfraError
 from tony.hadoop.ipc.errors import HadoopError
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.yarn.event_log_replication import LASTING, HdfsJournal
 from tony.schedulers.yarn.job_folder import JobFiles
-from tony.schedulers.yarn.launch_payload import JobPapers
+from tony.schedulers.yarn.launch_payload import JobPayload
 
 #: Seconds between two tries to begin: at first, and at most. And between two of the end's.
 _SOON, _AGAIN, _SOON_AGAIN = 0.25, 5.0, 0.5
@@ -61,7 +61,7 @@ class Publisher:
     def __init__(
         self,
         files: JobFiles,
-        papers: JobPapers,
+        papers: JobPayload,
         folder: JobFolder,
         own_log: Path,
         listens: Mapping[str, object] | None = None,
@@ -82,7 +82,7 @@ class Publisher:
         pause = _SOON
         while True:
             # A thread cannot be stopped: `finish` waits for it, for two that begin would be in each other's way.
-            self._beginning = asyncio.get_running_loop().create_task(beside(self._begin))
+            self._beginning = asyncio.get_running_loop().create_task(to_thread(self._begin))
             try:
                 return await asyncio.shield(self._beginning)
             except InfraError as error:
@@ -142,7 +142,7 @@ class Publisher:
                         self._tell(error)
                 if self._beginning:
                     await asyncio.wait([self._beginning])
-                await beside(self._finish, give_up)
+                await to_thread(self._finish, give_up)
         except TimeoutError:
             _log.error("the end of the job's record is not in %s after %g s", self._files.path, _LAST)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tony
-from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.made import build_once
 from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.storage.object_cache import Cache, Stored
 
@@ -37,7 +37,7 @@ def store_runtime(cache: Cache) -> Stored:
     Raises:
         StorageError: the file system says no.
     """
-    return made_once(cache, "stage our own programs", f"runtime-{_fingerprint()}", _archive)
+    return build_once(cache, "stage our own programs", f"runtime-{_fingerprint()}", _archive)
 
 
 def _root() -> Path:

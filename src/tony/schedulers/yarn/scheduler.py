@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.errors import InfraError
 from tony.model.layout import Home
-from tony.schedulers.interface import ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler, Submitter
 
 
 class YarnScheduler(Scheduler):
@@ -17,5 +17,5 @@ class YarnScheduler(Scheduler):
 
         return YarnSubmitter(home)
 
-    def source(self, job: PreparedJob) -> ContainerSource:
+    def source(self, job: PreparedJob) -> ContainerAllocator:
         raise InfraError("containers of YARN are had by a master inside the cluster only: tony.am.yarn_main")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tony.hadoop.tokens.credentials import Credentials, to_bytes
+from tony.hadoop.tokens.credentials import TokenCredentials, to_bytes
 from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
 from tony.hadoop.wire.yarn_records import (
     AccessType,
@@ -112,7 +112,7 @@ def submission(
 def master_container(
     settings: YarnSettings,
     programs: Mapping[str, Uploaded],
-    tokens: Credentials,
+    tokens: TokenCredentials,
     staged: Mapping[str, StagedRole] = MappingProxyType({}),
     objects: Mapping[str, Uploaded] = MappingProxyType({}),
     variables: Mapping[str, str] = MappingProxyType({}),
@@ -149,7 +149,7 @@ def task_container(
     programs: Mapping[str, Uploaded],
     staged: StagedRole,
     objects: Mapping[str, Uploaded],
-    tokens: Credentials,
+    tokens: TokenCredentials,
     sources: Mapping[str, str] = MappingProxyType({}),
 ) -> ContainerLaunchContext:
     """What a task's container runs: its executor, with the staged objects beside it."""

@@ -16,35 +16,43 @@ from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.remote_text import shown
-from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus, NodeState
 from tony.hadoop.yarn.application_client import ENDED
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.interface import Capabilities, Link, Listed, LogSink, PreparedJob, Sight, Submitter
+from tony.schedulers.interface import (
+    ApplicationStatus,
+    Capabilities,
+    ListEntry,
+    LogSink,
+    PreparedJob,
+    Submitter,
+    WebLink,
+)
 from tony.schedulers.yarn.application_lifetime import KEY as LIFETIME
 from tony.schedulers.yarn.application_lifetime import overdue
 from tony.schedulers.yarn.artifacts import file_systems, in_place, parcels
-from tony.schedulers.yarn.cache_upload import Depot
+from tony.schedulers.yarn.cache_upload import CacheUploader
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.capacity import AWAY, Offer, offer
-from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.capacity import AWAY, ClusterCapacity, offer
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster_discovery import find_cluster
 from tony.schedulers.yarn.demand_spec import room
 from tony.schedulers.yarn.feasibility import misfits, notices
 from tony.schedulers.yarn.foreign_applications import is_ours, staging_of, why
-from tony.schedulers.yarn.launch_payload import JOB, JobPapers, packed
+from tony.schedulers.yarn.launch_payload import JOB, JobPayload, packed
 from tony.schedulers.yarn.list_entry import listed
-from tony.schedulers.yarn.queue_position import WAITING, in_line
-from tony.schedulers.yarn.record_download import Record
+from tony.schedulers.yarn.queue_position import WAITING, describe_queue_position
+from tony.schedulers.yarn.record_download import RecordDownload
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.schedulers.yarn.submission_context import master_container, submission
-from tony.schedulers.yarn.unsatisfiable_constraints import hints, mistakes
+from tony.schedulers.yarn.unsatisfiable_constraints import hints, unsatisfiable_constraints
 from tony.storage.object_cache import Cache
 
 if TYPE_CHECKING:
@@ -67,16 +75,16 @@ class YarnSubmitter(Submitter):
     def __init__(self, home: Home) -> None:
         self._home = home
         self._new: ApplicationId | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterClients | None = None
         self._nodes: dict[str, str] = {}
         self._node_count = 0
-        self._offered: Offer | None = None
+        self._offered: ClusterCapacity | None = None
 
     # --- before ---------------------------------------------------------------------------------------------------
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        problems = problems or mistakes(spec, settings)
+        problems = problems or unsatisfiable_constraints(spec, settings)
         if problems:
             return problems
         try:
@@ -90,7 +98,7 @@ class YarnSubmitter(Submitter):
         settings, _ = read_settings(spec.scheduler_settings)
         return [*hints(spec, settings), *notices(spec, settings, self._offered)] if self._offered else ()
 
-    async def _offer(self, settings: YarnSettings, cluster: Cluster) -> Offer:
+    async def _offer(self, settings: YarnSettings, cluster: ClusterClients) -> ClusterCapacity:
         """Asks for everything at once, and for an id as well: it costs nothing if it is not used.
 
         Raises:
@@ -141,17 +149,17 @@ class YarnSubmitter(Submitter):
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
         cluster = self._cluster or find_cluster(settings, self._home)
-        depot = Depot(cluster, cluster.path(settings.staging))
+        depot = CacheUploader(cluster, cluster.path(settings.staging))
         try:
             systems = (*settings.file_systems, *file_systems(job.record.staged))
             brought = await cluster.credentials_of_job(systems)
-            papers = await beside(self._provide, job, cluster, settings, depot)
+            papers = await to_thread(self._provide, job, cluster, settings, depot)
             if depot.eviction_is_due:
                 await _tidy(cluster, depot)
         finally:
             depot.close()
         application = ids.application_id(job.record.job_id)
-        tokens = Credentials(tokens=brought.tokens, secrets={**brought.secrets, JOB: packed(papers)})
+        tokens = TokenCredentials(tokens=brought.tokens, secrets={**brought.secrets, JOB: packed(papers)})
         spec, roles = job.record.spec, job.record.staged.roles
         container = master_container(
             settings,
@@ -177,12 +185,14 @@ class YarnSubmitter(Submitter):
                         await client.kill(application, "its submission was interrupted")
                 raise
 
-    def _provide(self, job: PreparedJob, cluster: Cluster, settings: YarnSettings, depot: Depot) -> JobPapers:
+    def _provide(
+        self, job: PreparedJob, cluster: ClusterClients, settings: YarnSettings, depot: CacheUploader
+    ) -> JobPayload:
         needs = parcels(job.record, settings, Cache(job.home.cache))
         staging = cluster.path(settings.staging)
         found = depot.provide(needs.wanted)
         credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
-        return JobPapers(
+        return JobPayload(
             record=job.record,
             credentials=credentials,
             runtime=found[needs.runtime],
@@ -207,15 +217,15 @@ class YarnSubmitter(Submitter):
             return False
         return True
 
-    async def look(self, job_id: str) -> Sight | None:
+    async def look(self, job_id: str) -> ApplicationStatus | None:
         report = await self._report(job_id)
         if report is None:
-            return Sight(alive=False, note="the ResourceManager does not know the application any more")
+            return ApplicationStatus(alive=False, note="the ResourceManager does not know the application any more")
         folder = self._home.job(job_id)
         limit = overdue(report, recorded_settings(folder), recorded_source(folder, LIFETIME))
         return replace(sight(report), overdue=limit)
 
-    async def all_jobs(self) -> Sequence[Listed]:
+    async def all_jobs(self) -> Sequence[ListEntry]:
         settings = YarnSettings()
         async with find_cluster(settings, self._home).applications() as client:
             found = await client.applications(types=(settings.application_type,))
@@ -223,12 +233,12 @@ class YarnSubmitter(Submitter):
 
     async def fetch(self, folder: JobFolder) -> None:
         cluster = self._found(folder.job_id)
-        await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
+        await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
         if not folder.job.exists():
             report = await self._report(folder.job_id)
             staging = report and staging_of(report.tags)
             if staging:
-                await beside(Record(cluster, cluster.path(staging), folder).fetch)
+                await to_thread(RecordDownload(cluster, cluster.path(staging), folder).fetch)
 
     async def page(self, job_id: str) -> str:
         report = await self._report(job_id)
@@ -258,28 +268,32 @@ class YarnSubmitter(Submitter):
             except ApplicationNotFoundError:
                 return None
 
-    async def links(self, job_id: str, *, ended: bool) -> Sequence[Link]:
+    async def links(self, job_id: str, *, ended: bool) -> Sequence[WebLink]:
         from tony.schedulers.yarn.web_links import of_application  # late: only pages show them
 
-        cluster = await beside(self._found, job_id)
+        cluster = await to_thread(self._found, job_id)
         return of_application(cluster.configuration, job_id, ended=ended)
 
     async def container_links(
         self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
-    ) -> Mapping[str, Sequence[Link]]:
-        from tony.schedulers.yarn.web_links import Node, of_container  # late: only pages show them
+    ) -> Mapping[str, Sequence[WebLink]]:
+        from tony.schedulers.yarn.web_links import NodeAddress, of_container  # late: only pages show them
 
-        cluster = await beside(self._found, job_id)
-        nodes: dict[str, Node] = {}
+        cluster = await to_thread(self._found, job_id)
+        nodes: dict[str, NodeAddress] = {}
         with contextlib.suppress(HadoopError, TimeoutError):
             async with asyncio.timeout(_NODES), cluster.applications() as client:
                 for each in await client.nodes():
                     if each.id and each.id.host:
-                        found = Node(host=each.id.host, port=each.id.port or 0, web=each.http_address or "")
+                        found = NodeAddress(host=each.id.host, port=each.id.port or 0, web=each.http_address or "")
                         nodes[found.host] = found
         return {
             container: of_container(
-                cluster.configuration, container, nodes.get(host) or Node(host=host), user or cluster.user, ended=ended
+                cluster.configuration,
+                container,
+                nodes.get(host) or NodeAddress(host=host),
+                user or cluster.user,
+                ended=ended,
             )
             for container, host in containers.items()
             if ids.is_of(container, job_id)
@@ -288,10 +302,10 @@ class YarnSubmitter(Submitter):
     async def fetch_logs(
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
     ) -> None:
-        from tony.schedulers.yarn.container_logs import Printed  # late: readers of aggregated logs
+        from tony.schedulers.yarn.container_logs import ContainerLogs  # late: readers of aggregated logs
 
         ended = folder.summary.exists()
-        await Printed(self._found(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
+        await ContainerLogs(self._found(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Only `look` knows."""
@@ -299,13 +313,15 @@ class YarnSubmitter(Submitter):
 
     async def keep(self, folder: JobFolder) -> None:
         cluster = self._found(folder.job_id)
-        record = Record(cluster, cluster.path(recorded_settings(folder).staging), folder)
-        await beside(record.keep, folder.kill_request)
+        record = RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder)
+        await to_thread(record.keep, folder.kill_request)
 
     async def standing(self, job_id: str) -> str:
         async with self._found(job_id).applications() as client:
             own = await client.report(ids.application_id(job_id))
-            return in_line(own, await client.applications(states=WAITING)) if own.state in WAITING else ""
+            return (
+                describe_queue_position(own, await client.applications(states=WAITING)) if own.state in WAITING else ""
+            )
 
     async def sweep(self, folder: JobFolder) -> None:
         await self.withdraw(folder, "its application master is gone")
@@ -315,9 +331,9 @@ class YarnSubmitter(Submitter):
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
                 await client.kill(ids.application_id(folder.job_id), reason)
-        await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
+        await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
 
-    def _found(self, job_id: str) -> Cluster:
+    def _found(self, job_id: str) -> ClusterClients:
         """The cluster that a job went to: what its record says, or what the environment does."""
         if self._cluster is None:
             settings = recorded_settings(self._home.job(job_id))
@@ -327,13 +343,13 @@ class YarnSubmitter(Submitter):
         return self._cluster
 
 
-async def _tidy(cluster: Cluster, depot: Depot) -> None:
+async def _tidy(cluster: ClusterClients, depot: CacheUploader) -> None:
     """Removes what no job has used for long. That this fails is no trouble of the job's."""
     try:
         async with cluster.applications() as client:
             living = await client.applications(states=[state for state in ApplicationState if state not in ENDED])
         started = min((report.start_time or 0 for report in living), default=None)
-        count = await beside(depot.evict, started)
+        count = await to_thread(depot.evict, started)
         _log.info("%d old objects were removed from the cluster's cache", count)
     except HadoopError as error:
         _log.info("old objects are not removed from the cluster's cache: %s", error)
@@ -365,12 +381,12 @@ def page_of(report: ApplicationReport) -> str:
     return address if address.startswith(("http://", "https://")) else ""
 
 
-def sight(report: ApplicationReport) -> Sight:
+def sight(report: ApplicationReport) -> ApplicationStatus:
     """What a report of the ResourceManager tells."""
     alive = report.state is None or report.state not in ENDED
     listens = alive and report.host not in (None, "", "N/A") and (report.rpc_port or -1) > 0
     attempt = report.current_attempt.number if report.current_attempt else None
-    return Sight(
+    return ApplicationStatus(
         alive=alive,
         address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
         host=report.host or "" if listens else "",

@@ -22,7 +22,7 @@ from tony.schedulers.yarn.settings import YarnSettings
 _TAG = re.compile(r"[^\s,:()/=!]+")
 
 
-def mistakes(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
+def unsatisfiable_constraints(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
     """All of them; only those that cannot be read, if there are such."""
     unreadable = [*_unreadable(spec, settings), *_bad_tags(spec)]
     return unreadable or [*_labelled(spec, settings), *_never(spec, settings)]

@@ -21,14 +21,14 @@ from tony.dataclass import dataclass
 from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import resource_managers
-from tony.schedulers.interface import Link
+from tony.schedulers.interface import WebLink
 
 _TIMELINE: Final = "yarn.timeline-service"
 _ANYWHERE: Final = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeAddress:
     """A NodeManager, as far as it is known.
 
     Attributes:
@@ -41,7 +41,7 @@ class Node:
     web: str = ""
 
 
-def of_application(settings: Configuration, application: str, *, ended: bool) -> tuple[Link, ...]:
+def of_application(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
     """The pages of a job.
 
     Args:
@@ -53,25 +53,27 @@ def of_application(settings: Configuration, application: str, *, ended: bool) ->
     return tuple(_of_application(settings, application, ended))
 
 
-def _of_application(settings: Configuration, application: str, ended: bool) -> Iterator[Link]:
+def _of_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
     daemons = [each for each in resource_managers(settings) if _leads_somewhere(each.web)]
     for each in daemons:
         label = f"ResourceManager {each.id}".rstrip()
-        yield Link(label=label, href=f"{each.web_scheme}://{each.web}/cluster/app/{application}")
+        yield WebLink(label=label, href=f"{each.web_scheme}://{each.web}/cluster/app/{application}")
     if not ended:
         apart = settings.get_address("yarn.web-proxy.address", 0)
         if apart and apart.port and _leads_somewhere(apart):
-            yield Link(label="the job's own pages", href=f"{_scheme(settings)}://{apart}/proxy/{application}/")
+            yield WebLink(label="the job's own pages", href=f"{_scheme(settings)}://{apart}/proxy/{application}/")
         else:
             for each in daemons:
                 label = f"the job's own pages{each.id and f', by {each.id}'}"
-                yield Link(label=label, href=f"{each.web_scheme}://{each.web}/proxy/{application}/")
+                yield WebLink(label=label, href=f"{each.web_scheme}://{each.web}/proxy/{application}/")
     timeline = _timeline(settings, application)
     if timeline:
-        yield Link(label="timeline server", href=timeline)
+        yield WebLink(label="timeline server", href=timeline)
 
 
-def of_container(settings: Configuration, container: str, node: Node, user: str, *, ended: bool) -> tuple[Link, ...]:
+def of_container(
+    settings: Configuration, container: str, node: NodeAddress, user: str, *, ended: bool
+) -> tuple[WebLink, ...]:
     """The pages with what was printed in a container.
 
     Args:
@@ -79,15 +81,15 @@ def of_container(settings: Configuration, container: str, node: Node, user: str,
         ended: so has the application: its nodes show nothing of it any more.
     """
     name = quote(user, safe="")
-    found: list[Link] = []
+    found: list[WebLink] = []
     web = node.web or _usual_web(settings, node.host)
     if not ended and web:
         href = f"{_scheme(settings)}://{web}/node/containerlogs/{container}/{name}"
-        found.append(Link(label="NodeManager", href=href))
+        found.append(WebLink(label="NodeManager", href=href))
     server = (settings.get("yarn.log.server.url") or "").rstrip("/")
     if server and node.port and urlsplit(server).scheme in ("http", "https"):
         href = f"{server}/{Address(host=node.host, port=node.port)}/{container}/{container}/{name}"
-        found.append(Link(label="log server", href=href))
+        found.append(WebLink(label="log server", href=href))
     return tuple(found)
 
 

@@ -19,21 +19,21 @@ from tony.errors import ConfigError, Problem
 from tony.history.event_log import Header, LogWriter
 from tony.model.layout import JobFolder
 from tony.storage.disk_errors import build_storage_error
-from tony.testing.faults.plan import AfterEvent, FillDisk, Kill, Part, Plan, Stage, Strike, Within
+from tony.testing.faults.plan import AfterEvent, EventStage, FaultPlan, FillDisk, Kill, ProcessKind, Strike, Within
 from tony.testing.faults.plan_parser import write_strike
 
 #: The file in a job's folder in which a struck master notes what has struck it, one JSON object a line.
 STRUCK = "struck"
 
 
-class Fates:
+class CrashPoints:
     """What is in store for the application master of one job.
 
     Raises:
         ConfigError: the plan holds something that cannot strike from inside.
     """
 
-    def __init__(self, plan: Plan, folder: JobFolder) -> None:
+    def __init__(self, plan: FaultPlan, folder: JobFolder) -> None:
         self._file = folder.path / STRUCK
         done = {each["number"] for each in _lines(self._file)}
         problems = [
@@ -48,7 +48,7 @@ class Fates:
         self.armed: int | None = None
         self.amid = False
 
-    def at(self, seqs: Sequence[int], stage: Stage | None) -> tuple[int, Strike] | None:
+    def at(self, seqs: Sequence[int], stage: EventStage | None) -> tuple[int, Strike] | None:
         """The strike that falls at a stage of these events; None as stage: after all of it.
 
         Returns:
@@ -86,7 +86,7 @@ _INSIDE = (
 
 def _is_inside(strike: Strike) -> bool:
     return (
-        strike.target.part is Part.MASTER
+        strike.target.part is ProcessKind.MASTER
         and isinstance(strike.harm, Kill | FillDisk)
         and isinstance(strike.moment, Within | AfterEvent)
         and not strike.later
@@ -109,7 +109,7 @@ def struck(folder: JobFolder) -> list[str]:
 class StruckWriter(LogWriter):
     """An event log whose writer dies in the midst of it, or whose disk is full."""
 
-    fates: Fates
+    fates: CrashPoints
 
     def __init__(self, path: Path, header: Header, first_seq: int = 1) -> None:
         self._events: list[int] = []
@@ -124,19 +124,19 @@ class StruckWriter(LogWriter):
     def flush(self) -> None:
         """Writes what was appended, as far as it comes to that."""
         seqs, self._events = self._events, []
-        if found := self.fates.at(seqs, Stage.UNWRITTEN):
+        if found := self.fates.at(seqs, EventStage.UNWRITTEN):
             self._strike(found[0], seqs[-1])
-        if found := self.fates.at(seqs, Stage.TORN):
+        if found := self.fates.at(seqs, EventStage.TORN):
             moment = found[1].moment
             assert isinstance(moment, Within)
             self._tear(seqs.index(moment.seq) - len(seqs))
             self._strike(found[0], seqs[-1])
         super().flush()
-        if found := self.fates.at(seqs, Stage.LOGGED):
+        if found := self.fates.at(seqs, EventStage.LOGGED):
             self._strike(found[0], seqs[-1])
-        for stage in (Stage.HALF_DONE, None):
+        for stage in (EventStage.HALF_DONE, None):
             if self.fates.armed is None and (found := self.fates.at(seqs, stage)):
-                self.fates.armed, self.fates.amid = found[0], stage is Stage.HALF_DONE
+                self.fates.armed, self.fates.amid = found[0], stage is EventStage.HALF_DONE
 
     def _tear(self, index: int) -> None:
         """Writes all lines before one, and half of that."""

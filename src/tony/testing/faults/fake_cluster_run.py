@@ -19,15 +19,15 @@ from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
 from tony.testing.fake_executor import PlayedExecutor
 from tony.testing.fake_scheduler import FakeSource
-from tony.testing.faults.plan import Delay, Drop, Duplicate, Kill, Part, Partition, Plan, Stop, Strike
-from tony.testing.faults.schedule import Blow, Conductor
+from tony.testing.faults.plan import Delay, Drop, Duplicate, FaultPlan, Kill, Partition, ProcessKind, Stop, Strike
+from tony.testing.faults.schedule import Conductor, Injection
 
 _KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")
 #: Seconds between two looks at the log.
 _LOOK = 0.002
 
 
-class Theatre(Protocol):
+class FakeJob(Protocol):
     """A job that is played.
 
     Attributes:
@@ -46,7 +46,7 @@ class Theatre(Protocol):
 
 
 async def carry_out(
-    plan: Plan, theatre: Theatre, folder: JobFolder, record: JobRecord, tell: Callable[[Strike], None]
+    plan: FaultPlan, theatre: FakeJob, folder: JobFolder, record: JobRecord, tell: Callable[[Strike], None]
 ) -> None:
     """Strikes as the plan says until nothing of it is left or the job has ended.
 
@@ -60,7 +60,7 @@ async def carry_out(
 
 class _Strikes:
     def __init__(
-        self, plan: Plan, theatre: Theatre, folder: JobFolder, record: JobRecord, tell: Callable[[Strike], None]
+        self, plan: FaultPlan, theatre: FakeJob, folder: JobFolder, record: JobRecord, tell: Callable[[Strike], None]
     ) -> None:
         self._plan = plan
         self._theatre = theatre
@@ -96,7 +96,7 @@ class _Strikes:
         while not self._is_dead and (blow := next(self._conductor.due(now, self._app.state), None)):
             if blow.over:
                 self._undo(blow.number)
-            elif blow.target.part is Part.MASTER:
+            elif blow.target.part is ProcessKind.MASTER:
                 if isinstance(blow.strike.harm, Kill):
                     self._tell(blow.strike)
                     self._is_dead = True  # until the next one has begun
@@ -107,14 +107,14 @@ class _Strikes:
             else:
                 self._conductor.again(blow, now + 2 * _LOOK)
 
-    async def _begin(self, blow: Blow, executor: PlayedExecutor) -> None:
+    async def _begin(self, blow: Injection, executor: PlayedExecutor) -> None:
         match blow.strike.harm, blow.target.part:
-            case Kill(), Part.PROGRAM:
+            case Kill(), ProcessKind.PROGRAM:
                 executor.exit(_KILLED)
-            case Kill(), Part.EXECUTOR:
+            case Kill(), ProcessKind.EXECUTOR:
                 await executor.die()
                 self._theatre.source.end(executor.part.container, "its executor was killed by SIGKILL")
-            case ((Stop() | Partition()), Part.EXECUTOR) | (Drop(share=1.0), _):
+            case ((Stop() | Partition()), ProcessKind.EXECUTOR) | (Drop(share=1.0), _):
                 self._away[blow.number] = executor
                 executor.away = True
                 executor.break_connection()
@@ -133,9 +133,9 @@ class _Strikes:
         if executor and executor not in self._away.values():
             executor.away = False
 
-    def _executor(self, blow: Blow) -> PlayedExecutor | None:
+    def _executor(self, blow: Injection) -> PlayedExecutor | None:
         task = self._app.state.tasks.get(blow.target.task) if blow.target.task else None
         executor = self._theatre.executors.get(task.container) if task and task.container else None
         if executor is None or executor.ended:
             return None
-        return executor if blow.target.part is not Part.PROGRAM or executor.runs else None
+        return executor if blow.target.part is not ProcessKind.PROGRAM or executor.runs else None

@@ -18,7 +18,7 @@ from tony.jobs.inotify import FolderWatch
 from tony.model.ids import TaskId
 from tony.testing.faults.plan import Strike
 from tony.testing.faults.plan_parser import parse_strike, write_strike
-from tony.testing.faults.schedule import Blow
+from tony.testing.faults.schedule import Injection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Order:
     incarnation: str = ""
 
 
-def give(file: Path, blow: Blow, seed: int, incarnation: str = "") -> None:
+def give(file: Path, blow: Injection, seed: int, incarnation: str = "") -> None:
     """Appends an order: one write, so that no reader sees half of it."""
     line = {
         "task": str(blow.target.task),

@@ -19,10 +19,10 @@ from tony.testing.faults.fault_files import Order, follow_quietly
 from tony.testing.faults.plan import Delay, Drop, Duplicate, Partition, Traffic
 
 if TYPE_CHECKING:
-    from tony.executor.am_connection import Connect, Connection
+    from tony.executor.am_connection import AmTransport, Connect
 
 
-class Way:
+class LinkFault:
     """What is in the way between one executor and its application master; over all of its connections.
 
     Args:
@@ -107,10 +107,10 @@ def _is_of(message: Message, traffic: Traffic, *, sent: bool) -> bool:
 
 def struck(orders: Path, connect: Connect) -> Connect:
     """Connections made from now on are struck as the file orders."""
-    way = Way()
+    way = LinkFault()
     following: list[asyncio.Task[None]] = []
 
-    async def connect_within(timeout: float) -> Connection:
+    async def connect_within(timeout: float) -> AmTransport:
         if not following:
             following.append(asyncio.get_running_loop().create_task(follow_quietly(orders, way.order)))
         return await reach(way, connect, timeout)
@@ -118,7 +118,7 @@ def struck(orders: Path, connect: Connect) -> Connect:
     return connect_within
 
 
-async def reach(way: Way, connect: Connect, timeout: float) -> Connection:
+async def reach(way: LinkFault, connect: Connect, timeout: float) -> AmTransport:
     """A connection along a way that may be closed.
 
     Raises:
@@ -135,7 +135,7 @@ async def reach(way: Way, connect: Connect, timeout: float) -> Connection:
 class StruckConnection:
     """One connection along a way."""
 
-    def __init__(self, connection: Connection, way: Way) -> None:
+    def __init__(self, connection: AmTransport, way: LinkFault) -> None:
         self._connection = connection
         self._way = way
         self._busy = False

@@ -25,15 +25,15 @@ from tony.core.application import Application
 from tony.dataclass import dataclass, replace
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
-from tony.linux.inotify import Change, Inotify
+from tony.linux.inotify import Inotify, InotifyMask
 from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
 from tony.testing.faults import process_targets
 from tony.testing.faults.fault_files import give
-from tony.testing.faults.plan import ON_THE_WAY, FromTheStart, Kill, Plan, Slow, Strike
+from tony.testing.faults.plan import ON_THE_WAY, AtStart, FaultPlan, Kill, Slow, Strike
 from tony.testing.faults.plan_parser import who, write_strike
-from tony.testing.faults.process_targets import TURN, NobodyThere, Victim
-from tony.testing.faults.schedule import Blow, Conductor
+from tony.testing.faults.process_targets import TURN, NoTargetError, Victim
+from tony.testing.faults.schedule import Conductor, Injection
 
 #: The file of orders in the job's folder that struck executors read.
 ORDERS = "orders"
@@ -62,7 +62,7 @@ class Struck:
         return f"{write_strike(self.strike)} (at {self.at:.3f} s, after event {self.seq}, process {self.pid})"
 
 
-class Striker:
+class FaultInjector:
     """Carries out a plan on one job of this machine, beside whoever made it. A context manager.
 
     It ends when nothing of the plan is left, when the job has ended, and with its context; whatever lasts is undone
@@ -83,7 +83,7 @@ class Striker:
     def __init__(
         self,
         folder: JobFolder,
-        plan: Plan,
+        plan: FaultPlan,
         tell: Callable[[Struck], None] = lambda struck: None,
         record: JobRecord | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class Striker:
         self._seq = 0
         self._last_at = 0.0
         self._victims: dict[int, Victim] = {}
-        self._lasting: dict[int, Blow] = {}
+        self._lasting: dict[int, Injection] = {}
         self._turns: dict[int, tuple[float, bool]] = {}
         self._stop = threading.Event()
         self._failed: BaseException | None = None
@@ -169,7 +169,7 @@ class Striker:
                 continue
             try:
                 pid = self._begin(blow)
-            except NobodyThere:
+            except NoTargetError:
                 self._conductor.again(blow, now + _AGAIN)
                 continue
             self._note(Struck(strike=blow.strike, seq=self._seq, at=now, pid=pid))
@@ -179,7 +179,7 @@ class Striker:
         self.struck.append(struck)
         self._tell(struck)
 
-    def _begin(self, blow: Blow) -> int:
+    def _begin(self, blow: Injection) -> int:
         harm = blow.strike.harm
         pid = 0
         if isinstance(harm, ON_THE_WAY):
@@ -195,20 +195,20 @@ class Striker:
             self._turns[blow.number] = (time.monotonic() + TURN * (1 - harm.share), False)
         return pid
 
-    def _meant(self, blow: Blow) -> str:
+    def _meant(self, blow: Injection) -> str:
         """Which executor: the one that lives at that moment; where none is named, every one of the task.
 
         Raises:
             NobodyThere: there is none now.
         """
         task = self._app.state.tasks.get(blow.target.task) if blow.target.task else None
-        if task is not None and isinstance(blow.strike.moment, FromTheStart):
+        if task is not None and isinstance(blow.strike.moment, AtStart):
             return ""
         if task is None or task.incarnation is None:
-            raise NobodyThere(f"there is no {who(blow.target)}")
+            raise NoTargetError(f"there is no {who(blow.target)}")
         return task.incarnation
 
-    def _undo(self, blow: Blow) -> None:
+    def _undo(self, blow: Injection) -> None:
         self._lasting.pop(blow.number, None)
         self._turns.pop(blow.number, None)
         if isinstance(blow.strike.harm, ON_THE_WAY):
@@ -245,7 +245,7 @@ class _Waker:
         self._inotify: Inotify | None = None
         try:
             self._inotify = Inotify()
-            self._inotify.add(folder, Change.MODIFY | Change.CREATE | Change.MOVED_TO)
+            self._inotify.add(folder, InotifyMask.MODIFY | InotifyMask.CREATE | InotifyMask.MOVED_TO)
         except OSError:
             self._inotify = None
 

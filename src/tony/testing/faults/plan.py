@@ -9,7 +9,7 @@ from tony.model.ids import TaskId
 from tony.model.states import JobState
 
 
-class Part(Enum):
+class ProcessKind(Enum):
     """Which process. The last three belong to the job as a whole."""
 
     PROGRAM = "program"
@@ -21,11 +21,11 @@ class Part(Enum):
 
 
 #: Processes of which every task has its own.
-OF_TASKS = frozenset({Part.PROGRAM, Part.EXECUTOR, Part.WATCHDOG})
+OF_TASKS = frozenset({ProcessKind.PROGRAM, ProcessKind.EXECUTOR, ProcessKind.WATCHDOG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class FaultTarget:
     """Who is struck.
 
     Attributes:
@@ -33,7 +33,7 @@ class Target:
         any_of: one of the living tasks of this role is drawn; empty: of all roles; None: nothing is drawn.
     """
 
-    part: Part
+    part: ProcessKind
     task: TaskId | None = None
     any_of: str | None = None
 
@@ -115,7 +115,7 @@ ON_THE_WAY = (Partition, Drop, Delay, Duplicate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FromTheStart:
+class AtStart:
     """As soon as there is anybody to strike. What is on the way is struck for every executor of the task, one that
     comes in another's place included; at any other moment for the one that lives then."""
 
@@ -134,7 +134,7 @@ class AfterEvent:
     seq: int
 
 
-class Stage(Enum):
+class EventStage(Enum):
     """How far the application master is with an event. Only it can know: see `faults/inside.py`."""
 
     UNWRITTEN = "before event {} is logged"  #: handled, and not a byte of it in the log
@@ -148,7 +148,7 @@ class Within:
     """The application master is in the midst of an event."""
 
     seq: int
-    stage: Stage
+    stage: EventStage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class SessionOpens:
     session: int
 
 
-class Step(Enum):
+class TaskMilestone(Enum):
     """What a task can do."""
 
     REGISTERED = "registered"
@@ -176,7 +176,7 @@ class TaskDid:
     """
 
     task: TaskId
-    step: Step
+    step: TaskMilestone
     session: int | None = None
 
 
@@ -187,7 +187,7 @@ class JobIs:
     state: JobState
 
 
-Moment = FromTheStart | AfterTime | AfterEvent | Within | SessionOpens | TaskDid | JobIs
+Moment = AtStart | AfterTime | AfterEvent | Within | SessionOpens | TaskDid | JobIs
 
 
 # --- all of it ----------------------------------------------------------------------------------------------------
@@ -203,14 +203,14 @@ class Strike:
     """
 
     harm: Harm
-    target: Target
-    moment: Moment = FromTheStart()
+    target: FaultTarget
+    moment: Moment = AtStart()
     later: float = 0.0
     lasts: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class FaultPlan:
     """All that goes wrong in one job. Each strike strikes once.
 
     Attributes:

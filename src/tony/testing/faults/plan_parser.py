@@ -29,17 +29,17 @@ _HARMS = "kill, stop, slow, partition, fill disk of, drop, delay, duplicate"
 _TRAFFIC = re.compile(
     rf"(?:(\S+) of )?({'|'.join(kind.value for kind in fault.Traffic)}) of (.+?)(?: by (\S+))?", re.IGNORECASE
 )
-_STEPS = "|".join(step.value for step in fault.Step)
+_STEPS = "|".join(step.value for step in fault.TaskMilestone)
 _DID = re.compile(rf"when (\S+:\S+) (?:has |is )?({_STEPS})(?: in session (\d+))?")
 _STATES = {state.value: state for state in JobState if state not in (JobState.SUBMITTED,)}
 _STAGES = [
     (re.compile(stage.value.replace("the effects", "(?:the )?effects").format(r"(\d{1,9})")), stage)
-    for stage in fault.Stage
+    for stage in fault.EventStage
 ]
 _LARGEST = 10**9
 
 
-def parse_plan(text: str, source: str = "the plan") -> fault.Plan:
+def parse_plan(text: str, source: str = "the plan") -> fault.FaultPlan:
     """Reads a plan; a semicolon divides strikes as a new line does.
 
     Args:
@@ -61,7 +61,7 @@ def parse_plan(text: str, source: str = "the plan") -> fault.Plan:
                 problems.append(Problem(key="", source=f"{source}:{number}", message=f"{words!r:.200}: {error}"))
     if problems:
         raise ConfigError(problems)
-    return fault.Plan(strikes=tuple(strikes), seed=seed)
+    return fault.FaultPlan(strikes=tuple(strikes), seed=seed)
 
 
 def parse_strike(text: str) -> fault.Strike:
@@ -77,7 +77,7 @@ def parse_strike(text: str) -> fault.Strike:
     strike = fault.Strike(
         harm=harm,
         target=target,
-        moment=_moment(when[0]) if when else fault.FromTheStart(),
+        moment=_moment(when[0]) if when else fault.AtStart(),
         later=later or 0.0,
         lasts=lasts,
     )
@@ -85,7 +85,7 @@ def parse_strike(text: str) -> fault.Strike:
     return strike
 
 
-def write_plan(plan: fault.Plan) -> str:
+def write_plan(plan: fault.FaultPlan) -> str:
     """The text that `parse_plan` reads as this plan."""
     lines = [write_strike(strike) for strike in plan.strikes]
     return "".join(f"{line}\n" for line in ([f"seed {plan.seed}"] if plan.seed else []) + lines)
@@ -110,7 +110,7 @@ def _split_off(text: str, sign: str) -> tuple[str, float | None]:
     return (before, parse_duration(duration)) if found else (text, None)
 
 
-def _what(text: str) -> tuple[fault.Harm, fault.Target]:
+def _what(text: str) -> tuple[fault.Harm, fault.FaultTarget]:
     verb, _, rest = text.partition(" ")
     match verb:
         case "kill":
@@ -123,7 +123,7 @@ def _what(text: str) -> tuple[fault.Harm, fault.Target]:
                 raise ValueError("say how much of the time it may run: slow worker:1 to 10%.")
             return fault.Slow(share=_share(share)), _target(who)
         case "partition":
-            return fault.Partition(), _target(rest, usual=fault.Part.EXECUTOR)
+            return fault.Partition(), _target(rest, usual=fault.ProcessKind.EXECUTOR)
         case "fill":
             if not rest.startswith("disk of "):
                 raise ValueError("say whose: fill disk of master.")
@@ -133,13 +133,13 @@ def _what(text: str) -> tuple[fault.Harm, fault.Target]:
     raise ValueError(f"{verb!r:.40} is no fault; there are {_HARMS}.")
 
 
-def _traffic(verb: str, text: str) -> tuple[fault.Harm, fault.Target]:
+def _traffic(verb: str, text: str) -> tuple[fault.Harm, fault.FaultTarget]:
     match = _TRAFFIC.fullmatch(text)
     if not match:
         kinds = ", ".join(kind.value for kind in fault.Traffic)
         raise ValueError(f"say which of {kinds}, and of whom: {verb} 0.1 of messages of worker:2.")
     share = 1.0 if match[1] is None else _share(match[1])
-    traffic, target = fault.Traffic(match[2]), _target(match[3], usual=fault.Part.EXECUTOR)
+    traffic, target = fault.Traffic(match[2]), _target(match[3], usual=fault.ProcessKind.EXECUTOR)
     if (match[4] is not None) != (verb == "delay"):
         raise ValueError("a delay says by how much, and nothing else does: delay messages of worker:2 by 500ms.")
     if verb == "delay":
@@ -159,22 +159,22 @@ def _share(text: str) -> float:
     return share
 
 
-def _target(text: str, usual: fault.Part = fault.Part.PROGRAM) -> fault.Target:
+def _target(text: str, usual: fault.ProcessKind = fault.ProcessKind.PROGRAM) -> fault.FaultTarget:
     text = text.removeprefix("the ")
-    for part in fault.Part:
+    for part in fault.ProcessKind:
         if text == part.value and part not in fault.OF_TASKS:
-            return fault.Target(part=part)
+            return fault.FaultTarget(part=part)
         if part in fault.OF_TASKS and text.startswith(f"{part.value} "):
             return _of_task(part, text.removeprefix(f"{part.value} ").removeprefix("of "))
     return _of_task(usual, text)
 
 
-def _of_task(part: fault.Part, text: str) -> fault.Target:
+def _of_task(part: fault.ProcessKind, text: str) -> fault.FaultTarget:
     word, _, role = text.partition(" ")
     if word == "any" and (role == "task" or ROLE_NAME.fullmatch(role)):
-        return fault.Target(part=part, any_of="" if role == "task" else role)
+        return fault.FaultTarget(part=part, any_of="" if role == "task" else role)
     try:
-        return fault.Target(part=part, task=TaskId.parse(text))
+        return fault.FaultTarget(part=part, task=TaskId.parse(text))
     except ValueError:
         raise ValueError(
             f"{text!r:.80} is nobody who could be struck; there are worker:1 (its program), executor worker:1, "
@@ -198,7 +198,7 @@ def _moment(text: str) -> fault.Moment:
         return fault.JobIs(state=_STATES[match[1]])
     if match := _DID.fullmatch(text):
         session = None if match[3] is None else _number(match[3])
-        return fault.TaskDid(task=TaskId.parse(match[1]), step=fault.Step(match[2]), session=session)
+        return fault.TaskDid(task=TaskId.parse(match[1]), step=fault.TaskMilestone(match[2]), session=session)
     raise ValueError(
         f"{text!r:.80} is no moment; there are: after event 17, after 5s, when session 2 opens, when the job is "
         f"running, when worker:2 {_STEPS.replace('|', ' or ')} (in session 2), before event 17 is logged, while event "
@@ -218,10 +218,10 @@ def _check(strike: fault.Strike) -> None:
     harm, target, moment = strike.harm, strike.target, strike.moment
     if isinstance(harm, fault.Kill) and strike.lasts is not None:
         raise ValueError("what was killed stays dead: leave out how long.")
-    if isinstance(harm, fault.ON_THE_WAY) and target.part is not fault.Part.EXECUTOR:
+    if isinstance(harm, fault.ON_THE_WAY) and target.part is not fault.ProcessKind.EXECUTOR:
         raise ValueError(f"nothing is on the way to {who(target)} that could be held up; name an executor.")
     if isinstance(moment, fault.Within):
-        if target.part is not fault.Part.MASTER or not isinstance(harm, fault.Kill | fault.FillDisk):
+        if target.part is not fault.ProcessKind.MASTER or not isinstance(harm, fault.Kill | fault.FillDisk):
             raise ValueError("in the midst of an event the master can be killed, or its disk filled, and nothing else.")
         if strike.later:
             raise ValueError("the midst of an event is a moment: leave out how much later.")
@@ -230,15 +230,15 @@ def _check(strike: fault.Strike) -> None:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def who(target: fault.Target) -> str:
+def who(target: fault.FaultTarget) -> str:
     """A target in words."""
     if target.task is None and target.any_of is None:
         return target.part.value
     whose = str(target.task) if target.task else f"any {target.any_of or 'task'}"
-    return whose if target.part is fault.Part.PROGRAM else f"{target.part.value} {whose}"
+    return whose if target.part is fault.ProcessKind.PROGRAM else f"{target.part.value} {whose}"
 
 
-def _harm_text(harm: fault.Harm, target: fault.Target) -> str:
+def _harm_text(harm: fault.Harm, target: fault.FaultTarget) -> str:
     match harm:
         case fault.Slow(share=share):
             return f"slow {who(target)} to {share!r}"
@@ -260,7 +260,7 @@ def _share_text(share: float) -> str:
 
 def _moment_text(moment: fault.Moment) -> str:
     match moment:
-        case fault.FromTheStart():
+        case fault.AtStart():
             return ""
         case fault.AfterTime(seconds=seconds):
             return f"after {exact_duration(seconds)}"

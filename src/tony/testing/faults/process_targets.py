@@ -17,7 +17,7 @@ from tony.core.state import State, Task
 from tony.dataclass import dataclass
 from tony.linux import process
 from tony.model.ids import TaskId
-from tony.testing.faults.plan import FillDisk, Harm, Kill, Part, Slow, Stop, Target
+from tony.testing.faults.plan import FaultTarget, FillDisk, Harm, Kill, ProcessKind, Slow, Stop
 from tony.testing.faults.plan_parser import who
 
 #: Seconds of one turn of a process that is slowed down: it runs for a part of them.
@@ -26,7 +26,7 @@ _FORK_SERVER = b"tony.schedulers.local.fork_server"
 _SUPERVISOR = b"supervisor"
 
 
-class NobodyThere(Exception):  # noqa: N818 - what happened, not what is wrong
+class NoTargetError(Exception):
     """There is no such process now: not yet, or not any more."""
 
 
@@ -51,7 +51,7 @@ class Victim:
         return process.start_time(self.pid) == self.started and process.is_alive(self.pid)
 
 
-def find(target: Target, state: State) -> Victim:
+def find(target: FaultTarget, state: State) -> Victim:
     """The process that is meant.
 
     Args:
@@ -61,19 +61,19 @@ def find(target: Target, state: State) -> Victim:
         NobodyThere: it does not live on this machine.
     """
     if target.task is None and target.any_of is not None:
-        raise NobodyThere(f"there is no {who(target)}")
-    finders: dict[Part, Callable[[State, TaskId | None], int | None]] = {
-        Part.MASTER: lambda state, _: _master(state),
-        Part.SUPERVISOR: lambda state, _: _supervisor(state),
-        Part.FORK_SERVER: lambda state, _: _fork_server(state),
-        Part.EXECUTOR: lambda state, task: _executor(_task(state, task)),
-        Part.PROGRAM: lambda state, task: _program(_task(state, task)),
-        Part.WATCHDOG: lambda state, task: _watchdog(_task(state, task)),
+        raise NoTargetError(f"there is no {who(target)}")
+    finders: dict[ProcessKind, Callable[[State, TaskId | None], int | None]] = {
+        ProcessKind.MASTER: lambda state, _: _master(state),
+        ProcessKind.SUPERVISOR: lambda state, _: _supervisor(state),
+        ProcessKind.FORK_SERVER: lambda state, _: _fork_server(state),
+        ProcessKind.EXECUTOR: lambda state, task: _executor(_task(state, task)),
+        ProcessKind.PROGRAM: lambda state, task: _program(_task(state, task)),
+        ProcessKind.WATCHDOG: lambda state, task: _watchdog(_task(state, task)),
     }
     pid = finders[target.part](state, target.task)
     started = process.start_time(pid) if pid else None
     if not pid or started is None or not process.is_alive(pid):
-        raise NobodyThere(f"{who(target)} does not live here now")
+        raise NoTargetError(f"{who(target)} does not live here now")
     return Victim(pid, started)
 
 
@@ -93,7 +93,7 @@ def strike(victim: Victim, harm: Harm) -> None:
         case _:
             raise ValueError(f"a process is not hit by {harm}")
     if not done:
-        raise NobodyThere(f"process {victim.pid} is gone")
+        raise NoTargetError(f"process {victim.pid} is gone")
 
 
 def undo(victim: Victim, harm: Harm) -> None:
@@ -123,7 +123,7 @@ def _limit_files(victim: Victim, size: int) -> bool:
 def _task(state: State, task: TaskId | None) -> Task:
     found = state.tasks.get(task) if task else None
     if found is None:
-        raise NobodyThere(f"the job has no task {task}")
+        raise NoTargetError(f"the job has no task {task}")
     return found
 
 

@@ -15,7 +15,7 @@ _STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING, JobState.ST
 
 def random_plan(
     seed: int, tasks: Sequence[TaskId], *, strikes: int = 3, events: int = 60, longest: float = 5.0
-) -> fault.Plan:
+) -> fault.FaultPlan:
     """Some strikes among a job's processes.
 
     Args:
@@ -26,17 +26,21 @@ def random_plan(
     """
     chance = random.Random(seed)
     made = [_strike(chance, tasks, events, longest) for _ in range(chance.randint(1, strikes))]
-    return fault.Plan(strikes=tuple(made), seed=seed)
+    return fault.FaultPlan(strikes=tuple(made), seed=seed)
 
 
 def _strike(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> fault.Strike:
     if chance.random() < 0.1:
-        stage = chance.choice(list(fault.Stage))
+        stage = chance.choice(list(fault.EventStage))
         moment = fault.Within(seq=chance.randint(1, events), stage=stage)
-        return fault.Strike(harm=fault.Kill(), target=fault.Target(part=fault.Part.MASTER), moment=moment)
+        return fault.Strike(harm=fault.Kill(), target=fault.FaultTarget(part=fault.ProcessKind.MASTER), moment=moment)
     harm = _harm(chance, longest)
     on_the_way = isinstance(harm, fault.Partition | fault.Drop | fault.Delay | fault.Duplicate)
-    target = fault.Target(part=fault.Part.EXECUTOR, task=chance.choice(tasks)) if on_the_way else _target(chance, tasks)
+    target = (
+        fault.FaultTarget(part=fault.ProcessKind.EXECUTOR, task=chance.choice(tasks))
+        if on_the_way
+        else _target(chance, tasks)
+    )
     lasts = None if isinstance(harm, fault.Kill) else _seconds(chance, longest)
     later = chance.choice((0.0, 0.0, _seconds(chance, longest / 2)))
     return fault.Strike(
@@ -60,32 +64,32 @@ def _harm(chance: random.Random, longest: float) -> fault.Harm:
     return chance.choice(harms)
 
 
-def _target(chance: random.Random, tasks: Sequence[TaskId]) -> fault.Target:
+def _target(chance: random.Random, tasks: Sequence[TaskId]) -> fault.FaultTarget:
     part = chance.choice(
         (
-            fault.Part.PROGRAM,
-            fault.Part.PROGRAM,
-            fault.Part.EXECUTOR,
-            fault.Part.EXECUTOR,
-            fault.Part.WATCHDOG,
-            fault.Part.MASTER,
+            fault.ProcessKind.PROGRAM,
+            fault.ProcessKind.PROGRAM,
+            fault.ProcessKind.EXECUTOR,
+            fault.ProcessKind.EXECUTOR,
+            fault.ProcessKind.WATCHDOG,
+            fault.ProcessKind.MASTER,
         )
     )
-    if part is fault.Part.MASTER:
-        return fault.Target(part=part)
+    if part is fault.ProcessKind.MASTER:
+        return fault.FaultTarget(part=part)
     if chance.random() < 0.3:
-        return fault.Target(part=part, any_of=chance.choice(("", chance.choice(tasks).role)))
-    return fault.Target(part=part, task=chance.choice(tasks))
+        return fault.FaultTarget(part=part, any_of=chance.choice(("", chance.choice(tasks).role)))
+    return fault.FaultTarget(part=part, task=chance.choice(tasks))
 
 
 def _moment(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> fault.Moment:
     session = chance.choice((None, 1, 2))
     moments: tuple[fault.Moment, ...] = (
-        fault.FromTheStart(),
+        fault.AtStart(),
         fault.AfterTime(seconds=_seconds(chance, longest)),
         fault.AfterEvent(seq=chance.randint(1, events)),
         fault.SessionOpens(session=chance.choice((1, 2))),
-        fault.TaskDid(task=chance.choice(tasks), step=chance.choice(list(fault.Step)), session=session),
+        fault.TaskDid(task=chance.choice(tasks), step=chance.choice(list(fault.TaskMilestone)), session=session),
         fault.JobIs(state=chance.choice(_STATES)),
     )
     return chance.choice(moments)

@@ -16,28 +16,28 @@ from tony.model.states import JobState
 from tony.testing.faults.plan import (
     AfterEvent,
     AfterTime,
-    FromTheStart,
+    AtStart,
+    FaultPlan,
+    FaultTarget,
     JobIs,
-    Part,
-    Plan,
+    ProcessKind,
     SessionOpens,
-    Step,
     Strike,
-    Target,
     TaskDid,
+    TaskMilestone,
     Within,
 )
 
-_STEPS: dict[Step, type[Registered] | type[Started] | type[FirstOutput] | type[Exited]] = {
-    Step.REGISTERED: Registered,
-    Step.STARTED: Started,
-    Step.PRINTED: FirstOutput,
-    Step.EXITED: Exited,
+_STEPS: dict[TaskMilestone, type[Registered] | type[Started] | type[FirstOutput] | type[Exited]] = {
+    TaskMilestone.REGISTERED: Registered,
+    TaskMilestone.STARTED: Started,
+    TaskMilestone.PRINTED: FirstOutput,
+    TaskMilestone.EXITED: Exited,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blow:
+class Injection:
     """One thing to do now.
 
     Attributes:
@@ -48,7 +48,7 @@ class Blow:
 
     number: int
     strike: Strike
-    target: Target
+    target: FaultTarget
     over: bool = False
 
 
@@ -59,14 +59,14 @@ class Conductor:
         done: numbers of strikes that have been struck already, of which nothing more is wanted.
     """
 
-    def __init__(self, plan: Plan, done: frozenset[int] = frozenset()) -> None:
+    def __init__(self, plan: FaultPlan, done: frozenset[int] = frozenset()) -> None:
         self._plan = plan
         self._waiting = {n: s for n, s in enumerate(plan.strikes) if n not in done and not isinstance(s.moment, Within)}
-        self._due: list[tuple[float, int, int, Blow | None]] = []
+        self._due: list[tuple[float, int, int, Injection | None]] = []
         self._made = 0
         self._states: set[JobState] = set()
         for number, strike in list(self._waiting.items()):
-            if isinstance(strike.moment, FromTheStart | AfterTime):
+            if isinstance(strike.moment, AtStart | AfterTime):
                 seconds = strike.moment.seconds if isinstance(strike.moment, AfterTime) else 0.0
                 self._plan_for(number, seconds)
 
@@ -82,20 +82,20 @@ class Conductor:
             if self._is_now(strike, seq, event, state.job if arrived else None):
                 self._plan_for(number, at)
 
-    def due(self, now: float, state: State) -> Iterator[Blow]:
+    def due(self, now: float, state: State) -> Iterator[Injection]:
         """What is to be done at `now`, in its order; each once."""
         while self._due and self._due[0][0] <= now:
             at, _, number, blow = heapq.heappop(self._due)
             if blow is None:
                 strike = self._plan.strikes[number]
                 target = self._drawn(number, strike.target, state)
-                blow = Blow(number=number, strike=strike, target=target)
+                blow = Injection(number=number, strike=strike, target=target)
                 if strike.lasts is not None:
                     # From when it is struck in fact: whoever comes late shall not find it over at once.
                     self._put(max(at, now) + strike.lasts, number, replace(blow, over=True))
             yield blow
 
-    def again(self, blow: Blow, at: float) -> None:
+    def again(self, blow: Injection, at: float) -> None:
         """There was nobody to strike: the same once more at that time."""
         self._due = [each for each in self._due if each[2] != blow.number]
         heapq.heapify(self._due)
@@ -129,15 +129,15 @@ class Conductor:
         strike = self._waiting.pop(number)
         self._put(at + strike.later, number, None)
 
-    def _put(self, at: float, number: int, blow: Blow | None) -> None:
+    def _put(self, at: float, number: int, blow: Injection | None) -> None:
         self._made += 1
         heapq.heappush(self._due, (at, self._made, number, blow))
 
-    def _drawn(self, number: int, target: Target, state: State) -> Target:
+    def _drawn(self, number: int, target: FaultTarget, state: State) -> FaultTarget:
         if target.any_of is None:
             return target
         tasks = [task for task in state.tasks.values() if target.any_of in ("", task.id.role)]
-        if target.part is Part.PROGRAM:
+        if target.part is ProcessKind.PROGRAM:
             found = [task.id for task in tasks if task.living]
         else:
             found = [task.id for task in tasks if task.incarnation is not None]

@@ -17,18 +17,18 @@ from tony.testing.faults.plan import (
     Delay,
     Drop,
     Duplicate,
+    EventStage,
+    FaultPlan,
     Kill,
-    Part,
     Partition,
-    Plan,
-    Stage,
+    ProcessKind,
     Stop,
     Traffic,
     Within,
 )
-from tony.testing.faults.schedule import Blow, Conductor
+from tony.testing.faults.schedule import Conductor, Injection
 from tony.testing.guarantees import BrokenPromiseError
-from tony.testing.simulation import Executor, Pending, Program, Simulation
+from tony.testing.simulation import Pending, Program, SimulatedExecutor, Simulation
 
 #: Ends a program, or lets it run on.
 Ends = Callable[[Program], ExitStatus | None]
@@ -38,7 +38,7 @@ _KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")
 _EXECUTOR_KILLED = "its executor was killed by SIGKILL"
 
 
-def rehearse(simulation: Simulation, plan: Plan, ends: Ends, limit: int = 20_000) -> Finish:
+def rehearse(simulation: Simulation, plan: FaultPlan, ends: Ends, limit: int = 20_000) -> Finish:
     """Runs a job to its end under a plan. Begins it, if it has not begun.
 
     What lasts for ever is undone when nothing else is left to happen, as a striker does when it goes.
@@ -53,7 +53,7 @@ def rehearse(simulation: Simulation, plan: Plan, ends: Ends, limit: int = 20_000
 
 
 class _Rehearsal:
-    def __init__(self, simulation: Simulation, plan: Plan, ends: Ends) -> None:
+    def __init__(self, simulation: Simulation, plan: FaultPlan, ends: Ends) -> None:
         self._simulation = simulation
         self._conductor = Conductor(plan)
         self._ends = ends
@@ -64,7 +64,7 @@ class _Rehearsal:
         }
         self._chance = random.Random(plan.seed)
         self._seen = 0
-        self._lasting: dict[int, Blow] = {}
+        self._lasting: dict[int, Injection] = {}
         self._hit: dict[int, str] = {}
         self._silent_at: dict[str, float] = {}
         self._stopped: set[str] = set()  # containers
@@ -86,15 +86,15 @@ class _Rehearsal:
 
     def _dies(self, number: int) -> bool:
         """Whether it dies with this event in the log, and before its effects."""
-        return self._inside.get(number) is Stage.LOGGED and bool(self._inside.pop(number))
+        return self._inside.get(number) is EventStage.LOGGED and bool(self._inside.pop(number))
 
     def _dies_before(self) -> bool:
         number = len(self._simulation.log) + 1
-        return self._inside.get(number) in (Stage.UNWRITTEN, Stage.TORN) and bool(self._inside.pop(number))
+        return self._inside.get(number) in (EventStage.UNWRITTEN, EventStage.TORN) and bool(self._inside.pop(number))
 
     def _dies_after(self) -> bool:
         number = len(self._simulation.log)
-        return self._inside.get(number) is Stage.HALF_DONE and bool(self._inside.pop(number))
+        return self._inside.get(number) is EventStage.HALF_DONE and bool(self._inside.pop(number))
 
     def _die(self) -> None:
         if self._simulation.finished is None:
@@ -177,9 +177,9 @@ class _Rehearsal:
 
     # --- strikes --------------------------------------------------------------------------------------------------
 
-    def _begin(self, blow: Blow) -> None:
+    def _begin(self, blow: Injection) -> None:
         harm, target = blow.strike.harm, blow.target
-        if target.part is Part.MASTER:
+        if target.part is ProcessKind.MASTER:
             self._strike_master(blow)
             return
         executor = self._executor(target.task) if target.task else None
@@ -187,13 +187,13 @@ class _Rehearsal:
             return  # there is nobody, and unlike processes it will not be there in a moment
         self._lasting[blow.number], self._hit[blow.number] = blow, executor.container
         match harm, target.part:
-            case Kill(), Part.PROGRAM if executor.program and not executor.frozen:
+            case Kill(), ProcessKind.PROGRAM if executor.program and not executor.frozen:
                 self._simulation.exit(executor.task, _KILLED)
-            case Kill(), Part.EXECUTOR:
+            case Kill(), ProcessKind.EXECUTOR:
                 self._simulation.lose(executor.container, _EXECUTOR_KILLED)
-            case Stop(), Part.PROGRAM:
+            case Stop(), ProcessKind.PROGRAM:
                 self._stopped.add(executor.container)
-            case Stop(), Part.EXECUTOR:
+            case Stop(), ProcessKind.EXECUTOR:
                 self._simulation.freeze(executor.container)
                 self._expect_silence(executor)
             case Partition(), _:
@@ -204,7 +204,7 @@ class _Rehearsal:
                 else:
                     self._cut_off(executor)
 
-    def _strike_master(self, blow: Blow) -> None:
+    def _strike_master(self, blow: Injection) -> None:
         match blow.strike.harm:
             case Kill():
                 self._die()
@@ -218,9 +218,9 @@ class _Rehearsal:
             return
         others = [self._lasting[n] for n, hit in self._hit.items() if hit == container]
         match blow.strike.harm, blow.target.part:
-            case Stop(), Part.PROGRAM:
+            case Stop(), ProcessKind.PROGRAM:
                 self._stopped.discard(container)
-            case Stop(), Part.EXECUTOR if not any(isinstance(each.strike.harm, Stop) for each in others):
+            case Stop(), ProcessKind.EXECUTOR if not any(isinstance(each.strike.harm, Stop) for each in others):
                 self._simulation.thaw(container)
                 self._silent_at.pop(container, None)
             case (Partition() | Drop(), _) if not any(_cuts_off(each) for each in others):
@@ -237,25 +237,25 @@ class _Rehearsal:
 
     # --- the network ----------------------------------------------------------------------------------------------
 
-    def _cut_off(self, executor: Executor) -> None:
+    def _cut_off(self, executor: SimulatedExecutor) -> None:
         self._take_back(executor)
         self._simulation.disconnect(executor.container)
         self._simulation.cut_off.add(executor.container)
         self._expect_silence(executor)
 
-    def _break(self, executor: Executor) -> None:
+    def _break(self, executor: SimulatedExecutor) -> None:
         """The connection breaks, and is made anew."""
         self._take_back(executor)
         self._simulation.disconnect(executor.container)
         self._simulation.reconnect(executor.container)
 
-    def _take_back(self, executor: Executor) -> None:
+    def _take_back(self, executor: SimulatedExecutor) -> None:
         """What it has said and nobody has heard it keeps, and says again."""
         pending = self._simulation.pending
         executor.said.extendleft(reversed([each.event for each in pending if each.source == executor.container]))
         pending[:] = [each for each in pending if each.source != executor.container]
 
-    def _expect_silence(self, executor: Executor) -> None:
+    def _expect_silence(self, executor: SimulatedExecutor) -> None:
         patience = self._simulation.app.state.spec.heartbeat_timeout
         self._silent_at.setdefault(executor.container, self._simulation.now + patience)
 
@@ -272,20 +272,20 @@ class _Rehearsal:
 
     # --- who ------------------------------------------------------------------------------------------------------
 
-    def _executors(self) -> Iterator[Executor]:
+    def _executors(self) -> Iterator[SimulatedExecutor]:
         return (each for each in list(self._simulation.executors.values()) if each.connected and not each.frozen)
 
-    def _executor(self, task: TaskId) -> Executor | None:
+    def _executor(self, task: TaskId) -> SimulatedExecutor | None:
         found = self._simulation.app.state.tasks.get(task)
         return self._simulation.executors.get(found.container) if found and found.container else None
 
-    def _source(self, pending: Pending) -> Executor | None:
+    def _source(self, pending: Pending) -> SimulatedExecutor | None:
         """Whose report it is, if it is one that may come late, twice, or not at all."""
         if pending.source is None or isinstance(pending.event, ev.ContainerEnded):
             return None
         return self._simulation.executors.get(pending.source)
 
 
-def _cuts_off(blow: Blow) -> bool:
+def _cuts_off(blow: Injection) -> bool:
     harm = blow.strike.harm
     return isinstance(harm, Partition) or (isinstance(harm, Drop) and harm.share >= 1)

@@ -53,7 +53,7 @@ from tony.hadoop.wire.yarn_records import (
     Resource,
     ResourceTypeInfo,
 )
-from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming, Refusal
+from tony.testing.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
 
 _YARN = "org.apache.hadoop.yarn.exceptions."
 _ENDED = (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED)
@@ -176,10 +176,10 @@ class PlayedApplications:
     def _submit(self, request: wire.SubmitApplicationRequest, call: Incoming) -> wire.SubmitApplicationResponse:
         context = request.context
         if context is None or context.application_id is None:
-            raise Refusal(f"{_YARN}YarnException", "no id")
+            raise FakeRefusal(f"{_YARN}YarnException", "no id")
         asked = (context.resource.memory if context.resource else 0) or 0
         if asked > (self.maximum.memory or 0):
-            raise Refusal(f"{_YARN}InvalidResourceRequestException", f"Invalid resource request! {asked}")
+            raise FakeRefusal(f"{_YARN}InvalidResourceRequestException", f"Invalid resource request! {asked}")
         known = self.applications.get(context.application_id)
         if known is not None:
             known.submissions += 1
@@ -213,7 +213,9 @@ class PlayedApplications:
         found = self.applications.get(application or ApplicationId())
         if found is None:
             text = ids.application_text(application or ApplicationId())
-            raise Refusal(f"{_YARN}ApplicationNotFoundException", f"Application with id '{text}' doesn't exist in RM.")
+            raise FakeRefusal(
+                f"{_YARN}ApplicationNotFoundException", f"Application with id '{text}' doesn't exist in RM."
+            )
         return found
 
     def _told(self, app: PlayedApplication) -> ApplicationReport:
@@ -289,7 +291,7 @@ class PlayedApplications:
         for each in app.attempts:
             if each.id == attempt:
                 return each
-        raise Refusal(f"{_YARN}ApplicationAttemptNotFoundException", "ApplicationAttempt doesn't exist in RM.")
+        raise FakeRefusal(f"{_YARN}ApplicationAttemptNotFoundException", "ApplicationAttempt doesn't exist in RM.")
 
     def _containers(self, request: wire.GetContainersRequest, _: Incoming) -> wire.GetContainersResponse:
         self._found_attempt(request.attempt_id)
@@ -301,7 +303,7 @@ class PlayedApplications:
         for each in self._found(ids.application_of(wanted)).containers:
             if each.id == wanted:
                 return wire.GetContainerReportResponse(report=each)
-        raise Refusal(f"{_YARN}ContainerNotFoundException", f"Container with id '{ids.container_text(wanted)}'")
+        raise FakeRefusal(f"{_YARN}ContainerNotFoundException", f"Container with id '{ids.container_text(wanted)}'")
 
     # -- the cluster
 
@@ -371,10 +373,12 @@ class PlayedApplications:
 
     def _renew(self, request: RenewDelegationTokenRequest, _: Incoming) -> RenewDelegationTokenResponse:
         if request.token.identifier not in self.tokens:
-            raise Refusal("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Renewal request for unknown")
+            raise FakeRefusal(
+                "org.apache.hadoop.security.token.SecretManager$InvalidToken", "Renewal request for unknown"
+            )
         return RenewDelegationTokenResponse(expiry_time=self.tokens[request.token.identifier])
 
     def _cancel(self, request: CancelDelegationTokenRequest, _: Incoming) -> CancelDelegationTokenResponse:
         if self.tokens.pop(request.token.identifier, None) is None:
-            raise Refusal("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token not found")
+            raise FakeRefusal("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token not found")
         return CancelDelegationTokenResponse()

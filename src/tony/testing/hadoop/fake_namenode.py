@@ -16,11 +16,11 @@ from typing import TypeVar
 from tony.dataclass import dataclass, replace
 from tony.hadoop.wire import namenode as wire
 from tony.hadoop.wire.method import Method, Request, Response
-from tony.hadoop.wire.proto import Message
+from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.rpc import GetDelegationTokenRequest, GetDelegationTokenResponse, Token
-from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming, Refusal
+from tony.testing.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
 
-Answer = TypeVar("Answer", bound=Message)
+Answer = TypeVar("Answer", bound=ProtoMessage)
 _MISSING = "java.io.FileNotFoundException"
 _FS = "org.apache.hadoop.fs."
 
@@ -56,7 +56,7 @@ class PlayedNameNode:
         self.page, self.tokens = page, tokens
         self.safe_mode = False
         self.done = 0
-        self._answers: dict[tuple[bytes, int], Message] = {}
+        self._answers: dict[tuple[bytes, int], ProtoMessage] = {}
 
     def serve(self, server: FakeIpcServer) -> None:
         """Answers this server's calls."""
@@ -84,7 +84,7 @@ class PlayedNameNode:
                 return known
             if self.safe_mode:
                 said = f"Cannot {method.name}. Name node is in safe mode."
-                raise Refusal("org.apache.hadoop.hdfs.server.namenode.SafeModeException", said)
+                raise FakeRefusal("org.apache.hadoop.hdfs.server.namenode.SafeModeException", said)
             answer = act(request, call)
             self.done += 1
             self._answers[key] = answer
@@ -125,7 +125,7 @@ class PlayedNameNode:
     def _existing(self, path: str) -> PlayedName:
         found = self.names.get(path)
         if found is None:
-            raise Refusal(_MISSING, f"{path} does not exist")
+            raise FakeRefusal(_MISSING, f"{path} does not exist")
         return found
 
     def _mkdirs(self, request: wire.MkdirsRequest, call: Incoming) -> wire.MkdirsResponse:
@@ -135,9 +135,9 @@ class PlayedNameNode:
             missing.append(path)
             path = path.rpartition("/")[0] or "/"
         if not self.names[path].is_folder:
-            raise Refusal(f"{_FS}FileAlreadyExistsException", f"{path} is not a directory.")
+            raise FakeRefusal(f"{_FS}FileAlreadyExistsException", f"{path} is not a directory.")
         if len(missing) > 1 and not request.create_parent:
-            raise Refusal(_MISSING, f"Parent directory doesn't exist: {missing[1]}")
+            raise FakeRefusal(_MISSING, f"Parent directory doesn't exist: {missing[1]}")
         for each in missing:
             self.names[each] = PlayedName(
                 is_folder=True,
@@ -169,20 +169,20 @@ class PlayedNameNode:
     def _delete(self, request: wire.DeleteRequest, _: Incoming) -> wire.DeleteResponse:
         below = self._below(request.path)
         if below and not request.recursive:
-            raise Refusal(f"{_FS}PathIsNotEmptyDirectoryException", f"`{request.path} is non empty'")
+            raise FakeRefusal(f"{_FS}PathIsNotEmptyDirectoryException", f"`{request.path} is non empty'")
         for path in below:
             del self.names[path]
         return wire.DeleteResponse(result=self.names.pop(request.path, None) is not None)
 
     def _rename(self, request: wire.RenameRequest, _: Incoming) -> wire.RenameResponse:
         if request.source not in self.names:
-            raise Refusal(_MISSING, f"rename source {request.source} is not found.")
+            raise FakeRefusal(_MISSING, f"rename source {request.source} is not found.")
         if request.target in self.names:
             if not request.overwrite:
                 said = f"rename destination {request.target} already exists"
-                raise Refusal(f"{_FS}FileAlreadyExistsException", said)
+                raise FakeRefusal(f"{_FS}FileAlreadyExistsException", said)
             if self._below(request.target):
-                raise Refusal("java.io.IOException", f"rename destination directory is not empty: {request.target}")
+                raise FakeRefusal("java.io.IOException", f"rename destination directory is not empty: {request.target}")
         for path in (request.source, *self._below(request.source)):
             self.names[request.target + path[len(request.source) :]] = self.names.pop(path)
         return wire.RenameResponse()

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from tony.hadoop.ids import container_text
-from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.tokens.credentials import to_message
-from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import AM_RM, NODE_MANAGER
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.application_master import (
@@ -49,7 +49,7 @@ from tony.hadoop.wire.yarn_records import (
     ResourceRequest,
     ResourceTypeInfo,
 )
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer, Refusal
+from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusal
 
 YARN: Final = "org.apache.hadoop.yarn.exceptions."
 APPLICATION: Final = ApplicationId(number=1, cluster_timestamp=1410901177871)
@@ -122,9 +122,9 @@ class FakeResourceManager:
         self._rolled: rpc.Token | None = None
 
     @property
-    def login(self) -> Login:
+    def login(self) -> LoginIdentity:
         """The master's."""
-        return Login.with_token(self.token)
+        return LoginIdentity.with_token(self.token)
 
     # -- what tests do
 
@@ -171,7 +171,7 @@ class FakeResourceManager:
         for cleared in (self.asks, self.excluded, self._sizes, self._known_nodes):
             cleared.clear()
 
-    def roll_token(self, *, keep_old: bool = True) -> Token:
+    def roll_token(self, *, keep_old: bool = True) -> HadoopToken:
         """The next answer brings a new token; the old one may go on to open connections, or not."""
         old = self.token.identifier
         self.token = self._new_token()
@@ -181,11 +181,11 @@ class FakeResourceManager:
         return self.token
 
     def answer(self, request: AllocateRequest) -> AllocateResponse:
-        """A heartbeat without the wire; raises `Refusal`."""
+        """A heartbeat without the wire; raises `FakeRefusal`."""
         return self._allocate(request)
 
     def register(self, request: RegisterRequest) -> RegisterResponse:
-        """A registration without the wire; raises `Refusal`."""
+        """A registration without the wire; raises `FakeRefusal`."""
         return self._register(request)
 
     def outstanding(self, key: int) -> int:
@@ -196,7 +196,9 @@ class FakeResourceManager:
 
     def _register(self, request: RegisterRequest) -> RegisterResponse:
         if self.is_registered:
-            raise Refusal(f"{YARN}InvalidApplicationMasterRequestException", "Application Master is already registered")
+            raise FakeRefusal(
+                f"{YARN}InvalidApplicationMasterRequestException", "Application Master is already registered"
+            )
         self.is_registered = True
         self._response_id, self._last = 0, None
         nodes = {each.node for each in self.previous if each.node is not None}
@@ -211,14 +213,16 @@ class FakeResourceManager:
 
     def _require_registered(self) -> None:
         if not self.is_registered:
-            raise Refusal(f"{YARN}ApplicationMasterNotRegisteredException", "AM is not registered, should re-register")
+            raise FakeRefusal(
+                f"{YARN}ApplicationMasterNotRegisteredException", "AM is not registered, should re-register"
+            )
 
     def _allocate(self, request: AllocateRequest) -> AllocateResponse:
         self._require_registered()
         if self._last is not None and request.response_id == self._response_id - 1:
             return self._last
         if request.response_id != self._response_id:
-            raise Refusal(
+            raise FakeRefusal(
                 f"{YARN}InvalidApplicationMasterRequestException",
                 f"Invalid responseId in AllocateRequest, expect responseId to be: {self._response_id}, "
                 f"but get {request.response_id}",
@@ -235,7 +239,7 @@ class FakeResourceManager:
         for wanted in request.scheduling_requests:
             kind = wanted.execution_type
             if kind is None or not kind.has("execution_type"):
-                raise Refusal(
+                raise FakeRefusal(
                     f"{YARN}YarnException",
                     f"{YARN}SchedulerInvalidResoureRequestException: Exception message:Only GUARANTEED execution type "
                     "is supported.",
@@ -243,13 +247,13 @@ class FakeResourceManager:
         for ask in request.asks:
             memory = (ask.capability.memory or 0) if ask.capability else 0
             if memory > self.maximum and ask.num_containers:
-                raise Refusal(
+                raise FakeRefusal(
                     f"{YARN}InvalidResourceRequestException",
                     f"Invalid resource request! Cannot allocate containers as requested resource is greater than "
                     f"maximum allowed allocation. Requested memory {memory}, maximum {self.maximum}",
                 )
             if ask.node_label_expression is not None and ask.resource_name != "*":
-                raise Refusal(f"{YARN}InvalidLabelResourceRequestException", "label with a host or a rack")
+                raise FakeRefusal(f"{YARN}InvalidLabelResourceRequestException", "label with a host or a rack")
 
     def _take(self, request: AllocateRequest) -> None:
         for ask in request.asks:
@@ -359,16 +363,16 @@ class FakeResourceManager:
 
     # -- tokens
 
-    def _new_token(self) -> Token:
+    def _new_token(self) -> HadoopToken:
         self._rolls += 1
-        token = Token(identifier=b"master %d" % self._rolls, password=b"secret %d" % self._rolls, kind=AM_RM)
+        token = HadoopToken(identifier=b"master %d" % self._rolls, password=b"secret %d" % self._rolls, kind=AM_RM)
         self.tokens[token.identifier] = token.password
         return token
 
-    def node_token(self, node: NodeId) -> Token:
+    def node_token(self, node: NodeId) -> HadoopToken:
         """What a played NodeManager wants to see."""
         identifier = f"node {node}".encode()
-        return Token(
+        return HadoopToken(
             identifier=identifier,
             password=self.node_tokens.setdefault(identifier, b"for " + identifier),
             kind=NODE_MANAGER,

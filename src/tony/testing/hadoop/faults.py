@@ -8,7 +8,7 @@ from enum import Enum
 from tony.dataclass import dataclass
 
 
-class Moment(Enum):
+class FaultMoment(Enum):
     """When a fault strikes."""
 
     #: Somebody connected.
@@ -20,13 +20,13 @@ class Moment(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
+class DelayResponse:
     """The answer comes late; others overtake it."""
 
     seconds: float
 
 
-class Hold:
+class HoldResponse:
     """The answer comes when the test releases it; `executed` says whether the call is carried out before."""
 
     def __init__(self, *, executed: bool = True) -> None:
@@ -52,7 +52,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class DropResponse:
     """The connection is closed instead of an answer; `executed` says whether the call is carried out before."""
 
     executed: bool = False
@@ -95,7 +95,7 @@ class Dribble:
     size: int = 1
 
 
-Fault = Delay | Hold | Drop | Silence | Refuse | Garble | Cut | Dribble
+Fault = DelayResponse | HoldResponse | DropResponse | Silence | Refuse | Garble | Cut | Dribble
 
 
 def standby() -> Refuse:
@@ -115,7 +115,7 @@ def retriable(message: str = "not now") -> Refuse:
 class _Order:
     fault: Fault
     method: str | None
-    at: Moment
+    at: FaultMoment
     times: int
     skip: int
 
@@ -126,11 +126,11 @@ class Orders:
     def __init__(self) -> None:
         self._orders: list[_Order] = []
 
-    def order(self, fault: Fault, *, method: str | None, at: Moment, times: int, skip: int) -> None:
+    def order(self, fault: Fault, *, method: str | None, at: FaultMoment, times: int, skip: int) -> None:
         """Puts one on the list."""
         self._orders.append(_Order(fault=fault, method=method, at=at, times=times, skip=skip))
 
-    def next(self, at: Moment, method: str | None = None) -> Fault | None:
+    def next(self, at: FaultMoment, method: str | None = None) -> Fault | None:
         """The fault for what happens now, if one was ordered."""
         for order in self._orders:
             if order.at is not at or order.method not in (None, method):

@@ -6,7 +6,7 @@
     async with server:
         connection = await connect(server.address, Login.with_token(token), protocol=ALLOCATE.protocol)
 
-Handlers are functions or coroutines; to refuse they raise `Refusal`. For programs that block, or live in other
+Handlers are functions or coroutines; to refuse they raise `FakeRefusal`. For programs that block, or live in other
 processes, `with server.in_thread():` runs it in a thread of its own (handlers run there, too).
 """
 
@@ -22,11 +22,11 @@ from typing import Any, cast
 
 from tony.dataclass import dataclass, field
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.errors import ProtocolError
+from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, framed
 from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer
 from tony.hadoop.wire.method import Method, Request, Response
-from tony.hadoop.wire.proto import MalformedMessage, Message, decode, delimited, read_delimited
+from tony.hadoop.wire.proto import MalformedMessage, ProtoMessage, decode, delimited, read_delimited
 from tony.hadoop.wire.rpc import (
     AUTHORIZATION_FAILED_CALL_ID,
     CONNECTION_CONTEXT_CALL_ID,
@@ -45,7 +45,19 @@ from tony.hadoop.wire.rpc import (
     SaslState,
 )
 from tony.testing.hadoop.digest_server import CIPHERS, DigestServer, UnknownToken
-from tony.testing.hadoop.faults import Cut, Delay, Dribble, Drop, Fault, Garble, Hold, Moment, Orders, Refuse, Silence
+from tony.testing.hadoop.faults import (
+    Cut,
+    DelayResponse,
+    Dribble,
+    DropResponse,
+    Fault,
+    FaultMoment,
+    Garble,
+    HoldResponse,
+    Orders,
+    Refuse,
+    Silence,
+)
 
 _NOT_ENABLED = "SIMPLE authentication is not enabled.  Available:[{}]"
 _ACCESS = "org.apache.hadoop.security.AccessControlException"
@@ -59,7 +71,7 @@ class Auth(Enum):
     TOKEN = "TOKEN"
 
 
-class Refusal(Exception):  # noqa: N818 - a noun reads better where it is raised
+class FakeRefusal(Exception):  # noqa: N818 - a noun reads better where it is raised
     """Raised by handlers: the Java exception to answer with."""
 
     def __init__(self, class_name: str, message: str = "", *, fatal: bool = False) -> None:
@@ -96,14 +108,14 @@ class Incoming:
     """
 
     method: str
-    request: Message
+    request: ProtoMessage
     caller: Caller
     call_id: int
     client_id: bytes = field(repr=False)
     retry_count: int
 
 
-Handler = Callable[[Any, Incoming], Message | Awaitable[Message]]
+Handler = Callable[[Any, Incoming], ProtoMessage | Awaitable[ProtoMessage]]
 
 
 class FakeIpcServer:
@@ -137,7 +149,7 @@ class FakeIpcServer:
         self.calls: list[Incoming] = []
         self.pings = 0
         self.connections = 0
-        self._methods: dict[tuple[str, str], tuple[type[Message], Handler]] = {}
+        self._methods: dict[tuple[str, str], tuple[type[ProtoMessage], Handler]] = {}
         self._orders = Orders()
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,7 +169,7 @@ class FakeIpcServer:
         fault: Fault,
         *,
         method: str | None = None,
-        at: Moment = Moment.CALL,
+        at: FaultMoment = FaultMoment.CALL,
         times: int = 1,
         skip: int = 0,
     ) -> None:
@@ -250,7 +262,7 @@ class FakeIpcServer:
         async with self._came:
             self._came.notify_all()
 
-    def _handler(self, protocol: str, method: str) -> tuple[type[Message], Handler]:
+    def _handler(self, protocol: str, method: str) -> tuple[type[ProtoMessage], Handler]:
         found = self._methods.get((protocol, method))
         if found is not None:
             return found
@@ -300,7 +312,7 @@ class _Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections += 1
         self._server._links.add(self)
-        fault = self._server._orders.next(Moment.CONNECT)
+        fault = self._server._orders.next(FaultMoment.CONNECT)
         if fault is not None:
             self._strike(fault)
 
@@ -322,7 +334,7 @@ class _Link(asyncio.Protocol):
                     self._take(frame)
         except _Wrong as wrong:
             self._fail(wrong)
-        except (ProtocolError, SaslFailure, MalformedMessage):
+        except (IpcProtocolError, SaslFailure, MalformedMessage):
             self.drop()
 
     def drop(self) -> None:
@@ -401,7 +413,7 @@ class _Link(asyncio.Protocol):
     # -- logging in
 
     def _log_in(self, message: RpcSasl) -> None:
-        fault = self._server._orders.next(Moment.LOGIN)
+        fault = self._server._orders.next(FaultMoment.LOGIN)
         if fault is not None and self._strike(fault, SASL_CALL_ID):
             return
         if message.state is SaslState.NEGOTIATE:
@@ -482,33 +494,33 @@ class _Link(asyncio.Protocol):
             client_id=header.client_id,
             retry_count=header.retry_count,
         )
-        fault = self._server._orders.next(Moment.CALL, call.method)
+        fault = self._server._orders.next(FaultMoment.CALL, call.method)
         self._server._spawn(self._perform(header, call, handler, fault))
 
     async def _perform(self, header: RpcRequestHeader, call: Incoming, handler: Handler, fault: Fault | None) -> None:
         await self._server._note(call)
-        if isinstance(fault, Hold) and not fault.executed:
+        if isinstance(fault, HoldResponse) and not fault.executed:
             await fault.wait_released()
-        if isinstance(fault, Refuse | Garble) or (isinstance(fault, Drop | Silence) and not fault.executed):
+        if isinstance(fault, Refuse | Garble) or (isinstance(fault, DropResponse | Silence) and not fault.executed):
             self._strike(fault, header.call_id)
             return
         try:
             answer = handler(call.request, call)
             response = await answer if inspect.isawaitable(answer) else answer
-        except Refusal as refusal:
+        except FakeRefusal as refusal:
             code = RpcErrorCode.FATAL_UNKNOWN if refusal.fatal else RpcErrorCode.APPLICATION
             self._answer_error(header, refusal.class_name, refusal.message, code, fatal=refusal.fatal)
             return
-        if isinstance(fault, Delay):
+        if isinstance(fault, DelayResponse):
             await asyncio.sleep(fault.seconds)
-        elif isinstance(fault, Hold) and fault.executed:
+        elif isinstance(fault, HoldResponse) and fault.executed:
             await fault.wait_released()
-        elif isinstance(fault, Drop | Silence):
+        elif isinstance(fault, DropResponse | Silence):
             self._strike(fault, header.call_id)
             return
         await self._answer(header, response, fault)
 
-    async def _answer(self, header: RpcRequestHeader, response: Message, fault: Fault | None) -> None:
+    async def _answer(self, header: RpcRequestHeader, response: ProtoMessage, fault: Fault | None) -> None:
         data = self._sealed(framed(delimited(self._success(header)), delimited(response)))
         if isinstance(fault, Cut):
             self._write(data[: fault.after])
@@ -546,7 +558,7 @@ class _Link(asyncio.Protocol):
 
     def _strike(self, fault: Fault, call_id: int = AUTHORIZATION_FAILED_CALL_ID) -> bool:
         """Does what needs no answer to be known; whether that was all."""
-        if isinstance(fault, Drop):
+        if isinstance(fault, DropResponse):
             self.drop()
         elif isinstance(fault, Silence):
             self._is_mute = call_id < 0

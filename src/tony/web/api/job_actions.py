@@ -7,9 +7,9 @@ from collections import OrderedDict
 
 from tony import clock
 from tony.model.job_report import JobReport
-from tony.web.api.operation import ApiError, Call
+from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.responses import Asked, TaskStacks
-from tony.web.authorization import Action
+from tony.web.authorization import PortalAction
 from tony.web.job_source import JobView
 
 #: Says who has done what, for whoever keeps this server's log.
@@ -46,21 +46,21 @@ class RefusalLog:
 _refusals = RefusalLog()
 
 
-async def stop(call: Call) -> Asked:
+async def stop(call: OperationCall) -> Asked:
     """Ends the job."""
     view, report = await _changed(call, "stop")
     await view.stop(_actor(call))
     return _asked(call, report, "stop")
 
 
-async def restart(call: Call) -> Asked:
+async def restart(call: OperationCall) -> Asked:
     """Ends its session, and begins the next."""
     view, report = await _changed(call, "restart")
     await view.restart(_actor(call))
     return _asked(call, report, "restart")
 
 
-async def stacks(call: Call) -> TaskStacks:
+async def stacks(call: OperationCall) -> TaskStacks:
     """Where a task's program stands."""
     view, report = await _changed(call, "stacks")
     task = call.task(report)
@@ -68,16 +68,16 @@ async def stacks(call: Call) -> TaskStacks:
     return TaskStacks(job=report.job, task=task, text=told.text, how=told.how, problem=told.problem, name=told.name)
 
 
-async def log_level(call: Call) -> Asked:
+async def log_level(call: OperationCall) -> Asked:
     """How much its own processes log."""
     view, report = await _changed(call, "log-level")
     await view.log_level(call.values["level"], _actor(call))
     return _asked(call, report, f"log-level {call.values['level']}")
 
 
-async def _changed(call: Call, what: str) -> tuple[JobView, JobReport]:
+async def _changed(call: OperationCall, what: str) -> tuple[JobView, JobReport]:
     view, report = await call.job()
-    if not call.visitor.may(Action.CHANGE, report):
+    if not call.visitor.may(PortalAction.CHANGE, report):
         _refusals.add(what, report.job, call.visitor.name)
         raise ApiError(
             403,
@@ -98,9 +98,9 @@ async def _changed(call: Call, what: str) -> tuple[JobView, JobReport]:
     return view, report
 
 
-def _actor(call: Call) -> str:
+def _actor(call: OperationCall) -> str:
     return call.visitor.name
 
 
-def _asked(call: Call, report: JobReport, what: str) -> Asked:
+def _asked(call: OperationCall, report: JobReport, what: str) -> Asked:
     return Asked(job=report.job, asked=what, actor=_actor(call))

@@ -13,16 +13,16 @@ from tony.config.load import Resolved
 from tony.config.resolved_table import resolved_rows
 from tony.config.secret_names import redact
 from tony.errors import RecordError
-from tony.history.goodput import Ledger
+from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import Metrics, RolePoints
 from tony.jobs.event_text import describe
 from tony.jobs.progress import find_job_progress, read_reports
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_record import JobRecord
 from tony.model.metrics import series_of
 from tony.protocol.messages import Points
-from tony.web.api.operation import ApiError, Call
+from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.responses import (
     Configuration,
     EventLine,
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _MOST_MARKS = 10_000
 
 
-async def events(call: Call) -> EventList:
+async def events(call: OperationCall) -> EventList:
     """What happened to it."""
     view, report = await call.job()
     after, most = call.values["after"], call.values["most"]
@@ -62,7 +62,7 @@ async def events(call: Call) -> EventList:
     return EventList(events=lines, next=lines[-1].seq if lines else max(0, after), over=over)
 
 
-async def timeline(call: Call) -> TimelinePage:
+async def timeline(call: OperationCall) -> TimelinePage:
     """Its life as spans and marks."""
     view, report = await call.job()
     made = await view.timeline()
@@ -95,14 +95,14 @@ async def timeline(call: Call) -> TimelinePage:
     )
 
 
-async def links(call: Call) -> LinkList:
+async def links(call: OperationCall) -> LinkList:
     """Where its scheduler's own pages show it."""
     view, report = await call.job()
     held = await view.containers(call.task(report)) if call.values["task"] is not None else ()
     return LinkList(links=tuple(await view.links()), containers=tuple(held))
 
 
-async def goodput(call: Call) -> Ledger:
+async def goodput(call: OperationCall) -> GoodputLedger:
     """Where its time went."""
     view, _ = await call.job()
     made = await view.goodput()
@@ -111,7 +111,7 @@ async def goodput(call: Call) -> Ledger:
     return made
 
 
-async def advice(call: Call) -> Advice:
+async def advice(call: OperationCall) -> Advice:
     """What could be better about it."""
     view, _ = await call.job()
     return await advice_about(view, call.visitor, call.source)
@@ -120,7 +120,7 @@ async def advice(call: Call) -> Advice:
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-async def metrics(call: Call) -> MetricsIndex:
+async def metrics(call: OperationCall) -> MetricsIndex:
     """What was measured of it."""
 
     _, report = await call.job()
@@ -143,19 +143,19 @@ async def metrics(call: Call) -> MetricsIndex:
     return await _measured(call, index)
 
 
-async def points(call: Call) -> Points:
+async def points(call: OperationCall) -> Points:
     """One series of one task."""
     task, name, since, until, most = (call.values[key] for key in ("task", "series", "since", "until", "most"))
     return await _measured(call, lambda found: found.points(str(task), name, since, until, most))
 
 
-async def role_points(call: Call) -> RolePoints:
+async def role_points(call: OperationCall) -> RolePoints:
     """One series of a role's tasks."""
     role, name, since, until, most = (call.values[key] for key in ("role", "series", "since", "until", "most"))
     return await _measured(call, lambda found: found.of_role(role, name, since, until, most))
 
 
-async def _measured(call: Call, ask: Callable[[Metrics], T]) -> T:
+async def _measured(call: OperationCall, ask: Callable[[Metrics], T]) -> T:
     view, _ = await call.job()
     found = await view.metrics()
     if found is None:
@@ -167,19 +167,19 @@ async def _measured(call: Call, ask: Callable[[Metrics], T]) -> T:
         with found:
             return ask(found)
 
-    return await beside(work)
+    return await to_thread(work)
 
 
 # --- the record -------------------------------------------------------------------------------------------------------
 
 
-async def configuration(call: Call) -> Configuration:
+async def configuration(call: OperationCall) -> Configuration:
     """Every value of it, and where that was set."""
     view, _ = await call.job()
     record = await view.record()
     if record is None:
         raise ApiError(404, "not-known", "The configuration of this job was not kept.")
-    return await beside(_configuration, record)
+    return await to_thread(_configuration, record)
 
 
 def _configuration(record: JobRecord) -> Configuration:
@@ -197,13 +197,13 @@ def _configuration(record: JobRecord) -> Configuration:
     )
 
 
-async def files(call: Call) -> FileList:
+async def files(call: OperationCall) -> FileList:
     """The files of its record."""
     view, _ = await call.job()
     return FileList(files=tuple(await view.files()))
 
 
-async def file(call: Call) -> Response:
+async def file(call: OperationCall) -> Response:
     """One of them."""
     view, _ = await call.job()
     path = call.values["path"]

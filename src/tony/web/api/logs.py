@@ -7,20 +7,20 @@ import codecs
 from starlette.responses import Response, StreamingResponse
 
 from tony.jobs.log_names import LogName
-from tony.web.api.operation import ApiError, Call
+from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.responses import LogList, LogPiece
-from tony.web.job_source import Found, Logs
+from tony.web.job_source import Logs, LogSearchResult
 from tony.web.pages.files import kept_as
 
 
-async def logs(call: Call) -> LogList:
+async def logs(call: OperationCall) -> LogList:
     """What there is of one task."""
     view, report = await call.job()
     found = view.logs(call.task(report))
     return LogList(logs=tuple(await found.files()), missing=await found.missing())
 
 
-async def piece(call: Call) -> LogPiece:
+async def piece(call: OperationCall) -> LogPiece:
     """A piece of one."""
     name, read = await _named(call)
     try:
@@ -38,7 +38,7 @@ async def piece(call: Call) -> LogPiece:
     )
 
 
-async def raw(call: Call) -> Response:
+async def raw(call: OperationCall) -> Response:
     """The bytes of a piece of one."""
     name, read = await _named(call)
     try:
@@ -48,7 +48,7 @@ async def raw(call: Call) -> Response:
     return Response(found.data, media_type="application/octet-stream", headers=kept_as(name))
 
 
-async def find(call: Call) -> Found:
+async def find(call: OperationCall) -> LogSearchResult:
     """Where something stands in one."""
     name, read = await _named(call)
     try:
@@ -57,7 +57,7 @@ async def find(call: Call) -> Found:
         raise _missing(name) from None
 
 
-async def whole(call: Call) -> Response:
+async def whole(call: OperationCall) -> Response:
     """All of one."""
     name, read = await _named(call)
     if not any(file.name == name for file in await read.files()):
@@ -66,7 +66,7 @@ async def whole(call: Call) -> Response:
     return StreamingResponse(read.all_of(name), media_type="application/octet-stream", headers=headers)
 
 
-async def _named(call: Call) -> tuple[str, Logs]:
+async def _named(call: OperationCall) -> tuple[str, Logs]:
     view, report = await call.job()
     name = call.values["name"]
     known = LogName.parse(name)

@@ -12,7 +12,7 @@ from tony import __version__
 from tony import dataclass as dataclasses
 from tony.model.codec import Json
 from tony.model.job_query import LONGEST
-from tony.web.api.operation import Kind, Operation, Parameter
+from tony.web.api.operation import Operation, Parameter, ParameterKind
 from tony.web.api.responses import ChangeBody, ErrorAnswer
 
 _PLAIN: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
@@ -145,14 +145,14 @@ def _parameter(parameter: Parameter) -> Json:
 
 def _of_parameter(parameter: Parameter) -> Json:
     schema: dict[str, Json] = {"type": "string"}
-    if parameter.kind in (Kind.INTEGER, Kind.NUMBER):
+    if parameter.kind in (ParameterKind.INTEGER, ParameterKind.NUMBER):
         schema = {"type": parameter.kind.value}
         schema["minimum"], schema["maximum"] = parameter.minimum, parameter.maximum
-    elif parameter.kind is Kind.TRUTH:
+    elif parameter.kind is ParameterKind.TRUTH:
         schema["enum"] = ["yes", "no"]
-    elif parameter.kind is Kind.TASK:
+    elif parameter.kind is ParameterKind.TASK:
         schema["pattern"] = _TASK
-    elif parameter.kind is Kind.WORDS:
+    elif parameter.kind is ParameterKind.WORDS:
         word = f"({'|'.join(parameter.choices)})"
         schema |= {"pattern": f"^{word}(,{word})*$", "maxLength": LONGEST}
     elif parameter.choices:
@@ -160,5 +160,7 @@ def _of_parameter(parameter: Parameter) -> Json:
     else:
         schema |= {"minLength": 1 if parameter.required else 0, "maxLength": LONGEST}
     if parameter.usual not in (None, "", frozenset()):
-        schema["default"] = ("yes" if parameter.usual else "no") if parameter.kind is Kind.TRUTH else parameter.usual
+        schema["default"] = (
+            ("yes" if parameter.usual else "no") if parameter.kind is ParameterKind.TRUTH else parameter.usual
+        )
     return schema

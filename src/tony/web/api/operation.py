@@ -14,7 +14,7 @@ from tony.dataclass import dataclass, field
 from tony.model.ids import TaskId
 from tony.model.job_query import LONGEST
 from tony.model.job_report import JobReport
-from tony.web.authorization import Visitor, find_job
+from tony.web.authorization import PortalUser, find_job
 from tony.web.job_source import JobView, Source
 
 _NUMBER = re.compile(r"-?[0-9]{1,16}")
@@ -45,7 +45,7 @@ class ApiError(Exception):
         super().__init__(message)
 
 
-class Kind(Enum):
+class ParameterKind(Enum):
     """What a parameter's text is."""
 
     TEXT = "string"
@@ -70,7 +70,7 @@ class Parameter:
 
     name: str
     what: str
-    kind: Kind = Kind.TEXT
+    kind: ParameterKind = ParameterKind.TEXT
     in_path: bool = False
     required: bool = False
     usual: Any = None
@@ -96,25 +96,25 @@ class Parameter:
         """
         if len(text) > LONGEST:
             raise ValueError(f"more than {LONGEST} characters")
-        words = text.split(",") if self.kind is Kind.WORDS else [text]
+        words = text.split(",") if self.kind is ParameterKind.WORDS else [text]
         if self.choices and not set(words) <= set(self.choices):
             raise ValueError(f"one of {', '.join(self.choices)} is expected")
         match self.kind:
-            case Kind.WORDS:
+            case ParameterKind.WORDS:
                 return frozenset(words)
-            case Kind.TRUTH:
+            case ParameterKind.TRUTH:
                 if text not in ("yes", "no"):
                     raise ValueError("yes or no is expected")
                 return text == "yes"
-            case Kind.INTEGER:
+            case ParameterKind.INTEGER:
                 if not _NUMBER.fullmatch(text):
                     raise ValueError("a whole number is expected")
                 return self._bounded(int(text))
-            case Kind.NUMBER:
+            case ParameterKind.NUMBER:
                 if not _DECIMAL.fullmatch(text) or not math.isfinite(value := float(text)):
                     raise ValueError("a number is expected")
                 return self._bounded(value)
-            case Kind.TASK:
+            case ParameterKind.TASK:
                 return TaskId.parse(text)
         return text
 
@@ -125,7 +125,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class OperationCall:
     """One request for an operation, by somebody who was let in.
 
     Attributes:
@@ -134,7 +134,7 @@ class Call:
     """
 
     request: Request
-    visitor: Visitor
+    visitor: PortalUser
     source: Source
     values: Mapping[str, Any]
     only: str = ""
@@ -165,7 +165,7 @@ class Call:
         return task
 
 
-Handler = Callable[[Call], Awaitable[object]]
+Handler = Callable[[OperationCall], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from tony.advice.recommendation import Advice
 from tony.core.events import EVENTS
-from tony.history.goodput import Ledger
+from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import RolePoints
 from tony.jobs.comparison import Comparison
 from tony.model.codec import Json
-from tony.model.job_query import DAMAGED, GROUPS, MOST, PAGE, Sort
+from tony.model.job_query import DAMAGED, GROUPS, MOST, PAGE, JobSort
 from tony.model.job_report import FailureClass, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.protocol.messages import Points
 from tony.web.api import job_actions, job_parts, jobs, logs
 from tony.web.api.openapi import document
-from tony.web.api.operation import Call, Kind, Operation, Parameter
+from tony.web.api.operation import Operation, OperationCall, Parameter, ParameterKind
 from tony.web.api.responses import (
     Asked,
     Configuration,
@@ -32,19 +32,19 @@ from tony.web.api.responses import (
     TaskStacks,
     TimelinePage,
 )
-from tony.web.job_source import LOG_PIECE, MOST_LATEST_EVENTS, Found
+from tony.web.job_source import LOG_PIECE, MOST_LATEST_EVENTS, LogSearchResult
 from tony.web.unused_resources import Wasted
 
 _JOB = Parameter(name="job", what="the job's id", in_path=True, required=True)
-_TASK = Parameter(name="task", what="a task such as worker:0", kind=Kind.TASK, required=True)
+_TASK = Parameter(name="task", what="a task such as worker:0", kind=ParameterKind.TASK, required=True)
 _NAME = Parameter(name="name", what="a log's name, as `logs` lists it", in_path=True, required=True)
 _SERIES = Parameter(name="series", what="a name of `metrics`", required=True)
 _SPAN = (
-    Parameter(name="since", what="seconds since the job was accepted", kind=Kind.NUMBER),
-    Parameter(name="until", what="seconds since the job was accepted", kind=Kind.NUMBER),
-    Parameter(name="most", what="points at most", kind=Kind.INTEGER, usual=500, least=1, most=5000),
+    Parameter(name="since", what="seconds since the job was accepted", kind=ParameterKind.NUMBER),
+    Parameter(name="until", what="seconds since the job was accepted", kind=ParameterKind.NUMBER),
+    Parameter(name="most", what="points at most", kind=ParameterKind.INTEGER, usual=500, least=1, most=5000),
 )
-_AFTER_TASK = Parameter(name="after", what="`next` of the page before", kind=Kind.TASK)
+_AFTER_TASK = Parameter(name="after", what="`next` of the page before", kind=ParameterKind.TASK)
 
 
 def _text(name: str, what: str, *choices: str) -> Parameter:
@@ -52,10 +52,10 @@ def _text(name: str, what: str, *choices: str) -> Parameter:
 
 
 def _most(what: str, usual: int, most: int) -> Parameter:
-    return Parameter(name="most", what=what, kind=Kind.INTEGER, usual=usual, least=1, most=most)
+    return Parameter(name="most", what=what, kind=ParameterKind.INTEGER, usual=usual, least=1, most=most)
 
 
-async def _document(call: Call) -> Json:
+async def _document(call: OperationCall) -> Json:
     return document(OPERATIONS)
 
 
@@ -79,8 +79,8 @@ OPERATIONS: Sequence[Operation] = (
             _text("failure_class", "whose failure it was", *(each.value for each in FailureClass)),
             _text("since", "submitted since then: a date or time of ISO 8601, or seconds since 1970"),
             _text("until", "submitted until then"),
-            _text("sort", "by what they are ordered; `submitted` unless said", *(each.value for each in Sort)),
-            Parameter(name="descending", what="largest or newest first", kind=Kind.TRUTH, usual=True),
+            _text("sort", "by what they are ordered; `submitted` unless said", *(each.value for each in JobSort)),
+            Parameter(name="descending", what="largest or newest first", kind=ParameterKind.TRUTH, usual=True),
             _text("after", "`next` of the page before"),
             _most("jobs on the page", PAGE, MOST),
         ),
@@ -93,7 +93,12 @@ OPERATIONS: Sequence[Operation] = (
         answer=Wasted,
         parameters=(
             Parameter(
-                name="weeks", what="submitted in the last so many", kind=Kind.INTEGER, usual=4, least=1, most=520
+                name="weeks",
+                what="submitted in the last so many",
+                kind=ParameterKind.INTEGER,
+                usual=4,
+                least=1,
+                most=520,
             ),
             _text("user", "whose; everybody's if it is empty"),
         ),
@@ -104,7 +109,7 @@ OPERATIONS: Sequence[Operation] = (
         what="How a job stands: what `tony status --json` prints.",
         handler=jobs.job,
         answer=JobReport,
-        parameters=(_JOB, Parameter(name="tasks", what="with its tasks", kind=Kind.TRUTH, usual=True)),
+        parameters=(_JOB, Parameter(name="tasks", what="with its tasks", kind=ParameterKind.TRUTH, usual=True)),
     ),
     Operation(
         name="listTasks",
@@ -139,14 +144,14 @@ OPERATIONS: Sequence[Operation] = (
             Parameter(
                 name="after",
                 what="`next` of the page before; negative: begin so many before the last one",
-                kind=Kind.INTEGER,
+                kind=ParameterKind.INTEGER,
                 usual=0,
                 least=-MOST_LATEST_EVENTS,
             ),
             Parameter(
                 name="kind",
                 what="of these kinds alone, as `event` names them, with commas between them",
-                kind=Kind.WORDS,
+                kind=ParameterKind.WORDS,
                 usual=frozenset(),
                 choices=tuple(EVENTS),
             ),
@@ -161,7 +166,7 @@ OPERATIONS: Sequence[Operation] = (
         answer=TimelinePage,
         parameters=(
             _JOB,
-            Parameter(name="task", what="only of this task", kind=Kind.TASK),
+            Parameter(name="task", what="only of this task", kind=ParameterKind.TASK),
             _AFTER_TASK,
             _most("tasks on the page", 1000, 10_000),
         ),
@@ -172,14 +177,14 @@ OPERATIONS: Sequence[Operation] = (
         what="Where its scheduler's own pages show it, and the containers of one of its tasks.",
         handler=job_parts.links,
         answer=LinkList,
-        parameters=(_JOB, Parameter(name="task", what="with this task's containers", kind=Kind.TASK)),
+        parameters=(_JOB, Parameter(name="task", what="with this task's containers", kind=ParameterKind.TASK)),
     ),
     Operation(
         name="getGoodput",
         path="/jobs/{job}/goodput",
         what="Where its time went: each task-second falls into one bucket.",
         handler=job_parts.goodput,
-        answer=Ledger,
+        answer=GoodputLedger,
         parameters=(_JOB,),
     ),
     Operation(
@@ -264,7 +269,10 @@ OPERATIONS: Sequence[Operation] = (
             _JOB,
             _NAME,
             Parameter(
-                name="offset", what="of the first byte; negative: so many before the end", kind=Kind.INTEGER, usual=0
+                name="offset",
+                what="of the first byte; negative: so many before the end",
+                kind=ParameterKind.INTEGER,
+                usual=0,
             ),
             _most("bytes at most", 64 << 10, LOG_PIECE),
         ),
@@ -278,7 +286,7 @@ OPERATIONS: Sequence[Operation] = (
         parameters=(
             _JOB,
             _NAME,
-            Parameter(name="offset", what="of the first byte", kind=Kind.INTEGER, usual=0, least=0),
+            Parameter(name="offset", what="of the first byte", kind=ParameterKind.INTEGER, usual=0, least=0),
             _most("bytes at most", 64 << 10, LOG_PIECE),
         ),
     ),
@@ -287,13 +295,13 @@ OPERATIONS: Sequence[Operation] = (
         path="/jobs/{job}/logs/{name}/find",
         what="The line of a log in which a text stands. It looks through a part at a time: go on at `until`.",
         handler=logs.find,
-        answer=Found,
+        answer=LogSearchResult,
         parameters=(
             _JOB,
             _NAME,
             Parameter(name="text", what="A to Z and a to z are alike", required=True),
-            Parameter(name="offset", what="where to begin", kind=Kind.INTEGER, usual=0, least=0),
-            Parameter(name="backwards", what="look before `offset`", kind=Kind.TRUTH, usual=False),
+            Parameter(name="offset", what="where to begin", kind=ParameterKind.INTEGER, usual=0, least=0),
+            Parameter(name="backwards", what="look before `offset`", kind=ParameterKind.TRUTH, usual=False),
         ),
     ),
     Operation(

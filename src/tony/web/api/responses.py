@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from tony.config.resolved_table import ResolvedRow
 from tony.dataclass import dataclass, field
-from tony.history.progress_records import Checkpoint
-from tony.history.timeline import Mark, SessionSpan, Shape, Span
+from tony.history.progress_records import CheckpointRecord
+from tony.history.timeline import Mark, SessionSpan, Span, TaskResources
 from tony.model.codec import Json
 from tony.model.job_query import Facets
 from tony.model.job_report import TaskReport
 from tony.model.job_summary import JobHead
 from tony.model.progress import JobProgress, Progress
-from tony.schedulers.interface import Link
-from tony.web.job_source import Held, LogFile, RecordFile
+from tony.schedulers.interface import WebLink
+from tony.web.job_source import LogFileInfo, RecordFile, TaskContainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class JobList:
     """A page of jobs.
 
     Attributes:
-        next: `after` of the next page; empty on the last one. The header `Link` has its address.
+        next: `after` of the next page; empty on the last one. The header `WebLink` has its address.
         total: how many match; null if nobody has counted.
         problems: one sentence for each place whose jobs may be missing.
     """
@@ -133,7 +133,7 @@ class TimelinePage:
     ended: float | None
     sessions: tuple[SessionSpan, ...]
     marks: tuple[Mark, ...]
-    roles: Mapping[str, Shape]
+    roles: Mapping[str, TaskResources]
     queued: tuple[tuple[float, float], ...]
     spans: tuple[Span, ...]
     next: str
@@ -168,7 +168,7 @@ class MetricsIndex:
     series: tuple[SeriesName, ...]
     progress: tuple[Progress, ...]
     job_progress: JobProgress | None
-    checkpoints: tuple[Checkpoint, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
     problem: str
 
 
@@ -181,8 +181,8 @@ class LinkList:
         containers: those that the task has had, if one was asked for, the last one first.
     """
 
-    links: tuple[Link, ...]
-    containers: tuple[Held, ...] = ()
+    links: tuple[WebLink, ...]
+    containers: tuple[TaskContainer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class LogList:
         missing: what of it lies elsewhere and could not be had, and why; empty if that is nothing.
     """
 
-    logs: tuple[LogFile, ...]
+    logs: tuple[LogFileInfo, ...]
     missing: str = ""
 
 

@@ -29,14 +29,14 @@ from tony.errors import (
     TonyError,
     UnknownJobError,
 )
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import loads
 from tony.protocol.error_codes import Code
-from tony.web.api.operation import NO_JOB, ApiError, Call, Operation
+from tony.web.api.operation import NO_JOB, ApiError, Operation, OperationCall
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.api.responses import ChangeBody, ErrorAnswer, ErrorFacts
-from tony.web.authorization import Gate, Refusal, Visitor
+from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
 from tony.web.secret_masking import JSON
 
@@ -54,7 +54,7 @@ class Api(BaseRoute):
         only: the id of a job that is served alone.
     """
 
-    def __init__(self, source: Source, gate: Gate, only: str = "") -> None:
+    def __init__(self, source: Source, gate: AuthBackend, only: str = "") -> None:
         self._source, self._gate, self._only = source, gate, only
         self._routes = [(_pattern(each.path), each) for each in OPERATIONS]
 
@@ -87,10 +87,10 @@ class Api(BaseRoute):
 
     async def _answer(self, request: Request) -> Response:
         visitor = await self._gate.visitor(request)
-        if isinstance(visitor, Refusal):
+        if isinstance(visitor, AccessDenied):
             raise _refused(visitor)
         operation, words = self._find(request)
-        call = Call(
+        call = OperationCall(
             request=request,
             visitor=visitor,
             source=self._source,
@@ -102,7 +102,7 @@ class Api(BaseRoute):
         made = await operation.handler(call)
         if isinstance(made, Response):
             return made
-        body = await beside(_encoded, made)
+        body = await to_thread(_encoded, made)
         return _json(request, body, _links(request, made))
 
     def _find(self, request: Request) -> tuple[Operation, Mapping[str, str]]:
@@ -123,7 +123,7 @@ class Api(BaseRoute):
             {"Allow": ", ".join(allowed)},
         )
 
-    async def _check_change(self, request: Request, visitor: Visitor) -> None:
+    async def _check_change(self, request: Request, visitor: PortalUser) -> None:
         token = request.query_params.get("token") or await _token(request)
         refusal = self._gate.change(request, visitor, token)
         if refusal is not None:
@@ -232,7 +232,7 @@ def _one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def _refused(refusal: Refusal) -> ApiError:
+def _refused(refusal: AccessDenied) -> ApiError:
     headers = {}
     if refusal.status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="tony"'

@@ -21,9 +21,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from starlette.responses import Response
 
 from tony.web.pages import advice, compare, events, files, job, jobs, log, metrics, settings, task, tasks, waste
-from tony.web.request import Asked
+from tony.web.request import PageRequest
 
-Page = Callable[[Asked], Awaitable[Response]]
+Page = Callable[[PageRequest], Awaitable[Response]]
 
 _LOG = "/job/{job}/log/{task}/{stream}"
 #: Address -> page. Where a job is served alone, its own are without `/job/{job}`, and there are no others.

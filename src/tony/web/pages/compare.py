@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from starlette.responses import Response
 
 from tony.dataclass import dataclass, replace
-from tony.jobs.comparison import Comparison, Measure, Setting, Side, change
+from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, SettingDifference, change
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
@@ -17,15 +17,15 @@ from tony.web.job_comparison import comparison
 from tony.web.job_source import JobView
 from tony.web.page_text import NOTHING, count, duration, hours, measured, percent
 from tony.web.pages.job_layout import frame
-from tony.web.request import Asked, NotAnswered
-from tony.web.templates import render
+from tony.web.request import NotAnswered, PageRequest
+from tony.web.template_rendering import render
 
 #: Further runs that are offered.
 _OTHERS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ComparisonRow:
     """One row of a comparison; a note stands behind its value: where that was set, or by how much it is more."""
 
     label: str
@@ -38,7 +38,7 @@ class Line:
         return len(set(self.values)) > 1
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page; with one job only, it offers others of the same name."""
     names = [name for name in (asked.word("a"), asked.word("b")) if name]
     if not names:
@@ -66,13 +66,13 @@ async def page(asked: Asked) -> Response:
     return render("compare.html", asked, values)
 
 
-async def _job(asked: Asked, job: str) -> tuple[JobView, JobReport]:
+async def _job(asked: PageRequest, job: str) -> tuple[JobView, JobReport]:
     if found := await find_job(asked.visitor, asked.source, job):
         return found
     raise NotAnswered(404, "There is no such job here", f"{job[:80]}: it may have been removed, or you may not see it.")
 
 
-async def _others(asked: Asked, reports: Sequence[JobReport]) -> tuple[list[JobHead], list[JobHead]]:
+async def _others(asked: PageRequest, reports: Sequence[JobReport]) -> tuple[list[JobHead], list[JobHead]]:
     """Return other jobs to compare with, newest first: those of the same name, and all others."""
     shown = {report.job for report in reports}
     found: dict[str, JobHead] = {}
@@ -84,11 +84,13 @@ async def _others(asked: Asked, reports: Sequence[JobReport]) -> tuple[list[JobH
     return same[:_OTHERS], others[:_OTHERS]
 
 
-def _facts(reports: Sequence[JobReport], sides: Sequence[Side]) -> list[Line]:
-    def line(label: str, of: Callable[[JobReport], str]) -> Line:
-        return Line(label=label, values=tuple(of(report) for report in reports))
+def _facts(reports: Sequence[JobReport], sides: Sequence[ComparedJob]) -> list[ComparisonRow]:
+    def line(label: str, of: Callable[[JobReport], str]) -> ComparisonRow:
+        return ComparisonRow(label=label, values=tuple(of(report) for report in reports))
 
-    def numbers(label: str, text: Callable[[float | None], str], of: Callable[[Side], float | None]) -> Line:
+    def numbers(
+        label: str, text: Callable[[float | None], str], of: Callable[[ComparedJob], float | None]
+    ) -> ComparisonRow:
         return _numbers(label, text, [of(side) for side in sides])
 
     return [
@@ -97,7 +99,7 @@ def _facts(reports: Sequence[JobReport], sides: Sequence[Side]) -> list[Line]:
         numbers("Goodput", percent, lambda side: side.goodput),
         line("Tasks", lambda report: count(len(report.tasks))),
         line("Sessions", lambda report: str(report.session)),
-        Line(label="Restarts", values=tuple(str(side.restarts) for side in sides)),
+        ComparisonRow(label="Restarts", values=tuple(str(side.restarts) for side in sides)),
         line("First cause", lambda report: report.failure.reason if report.failure else NOTHING),
         numbers("GPU-hours", hours, lambda side: side.gpu_hours),
         numbers("GB-hours", hours, lambda side: side.gb_hours),
@@ -106,22 +108,22 @@ def _facts(reports: Sequence[JobReport], sides: Sequence[Side]) -> list[Line]:
     ]
 
 
-def _numbers(label: str, text: Callable[[float | None], str], values: Sequence[float | None]) -> Line:
-    return Line(label=label, values=tuple(text(value) for value in values), notes=("", change(*values)))
+def _numbers(label: str, text: Callable[[float | None], str], values: Sequence[float | None]) -> ComparisonRow:
+    return ComparisonRow(label=label, values=tuple(text(value) for value in values), notes=("", change(*values)))
 
 
-def _seconds(found: Comparison) -> list[Line]:
+def _seconds(found: Comparison) -> list[ComparisonRow]:
     """What is something in either."""
     pairs = {bucket: (found.a.seconds[bucket], found.b.seconds[bucket]) for bucket in found.a.seconds}
     return [_numbers(bucket, duration, pair) for bucket, pair in pairs.items() if any(pair)]
 
 
-def _measures(found: Comparison) -> list[Line]:
+def _measures(found: Comparison) -> list[ComparisonRow]:
     """What is something in either."""
     return [_measure(each) for each in found.measures if each.a or each.b]
 
 
-def _measure(each: Measure) -> Line:
+def _measure(each: MetricDifference) -> ComparisonRow:
     series = series_of(each.series)
     unit = series.unit if series else Unit.NONE
     made = _numbers(f"{each.role}: {each.series}", lambda value: measured(value, unit), (each.a, each.b))
@@ -129,7 +131,9 @@ def _measure(each: Measure) -> Line:
     return replace(made, notes=("", "")) if each.series.startswith(OF_PROGRAMS) else made
 
 
-def _setting(each: Setting) -> Line:
+def _setting(each: SettingDifference) -> ComparisonRow:
     """Its two values, each with where it was set."""
     values = [value or (NOTHING, "") for value in (each.a, each.b)]
-    return Line(label=each.key, values=tuple(text for text, _ in values), notes=tuple(source for _, source in values))
+    return ComparisonRow(
+        label=each.key, values=tuple(text for text, _ in values), notes=tuple(source for _, source in values)
+    )

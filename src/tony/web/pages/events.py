@@ -5,14 +5,14 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tony.jobs.event_text import EventWords
-from tony.web.pages.job_layout import Step, frame
-from tony.web.request import Asked
-from tony.web.templates import render
+from tony.web.pages.job_layout import PagerLink, frame
+from tony.web.request import PageRequest
+from tony.web.template_rendering import render
 
 _MOST = 200
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page: the last ones, unless the address says after which number to begin."""
     view, report = await asked.job()
     after = asked.number("after", -_MOST, -_MOST)
@@ -26,13 +26,13 @@ async def page(asked: Asked) -> Response:
     def to(after: int) -> str:
         return asked.links.job(report.job, "events", {"after": str(after)})
 
-    pages = [Step(label=f"Events {first} – {last}")]
+    pages = [PagerLink(label=f"Events {first} – {last}")]
     if first > 1:
-        pages.insert(0, Step(label="Earlier", href=to(max(0, first - 1 - _MOST)), rel="prev"))
-        pages.insert(0, Step(label="First", href=to(0)))
+        pages.insert(0, PagerLink(label="Earlier", href=to(max(0, first - 1 - _MOST)), rel="prev"))
+        pages.insert(0, PagerLink(label="First", href=to(0)))
     if further:
-        pages.append(Step(label="Later", href=to(last), rel="next"))
-        pages.append(Step(label="Latest", href=asked.links.job(report.job, "events")))
+        pages.append(PagerLink(label="Later", href=to(last), rel="next"))
+        pages.append(PagerLink(label="Latest", href=asked.links.job(report.job, "events")))
     values |= {
         "events": [(each, words.of(each.event)) for each in entries],
         "pages": pages if len(pages) > 1 else [],

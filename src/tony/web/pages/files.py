@@ -7,11 +7,11 @@ from urllib.parse import quote
 from starlette.responses import Response, StreamingResponse
 
 from tony.web.pages.job_layout import frame, known
-from tony.web.request import Asked, NotAnswered
-from tony.web.templates import render
+from tony.web.request import NotAnswered, PageRequest
+from tony.web.template_rendering import render
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The list."""
     view, report = await asked.job()
     values = await frame(asked, view, report, "files")
@@ -19,7 +19,7 @@ async def page(asked: Asked) -> Response:
     return render("files.html", asked, values)
 
 
-async def one(asked: Asked) -> Response:
+async def one(asked: PageRequest) -> Response:
     """One of them, to be kept: no browser is to take it for a page."""
     view, _ = await asked.job()
     path = asked.word("path")

@@ -9,22 +9,22 @@ from starlette.responses import Response
 
 from tony.core.events import Snapshot
 from tony.dataclass import dataclass
-from tony.history.event_log import Entry
-from tony.history.goodput import TOLD, Bucket, Ledger
-from tony.history.timeline import Happened, Timeline
+from tony.history.event_log import LogEntry
+from tony.history.goodput import TOLD, Bucket, GoodputLedger
+from tony.history.timeline import MarkerKind, Timeline
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints
 from tony.jobs.progress import Reports, find_job_progress, read_reports
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web import ansi_html
 from tony.web.job_source import JobView
-from tony.web.pages.job_layout import Unknown, counts, frame, known, soon
-from tony.web.request import Asked
-from tony.web.svg_cache import Drawings
-from tony.web.templates import render
+from tony.web.pages.job_layout import Unknown, await_with_timeout, counts, frame, known
+from tony.web.request import PageRequest
+from tony.web.svg_cache import SvgCache
+from tony.web.template_rendering import render
 from tony.web.timeline_svg import LEGEND, Drawing
 
 #: Seconds that a page waits for its timeline: what takes longer comes after it.
@@ -36,12 +36,12 @@ _TASKS, _EVENTS = 12, 8
 #: States of tasks that come first there.
 _FIRST = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPING, TaskState.STARTING, TaskState.RUNNING)
 #: What is worth a line of its own below the picture.
-_TOLD_MARKS = (Happened.FAILURE, Happened.DEATH, Happened.RESTART, Happened.ATTEMPT, Happened.COMMAND)
+_TOLD_MARKS = (MarkerKind.FAILURE, MarkerKind.DEATH, MarkerKind.RESTART, MarkerKind.ATTEMPT, MarkerKind.COMMAND)
 _MOST_MARKS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class GoodputShare:
     """A bucket of where the time went: `x` and `width` of the picture's bar, per cent."""
 
     bucket: str
@@ -70,7 +70,7 @@ _BUCKETS = {
 }
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page."""
     view, report = await asked.job()
     values = await frame(asked, view, report, "")
@@ -92,7 +92,7 @@ async def page(asked: Asked) -> Response:
     return render("job.html", asked, values)
 
 
-async def timeline(asked: Asked) -> Response:
+async def timeline(asked: PageRequest) -> Response:
     """The picture alone, or a part of it: for the page's script, and for whoever wants to look closer."""
     view, report = await asked.job()
     values = await frame(asked, view, report, "")
@@ -100,11 +100,11 @@ async def timeline(asked: Asked) -> Response:
     return render("life.html" if asked.word("part") else "timeline.html", asked, values)
 
 
-async def _life(asked: Asked, view: JobView, report: JobReport, patience: float | None) -> dict[str, object]:
+async def _life(asked: PageRequest, view: JobView, report: JobReport, patience: float | None) -> dict[str, object]:
     """What became of its tasks' time: the picture, and where it went. None for what takes longer than `patience`."""
     since, until = float(asked.number("since", 0)), float(asked.number("until", 0))
     work = _drawings(asked).of(view, since, until or None)
-    found = await known(work) if patience is None else await soon(work, patience)
+    found = await known(work) if patience is None else await await_with_timeout(work, patience)
     if not isinstance(found, tuple):
         return {"timeline": found, "goodput": None}
     line, drawing = found
@@ -114,16 +114,16 @@ async def _life(asked: Asked, view: JobView, report: JobReport, patience: float 
     }
 
 
-def _drawings(asked: Asked) -> Drawings:
+def _drawings(asked: PageRequest) -> SvgCache:
     """Of this server."""
     state = asked.request.app.state
     if not hasattr(state, "drawings"):
-        state.drawings = Drawings()
-    found: Drawings = state.drawings
+        state.drawings = SvgCache()
+    found: SvgCache = state.drawings
     return found
 
 
-def _latest(events: Sequence[Entry]) -> list[tuple[Entry, str]]:
+def _latest(events: Sequence[LogEntry]) -> list[tuple[LogEntry, str]]:
     """In words, the last one first; what stands in the log for its own sake is left out."""
     words = EventWords()
     told = [(each, words.of(each.event)) for each in events if not isinstance(each.event, Snapshot)]
@@ -152,7 +152,7 @@ def _tail(failure: Failure | None) -> list[Markup]:
     return made
 
 
-def _failed_log(asked: Asked, report: JobReport) -> str:
+def _failed_log(asked: PageRequest, report: JobReport) -> str:
     """Where the whole output stands of the program that failed first."""
     failure = report.failure
     if failure is None or failure.task is None:
@@ -171,10 +171,10 @@ async def _progress(view: JobView, report: JobReport) -> object:
         with metrics:
             return read_reports(metrics)
 
-    return find_job_progress(await beside(read), report)
+    return find_job_progress(await to_thread(read), report)
 
 
-def _picture(asked: Asked, report: JobReport, line: Timeline, drawing: Drawing) -> dict[str, object]:
+def _picture(asked: PageRequest, report: JobReport, line: Timeline, drawing: Drawing) -> dict[str, object]:
     """What the template needs of a timeline."""
     marks = [mark for mark in line.marks if mark.what in _TOLD_MARKS]
     return {
@@ -183,7 +183,7 @@ def _picture(asked: Asked, report: JobReport, line: Timeline, drawing: Drawing) 
         "legend": [(what.value, said) for what, said in LEGEND if what.value in drawing.shown],
         "marks": marks[-_MOST_MARKS:],
         "more_marks": max(0, len(marks) - _MOST_MARKS),
-        "checkpoints": sum(mark.what is Happened.CHECKPOINT for mark in line.marks),
+        "checkpoints": sum(mark.what is MarkerKind.CHECKPOINT for mark in line.marks),
         "sessions": line.sessions,
         "at": lambda seconds: line.accepted + seconds,
         "label_href": lambda lane: (
@@ -194,16 +194,16 @@ def _picture(asked: Asked, report: JobReport, line: Timeline, drawing: Drawing) 
     }
 
 
-def _goodput(ledger: Ledger | Unknown | None) -> object:
+def _goodput(ledger: GoodputLedger | Unknown | None) -> object:
     if ledger is None or isinstance(ledger, Unknown) or ledger.whole <= 0:
         return None
     at = 0.0
-    shares: list[Share] = []
+    shares: list[GoodputShare] = []
     for bucket, what in _BUCKETS.items():
         seconds = ledger.seconds[bucket.value]
         share = (seconds or 0.0) / ledger.whole
         shares.append(
-            Share(
+            GoodputShare(
                 bucket=bucket.value,
                 what=what,
                 seconds=seconds,

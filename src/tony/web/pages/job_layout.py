@@ -12,9 +12,9 @@ from tony.errors import TonyError
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
-from tony.web.authorization import Action
+from tony.web.authorization import PortalAction
 from tony.web.job_source import JobView
-from tony.web.request import Asked
+from tony.web.request import PageRequest
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ PARTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class JobTab:
     """One of them."""
 
     name: str
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PagerLink:
     """A link of a pager; without `href` it says where one is."""
 
     label: str
@@ -65,7 +65,7 @@ async def known(part: Awaitable[T]) -> T | Unknown:
         return Unknown(" ".join(str(error).split()))
 
 
-async def soon(part: Awaitable[T], patience: float) -> T | Unknown | None:
+async def await_with_timeout(part: Awaitable[T], patience: float) -> T | Unknown | None:
     """The same; None if it takes longer than `patience` seconds: it is made on, for whoever asks next."""
     work = asyncio.ensure_future(known(part))
     _WORK.add(work)
@@ -77,15 +77,15 @@ async def soon(part: Awaitable[T], patience: float) -> T | Unknown | None:
 _WORK: set[asyncio.Future[Any]] = set()
 
 
-async def frame(asked: Asked, view: JobView, report: JobReport, part: str) -> dict[str, object]:
+async def frame(asked: PageRequest, view: JobView, report: JobReport, part: str) -> dict[str, object]:
     """What the head of every page of a job shows.
 
     Args:
         part: of `PARTS`; something else where none of them is shown.
     """
     record = await known(view.record())
-    links = await soon(view.links(), _LINKS)
-    parts = [Part(name=name, href=asked.links.job(report.job, path), here=path == part) for path, name in PARTS]
+    links = await await_with_timeout(view.links(), _LINKS)
+    parts = [JobTab(name=name, href=asked.links.job(report.job, path), here=path == part) for path, name in PARTS]
     return {
         "title": report.name,
         "job": report,
@@ -98,7 +98,7 @@ async def frame(asked: Asked, view: JobView, report: JobReport, part: str) -> di
         "record": record if isinstance(record, JobRecord) else None,
         "may_change": not report.state.ended
         and view.can_change
-        and asked.visitor.may(Action.CHANGE, report, record if isinstance(record, JobRecord) else None),
+        and asked.visitor.may(PortalAction.CHANGE, report, record if isinstance(record, JobRecord) else None),
     }
 
 
@@ -110,7 +110,7 @@ def counts(tasks: Sequence[TaskReport]) -> dict[TaskState, int]:
     return {state: number for state, number in found.items() if number}
 
 
-def steps(asked: Asked, path: str, words: dict[str, str], start: int, most: int, total: int) -> list[Step]:
+def steps(asked: PageRequest, path: str, words: dict[str, str], start: int, most: int, total: int) -> list[PagerLink]:
     """A pager of what is numbered: `from` in the address is the first that is shown, from 0."""
 
     def to(first: int) -> str:
@@ -118,9 +118,9 @@ def steps(asked: Asked, path: str, words: dict[str, str], start: int, most: int,
 
     if total <= most and not start:
         return []
-    made = [Step(label=f"{start + 1:,} – {min(total, start + most):,} of {total:,}".replace(",", "\u202f"))]
+    made = [PagerLink(label=f"{start + 1:,} – {min(total, start + most):,} of {total:,}".replace(",", "\u202f"))]
     if start:
-        made.insert(0, Step(label="Previous", href=to(max(0, start - most)), rel="prev"))
+        made.insert(0, PagerLink(label="Previous", href=to(max(0, start - most)), rel="prev"))
     if start + most < total:
-        made.append(Step(label="Next", href=to(start + most), rel="next"))
+        made.append(PagerLink(label="Next", href=to(start + most), rel="next"))
     return made

@@ -8,30 +8,30 @@ from starlette.responses import Response
 
 from tony import clock
 from tony.dataclass import dataclass, replace
-from tony.model.job_query import DAMAGED, Facet, Facets, Query, Sort, from_words, to_words
+from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, Query, from_words, to_words
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.web.authorization import jobs_for
 from tony.web.page_text import day
-from tony.web.request import Asked, NotAnswered
-from tony.web.templates import render
+from tony.web.request import NotAnswered, PageRequest
+from tony.web.template_rendering import render
 
 #: What the table can be ordered by: heading, order, and whether its great values are wanted first.
-_COLUMNS: Sequence[tuple[str, Sort | None, bool]] = (
-    ("State", Sort.STATE, False),
-    ("Job", Sort.NAME, False),
-    ("User", Sort.USER, False),
+_COLUMNS: Sequence[tuple[str, JobSort | None, bool]] = (
+    ("State", JobSort.STATE, False),
+    ("Job", JobSort.NAME, False),
+    ("User", JobSort.USER, False),
     ("Runs as", None, False),
-    ("Tasks", Sort.TASKS, True),
-    ("Submitted", Sort.SUBMITTED, True),
-    ("Took", Sort.DURATION, True),
-    ("Restarts", Sort.RESTARTS, True),
-    ("GPU-hours", Sort.GPU_HOURS, True),
+    ("Tasks", JobSort.TASKS, True),
+    ("Submitted", JobSort.SUBMITTED, True),
+    ("Took", JobSort.DURATION, True),
+    ("Restarts", JobSort.RESTARTS, True),
+    ("GPU-hours", JobSort.GPU_HOURS, True),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class JobColumn:
     """A heading: `order` is `ascending` or `descending` where the table is ordered by it."""
 
     title: str
@@ -49,7 +49,7 @@ class Choice:
     chosen: bool
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The list."""
     try:
         query = from_words(asked.words)
@@ -88,14 +88,14 @@ def _until(head: JobHead, now: float) -> float | None:
     return head.ended if head.state.ended else now
 
 
-def _column(asked: Asked, query: Query, title: str, sort: Sort | None, great_first: bool) -> Column:
+def _column(asked: PageRequest, query: Query, title: str, sort: JobSort | None, great_first: bool) -> JobColumn:
     if sort is None:
-        return Column(title=title, href="", order="")
+        return JobColumn(title=title, href="", order="")
     chosen = query.sort is sort
     descending = not query.descending if chosen else great_first
     other = replace(query, sort=sort, descending=descending, after="")
     order = ("descending" if query.descending else "ascending") if chosen else ""
-    return Column(title=title, href=asked.links.jobs(to_words(other)), order=order)
+    return JobColumn(title=title, href=asked.links.jobs(to_words(other)), order=order)
 
 
 def _choices(query: Query, facets: Facets) -> dict[str, list[Choice]]:

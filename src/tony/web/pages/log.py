@@ -14,11 +14,11 @@ from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
 from tony.model.job_report import JobReport
 from tony.web import ansi_html
-from tony.web.job_source import Found, JobView, LogBytes, LogFile, Logs
+from tony.web.job_source import JobView, LogBytes, LogFileInfo, Logs, LogSearchResult
 from tony.web.pages.files import kept_as
 from tony.web.pages.job_layout import frame
-from tony.web.request import Asked, NotAnswered
-from tony.web.templates import render
+from tony.web.request import NotAnswered, PageRequest
+from tony.web.template_rendering import render
 
 #: Bytes of one page, of what a follower gets at once, and of what is shown before a line that was searched for.
 _PAGE, _PORTION, _BEFORE = 64 << 10, 256 << 10, 2048
@@ -41,7 +41,7 @@ class Shown:
     hit: int | None = None
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page."""
     view, report = await asked.job()
     task = asked.task(report)
@@ -69,15 +69,15 @@ async def page(asked: Asked) -> Response:
     return render("log.html", asked, values)
 
 
-async def more(asked: Asked) -> Response:
+async def more(asked: PageRequest) -> Response:
     """What was printed since, for a page that asks again and again."""
     view, report = await asked.job()
     task, stream = asked.task(report), _stream(asked)
     place = _Place(name=asked.word("name"), at=asked.number("at", 0), style=asked.word("style"))
-    return JSONResponse(await _since(view.logs(str(task)), stream, place, ended=report.state.ended))
+    return JSONResponse(await _lines_since(view.logs(str(task)), stream, place, ended=report.state.ended))
 
 
-async def follow(asked: Asked) -> Response:
+async def follow(asked: PageRequest) -> Response:
     """The same as server-sent events, as soon as there is something; ends after a while: then one asks again."""
     if not asked.request.app.state.flows:
         raise NotAnswered(404, "Nothing is told by itself here", "Ask again and again, with `more` for `follow`.")
@@ -97,7 +97,7 @@ class _Place:
     style: str
 
 
-async def _since(logs: Logs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
+async def _lines_since(logs: Logs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
     """Whole lines, and apart from them the one that has no end yet."""
     files = [file for file in await logs.files() if file.stream == stream]
     file = _named(files, place.name)
@@ -105,7 +105,7 @@ async def _since(logs: Logs, stream: str, place: _Place, *, ended: bool) -> dict
         return {"at": 0, "html": "", "rest": "", "style": "", "size": 0, "over": ended}
     piece = await _piece(logs, file.name, min(place.at, file.size), _PORTION)
     whole = piece.data.rfind(b"\n") + 1 or (len(piece.data) if len(piece.data) >= _PORTION else 0)
-    lines, style = ansi_html.lines(piece.data[:whole], ansi_html.Style.parse(place.style))
+    lines, style = ansi_html.lines(piece.data[:whole], ansi_html.TextStyle.parse(place.style))
     rest, _ = ansi_html.lines(piece.data[whole:], style)
     grows = not ended and file is files[-1]
     return {
@@ -126,7 +126,7 @@ async def _events(view: JobView, logs: Logs, stream: str, place: _Place) -> Asyn
         try:
             # What was printed before the end was known is all there is.
             ended = ended or not view.live
-            found = await _since(logs, stream, place, ended=ended)
+            found = await _lines_since(logs, stream, place, ended=ended)
         except (NotAnswered, LookupError, TonyError):
             return
         rest = f"{found['rest']}"
@@ -144,7 +144,7 @@ async def _events(view: JobView, logs: Logs, stream: str, place: _Place) -> Asyn
         pause = min(_SLOW, 1.3 * pause)
 
 
-async def download(asked: Asked) -> Response:
+async def download(asked: PageRequest) -> Response:
     """All of it, as it was printed."""
     view, report = await asked.job()
     task = asked.task(report)
@@ -157,14 +157,14 @@ async def download(asked: Asked) -> Response:
     return StreamingResponse(logs.all_of(file.name), media_type="application/octet-stream", headers=headers)
 
 
-def _stream(asked: Asked) -> str:
+def _stream(asked: PageRequest) -> str:
     stream: str = asked.request.path_params["stream"]
     if stream not in _STREAMS:
         raise NotAnswered(404, "There is no such log", "A task has two: out and err.")
     return stream
 
 
-def _named(files: Sequence[LogFile], name: str) -> LogFile | None:
+def _named(files: Sequence[LogFileInfo], name: str) -> LogFileInfo | None:
     """The file of that name, or the latest one.
 
     Raises:
@@ -180,12 +180,12 @@ def _named(files: Sequence[LogFile], name: str) -> LogFile | None:
     return found
 
 
-def _grows(report: JobReport, files: Sequence[LogFile], file: LogFile) -> bool:
+def _grows(report: JobReport, files: Sequence[LogFileInfo], file: LogFileInfo) -> bool:
     """Whether its program may print more: nothing has begun after it, and the job has not ended."""
     return not report.state.ended and file is files[-1]
 
 
-async def _content(asked: Asked, logs: Logs, file: LogFile) -> dict[str, object]:
+async def _content(asked: PageRequest, logs: Logs, file: LogFileInfo) -> dict[str, object]:
     """The piece that the address asks for: by a text, by a share of the whole, by an offset; else the end."""
     text = asked.word("find")
     at = asked.number("at", -1, -1)
@@ -203,7 +203,7 @@ async def _content(asked: Asked, logs: Logs, file: LogFile) -> dict[str, object]
     return {"shown": await _show(logs, file.name, at)}
 
 
-async def _around(logs: Logs, file: LogFile, found: Found, start: int) -> Shown:
+async def _around(logs: Logs, file: LogFileInfo, found: LogSearchResult, start: int) -> Shown:
     if found.line is None:
         return await _show(logs, file.name, min(start, max(0, file.size - _PAGE)))
     shown = await _show(logs, file.name, max(0, found.line - _BEFORE))

@@ -11,13 +11,13 @@ from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
 from tony.model.metrics import Unit, series_of
 from tony.web.page_text import measured
-from tony.web.pages.job_layout import frame, soon
-from tony.web.request import Asked, NotAnswered
-from tony.web.templates import render
+from tony.web.pages.job_layout import await_with_timeout, frame
+from tony.web.request import NotAnswered, PageRequest
+from tony.web.template_rendering import render
 
 #: What comes first; other series follow by name. What only counts up towards something is no chart.
 _ORDER = ("cpu", "rss", "pss", "util", "memory", "power", "disk-read", "disk-write", "net-in", "net-out")
@@ -27,7 +27,7 @@ _POINTS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MetricRow:
     """One series of one role: whose means are lowest and highest, the median of them, and the highest value of all."""
 
     role: str
@@ -41,22 +41,22 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SeriesChart:
     """One series."""
 
     name: str
     what: str
     of_host: bool
-    rows: tuple[Row, ...]
+    rows: tuple[MetricRow, ...]
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page."""
     view, report = await asked.job()
     values = await frame(asked, view, report, "metrics")
     metrics = await view.metrics()
-    line = await soon(view.timeline(), 0.5)
-    problem, kinds = await beside(_summed_up, metrics) if metrics else ("", ())
+    line = await await_with_timeout(view.timeline(), 0.5)
+    problem, kinds = await to_thread(_summed_up, metrics) if metrics else ("", ())
     values |= {
         "kinds": kinds,
         "problem": problem,
@@ -65,7 +65,7 @@ async def page(asked: Asked) -> Response:
     return render("metrics.html", asked, values)
 
 
-async def points(asked: Asked) -> Response:
+async def points(asked: PageRequest) -> Response:
     """Numbers for charts: one series of each role or of one task; without a series, which ones a task has."""
     view, report = await asked.job()
     series, task = asked.word("series"), asked.word("task")
@@ -77,7 +77,7 @@ async def points(asked: Asked) -> Response:
         return JSONResponse({"problem": str(error), "series": [], "lines": []})
     if metrics is None:
         return JSONResponse({"problem": "", "series": [], "lines": []})
-    return JSONResponse(await beside(_points, metrics, series, task))
+    return JSONResponse(await to_thread(_points, metrics, series, task))
 
 
 def _points(metrics: Metrics, series: str, task: str) -> dict[str, object]:
@@ -145,7 +145,7 @@ def ordered(names: Mapping[str, object] | list[str]) -> list[str]:
     return sorted((name for name in names if name.rpartition(".")[2] not in _LEFT_OUT), key=key)
 
 
-def _summed_up(metrics: Metrics) -> tuple[str, tuple[Kind, ...]]:
+def _summed_up(metrics: Metrics) -> tuple[str, tuple[SeriesChart, ...]]:
     with metrics:
         roles = _roles(metrics)
         peaks = {role: metrics.peaks(role) for role in roles}
@@ -153,15 +153,15 @@ def _summed_up(metrics: Metrics) -> tuple[str, tuple[Kind, ...]]:
         return metrics.problem, tuple(kind for kind in kinds if kind.rows)
 
 
-def _kind(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> Kind:
+def _kind(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> SeriesChart:
     known = series_of(name)
     unit = known.unit if known else Unit.NONE
-    rows: list[Row] = []
+    rows: list[MetricRow] = []
     for role, tasks in peaks.items():
         found = sorted((each[name].mean, task) for task, each in tasks.items() if name in each)
         if found:
             rows.append(
-                Row(
+                MetricRow(
                     role=role,
                     tasks=len(found),
                     median=measured(statistics.median(mean for mean, _ in found), unit),
@@ -172,4 +172,6 @@ def _kind(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> K
                     peak=measured(max(each[name].most for each in tasks.values() if name in each), unit),
                 )
             )
-    return Kind(name=name, what=known.what if known else "", of_host=bool(known and known.of_host), rows=tuple(rows))
+    return SeriesChart(
+        name=name, what=known.what if known else "", of_host=bool(known and known.of_host), rows=tuple(rows)
+    )

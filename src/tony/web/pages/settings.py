@@ -7,21 +7,21 @@ from starlette.responses import Response
 from tony.config.load import Resolved
 from tony.config.resolved_table import ResolvedRow, resolved_rows
 from tony.errors import TonyError
-from tony.linux.threads import beside
+from tony.linux.threads import to_thread
 from tony.model.job_record import JobRecord
 from tony.web.pages.job_layout import Unknown, frame, known
-from tony.web.request import Asked
-from tony.web.templates import render
+from tony.web.request import PageRequest
+from tony.web.template_rendering import render
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page."""
     view, report = await asked.job()
     values = await frame(asked, view, report, "settings")
     record = await known(view.record())
     found: object = record
     if isinstance(record, JobRecord):
-        found = await beside(rows, record)
+        found = await to_thread(rows, record)
     every = asked.word("all") == "yes"
     if isinstance(found, tuple):
         values["default_count"] = sum(row.source == "default" for row in found)

@@ -10,15 +10,15 @@ from starlette.responses import Response
 
 from tony.config.secret_names import masked
 from tony.dataclass import dataclass
-from tony.history.timeline import Span, Timeline, What
+from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
 from tony.model.job_report import TaskReport
 from tony.web import ansi_html
-from tony.web.job_source import LogFile, Logs
-from tony.web.pages.job_layout import Unknown, frame, known, soon
-from tony.web.request import Asked
-from tony.web.templates import render
+from tony.web.job_source import LogFileInfo, Logs
+from tony.web.pages.job_layout import Unknown, await_with_timeout, frame, known
+from tony.web.request import PageRequest
+from tony.web.template_rendering import render
 from tony.web.timeline_svg import LEGEND
 
 #: Bytes and lines from the end of each stream that the page shows.
@@ -33,27 +33,27 @@ class Try:
 
     session: int
     try_: int
-    files: tuple[LogFile, ...]
+    files: tuple[LogFileInfo, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class OutputTail:
     """The last lines of a stream."""
 
-    file: LogFile
+    file: LogFileInfo
     lines: tuple[Markup, ...]
     whole: bool
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page."""
     view, report = await asked.job()
     task = asked.task(report)
     found = next(each for each in report.tasks if each.task == str(task))
     logs = view.logs(str(task))
     values = await frame(asked, view, report, "")
-    files, held = await asyncio.gather(known(logs.files()), soon(view.containers(str(task)), _CONTAINERS))
-    line = await soon(view.timeline(), _PATIENCE)
+    files, held = await asyncio.gather(known(logs.files()), await_with_timeout(view.containers(str(task)), _CONTAINERS))
+    line = await await_with_timeout(view.timeline(), _PATIENCE)
     record = values["record"]
     values |= {
         "title": f"{task} of {report.name}",
@@ -70,18 +70,18 @@ async def page(asked: Asked) -> Response:
     return render("task.html", asked, values)
 
 
-def _tries(files: Sequence[LogFile]) -> list[Try]:
+def _tries(files: Sequence[LogFileInfo]) -> list[Try]:
     """The latest first."""
-    groups: dict[tuple[int, int], list[LogFile]] = {}
+    groups: dict[tuple[int, int], list[LogFileInfo]] = {}
     for file in files:
         groups.setdefault((file.session, file.try_), []).append(file)
     return [Try(session=key[0], try_=key[1], files=tuple(groups[key])) for key in sorted(groups, reverse=True)]
 
 
-async def _ends(logs: Logs, files: Sequence[LogFile], task: TaskReport) -> list[End]:
+async def _ends(logs: Logs, files: Sequence[LogFileInfo], task: TaskReport) -> list[OutputTail]:
     """Of the latest try's streams; what it printed as errors first, if it failed."""
     latest = max(((file.session, file.try_) for file in files), default=None)
-    made: list[End] = []
+    made: list[OutputTail] = []
     for file in files:
         if (file.session, file.try_) != latest or not file.size:
             continue
@@ -89,14 +89,14 @@ async def _ends(logs: Logs, files: Sequence[LogFile], task: TaskReport) -> list[
         shown, _ = ansi_html.lines(piece.data)
         lines = [html for _, html in shown][1 if piece.offset else 0 :]
         whole = piece.offset == 0 and len(lines) <= _LINES
-        made.append(End(file=file, lines=tuple(lines[-_LINES:]), whole=whole))
+        made.append(OutputTail(file=file, lines=tuple(lines[-_LINES:]), whole=whole))
     return sorted(made, key=lambda end: end.file.stream == "out")
 
 
 def _spans(line: object, task: str) -> Sequence[Span] | None:
     if not isinstance(line, Timeline):
         return None
-    return [span for span in line.spans if span.task == task and span.what is not What.GONE]
+    return [span for span in line.spans if span.task == task and span.what is not TaskPhase.GONE]
 
 
 def _given(record: JobRecord, task: TaskId) -> dict[str, object] | None:

@@ -10,8 +10,8 @@ from tony.dataclass import dataclass
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.web.pages.job_layout import counts, frame, steps
-from tony.web.request import Asked, NotAnswered
-from tony.web.templates import render
+from tony.web.request import NotAnswered, PageRequest
+from tony.web.template_rendering import render
 
 _MOST = 100
 _Key = Callable[[TaskReport], tuple[object, ...]]
@@ -33,7 +33,7 @@ _COLUMNS: Sequence[tuple[str, str, _Key | None]] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TaskColumn:
     """A heading."""
 
     title: str
@@ -41,7 +41,7 @@ class Column:
     order: str
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page."""
     view, report = await asked.job()
     words = {name: asked.word(name) for name in ("state", "role", "text", "sort", "reverse") if asked.word(name)}
@@ -83,11 +83,13 @@ def _ordered(tasks: list[TaskReport], sort: str, reverse: bool) -> list[TaskRepo
     return tasks[::-1] if reverse else tasks
 
 
-def _column(asked: Asked, path: str, words: dict[str, str], title: str, word: str, key: _Key | None) -> Column:
+def _column(
+    asked: PageRequest, path: str, words: dict[str, str], title: str, word: str, key: _Key | None
+) -> TaskColumn:
     if not word:
-        return Column(title=title, href="", order="")
+        return TaskColumn(title=title, href="", order="")
     here = words.get("sort", "task") == word
     down = words.get("reverse") == "yes"
     query = {**words, "sort": "" if word == "task" else word, "reverse": "yes" if here and not down else ""}
     order = ("descending" if down else "ascending") if here else ""
-    return Column(title=title, href=asked.links.page(path, query), order=order)
+    return TaskColumn(title=title, href=asked.links.page(path, query), order=order)

@@ -7,8 +7,8 @@ from starlette.responses import Response
 from tony import clock
 from tony.advice.unused_resources import Hours, WeekOfWaste
 from tony.dataclass import dataclass
-from tony.web.request import Asked
-from tony.web.templates import render
+from tony.web.request import PageRequest
+from tony.web.template_rendering import render
 from tony.web.unused_resources import LOOKED_AT, WEEK, waste_for
 
 #: Weeks that can be looked back.
@@ -23,7 +23,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class UnusedResourcesRow:
     """A user's week. `share` is of what was held: of GPU-hours, or of GB-hours where there are none."""
 
     week: WeekOfWaste
@@ -31,7 +31,7 @@ class Row:
     parts: tuple[tuple[str, Hours], ...]
 
 
-async def page(asked: Asked) -> Response:
+async def page(asked: PageRequest) -> Response:
     """The page."""
     weeks = asked.number("weeks", 4, 1, 520)
     user = asked.word("user")
@@ -52,10 +52,10 @@ async def page(asked: Asked) -> Response:
     )
 
 
-def _row(week: WeekOfWaste) -> Row:
+def _row(week: WeekOfWaste) -> UnusedResourcesRow:
     held, wasted = week.held, week.wasted
     whole, part = (held.gpu_hours, wasted.gpu_hours) if held.gpu_hours else (held.gb_hours, wasted.gb_hours)
-    return Row(
+    return UnusedResourcesRow(
         week=week,
         share=min(1.0, part / whole) if whole else 0.0,
         parts=tuple((said, week.parts[name]) for name, said in _PARTS.items() if name in week.parts),

@@ -11,8 +11,8 @@ from starlette.responses import HTMLResponse
 from tony import __version__
 from tony.web import page_text
 from tony.web.assets import assets
-from tony.web.principal import Guest, How
-from tony.web.request import Asked
+from tony.web.principal import AuthMethod, User
+from tony.web.request import PageRequest
 from tony.web.secret_masking import HTML
 
 
@@ -39,7 +39,7 @@ def _environment() -> Environment:
         "percent": page_text.percent,
         "plain": page_text.plain,
         "plural": page_text.plural,
-        "said": page_text.said,
+        "said": page_text.render_sentence,
         "size": page_text.size,
     }
     made.globals |= {
@@ -64,12 +64,12 @@ def _finalized(value: object) -> object:
     return page_text.lines(value) if type(value) is str else value
 
 
-def render(template: str, asked: Asked, values: dict[str, object], status: int = 200) -> HTMLResponse:
+def render(template: str, asked: PageRequest, values: dict[str, object], status: int = 200) -> HTMLResponse:
     """A page."""
     return HTMLResponse(filled(template, asked, values), status_code=status)
 
 
-def filled(template: str, asked: Asked, values: dict[str, object]) -> str:
+def filled(template: str, asked: PageRequest, values: dict[str, object]) -> str:
     """Its HTML."""
     found = assets()
     ours = {
@@ -79,7 +79,7 @@ def filled(template: str, asked: Asked, values: dict[str, object]) -> str:
         "source": asked.source,
         "asset": lambda name: asked.links.asset(found[name].name),
         "has_charts": found.charts,
-        "logged_in": isinstance(asked.visitor, Guest) and asked.visitor.how is How.SESSION,
+        "logged_in": isinstance(asked.visitor, User) and asked.visitor.how is AuthMethod.SESSION,
     }
     # Errors of programs, commands and the like are shown in pages, too.
     return HTML.text(_environment().get_template(template).render({**ours, **values}))
