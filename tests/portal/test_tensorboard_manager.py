@@ -269,6 +269,30 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
     run(check())
 
 
+@pytest.mark.usefixtures("quick")
+def test_closed_while_one_is_being_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That one is waited for as well."""
+    end = boards_module._end
+
+    async def check() -> None:
+        is_being_stopped, is_stopped = asyncio.Event(), asyncio.Event()
+
+        async def end_slowly(process: asyncio.subprocess.Process) -> None:
+            is_being_stopped.set()
+            await asyncio.sleep(0.1)
+            await end(process)
+            is_stopped.set()
+
+        monkeypatch.setattr(boards_module, "_end", end_slowly)
+        boards = TensorBoardManager(tmp_path / "boards", idle=0.05)
+        await boards.open(("a",), nothing)
+        await is_being_stopped.wait()
+        await boards.close()
+        assert is_stopped.is_set()
+
+    run(check())
+
+
 _PORTAL = """
 import asyncio, sys
 from pathlib import Path

@@ -216,12 +216,13 @@ class TensorBoardManager:
 
     async def close(self) -> None:
         """Ends all of them; may be called twice."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-            self._watching = None
-        boards, self._all = list(self._all.values()), {}
-        await asyncio.gather(*(board.close() for board in boards))
+        async with self._turn:  # else one that is being started or ended would be left
+            if self._watching is not None:
+                self._watching.cancel()
+                await asyncio.gather(self._watching, return_exceptions=True)
+                self._watching = None
+            boards, self._all = list(self._all.values()), {}
+            await asyncio.gather(*(board.close() for board in boards))
         if self._folder is not None:
             await LISTS.run(shutil.rmtree, self._folder, ignore_errors=True)
             self._folder = None
