@@ -133,6 +133,18 @@ def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
     assert [process.is_alive(each.pid) for each in gone] == [False] * 3
 
 
+def test_a_program_of_a_kept_container_that_is_just_being_executed_is_spared(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was found by its environment, which the kernel shows empty a moment later."""
+    name = job()
+    program = start(TONY_TASK=f"{name}/c-1/n")
+    monkeypatch.setattr(process, "with_marker", lambda *texts: [program.pid])
+    monkeypatch.setattr(process, "environment_of", lambda pid: b"")
+    assert cleanup.end_job(name, cleanup.LaunchRecord(), ["c-1"])
+    assert process.is_alive(program.pid)
+
+
 def test_the_highest_number_of_a_container(tmp_path: Path) -> None:
     """Of all event logs, whoever of them has ended: no number is given twice."""
     one, two = tmp_path / "1", tmp_path / "2"

@@ -271,7 +271,13 @@ def _others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[in
         return found
     names = {container.encode() for container in kept}
     whose = re.compile(rb"TONY_(?:TASK|EXECUTOR)=" + re.escape(job_id.encode()) + rb"/([^/\0]*)/")
-    return [pid for pid in found if names.isdisjoint(whose.findall(process.environment_of(pid)))]
+
+    def is_other(pid: int) -> bool:
+        containers = whose.findall(process.environment_of(pid))
+        # Empty for a moment while a program is being executed: perhaps that of a container that is kept.
+        return bool(containers) and names.isdisjoint(containers)
+
+    return [pid for pid in found if is_other(pid)]
 
 
 def _with_starts(pids: Iterable[int]) -> dict[int, int]:
