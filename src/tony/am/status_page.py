@@ -1,6 +1,6 @@
 """A page that shows how the job stands, for those who come through their cluster's own pages.
 
-Where the packages for it came along, a process beside us serves all pages (`page_process`); one that dies is followed
+Where the packages for it came along, a process beside us serves all pages (`page_server`); one that dies is followed
 by another when somebody comes. Otherwise, or if that fails again and again, it is one page without links, scripts or
 anything to load, which says why there is no more; it loads itself again every few seconds while the job runs.
 

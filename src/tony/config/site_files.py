@@ -1,4 +1,4 @@
-"""Where the files of a site's administrators lie, and which of them there are; `site` reads them."""
+"""Where the files of a site's administrators lie, and which of them there are; `site_policy` reads them."""
 
 from __future__ import annotations
 

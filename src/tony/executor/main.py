@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Bytes of a launch context. The longest parts are `env` and the command; Linux passes some 2 MiB to a program.
 _MOST = 16 << 20
-#: As the program will have it (`environment.MARKER`); that module is not to be loaded before the watchdog is forked.
+#: `program_environment.MARKER`; that module is not to be loaded before the watchdog is forked.
 _MARKER = "TONY_TASK"
 
 log = logging.getLogger(__name__)

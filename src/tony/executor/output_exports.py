@@ -16,7 +16,7 @@ from tony.protocol.messages import LONGEST_EXPORT
 LONGEST_LINE = 2 * LONGEST_EXPORT
 #: What all values of a program may take in a message together, which has room for twice as much.
 _ALL = 512 << 10
-#: As in `output`: progress bars end their lines with a carriage return.
+#: As in `output_capture`: progress bars end their lines with a carriage return.
 _LINE_END = re.compile(rb"[\r\n]")
 
 

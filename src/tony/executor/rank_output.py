@@ -26,7 +26,7 @@ class RankOutput:
     """Both streams of several processes."""
 
     def __init__(self, output: Output, count: int) -> None:
-        """Make the pipes; `output` has not begun yet.
+        """Make the pipes; `output_capture` has not begun yet.
 
         Raises:
             OSError: there are too many open files; none of the pipes stays open.

@@ -1,8 +1,8 @@
 """Where a program stands, when somebody asks: the stacks of every thread of every Python process of it.
 
 `py-spy` looks from outside, if it is there and may; else `faulthandler` does inside, where our hook is
-(`faulthandlers`). Of what is no Python there is only what the kernel says. All of it is bounded, in time and size, and
-kept among the logs.
+(`faulthandler_stacks`). Of what is no Python there is only what the kernel says. All of it is bounded, in time and
+size, and kept among the logs.
 """
 
 from __future__ import annotations

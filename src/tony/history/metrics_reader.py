@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 #: Seconds that a writer may hold the file, and that one question may take.
 _PATIENCE, _LONGEST = 2.0, 10.0
-#: Bytes of one row: each of three texts has at most `metrics_file.LONGEST`. Rows and bytes of text of one answer. More
-#: makes no sense in such a file.
+#: Bytes of one row: each of three texts has at most `metrics_schema.LONGEST`. Rows and bytes of text of one answer.
+#: More makes no sense in such a file.
 _ROW, _ROWS, _TEXT = 16 << 10, 1_000_000, 256 << 20
 #: The same of rows and text of a file that another user has written.
 _ROWS_OF_OTHERS = 250_000

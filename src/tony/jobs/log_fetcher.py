@@ -1,7 +1,7 @@
 """The output of tasks that run on other machines, brought into the job's `logs/` here while it is printed.
 
 The application master is asked for every wanted stream, one piece after the other (see `protocol/messages.py`), and
-each piece is added to a file of the same name here (see `mirror`). Whoever reads the files finds nothing special.
+each piece is added to a file of the same name here (see `log_mirror`). Whoever reads the files finds nothing special.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def demand(turn: StepContext, role: RoleState, total: int) -> None:
 
 
 def expect_another(turn: StepContext) -> None:
-    """Begins the time in which one more of the missing containers must be granted (see `standstill`)."""
+    """Begins the time in which one more of the missing containers must be granted (see `gang_deadlock`)."""
     state = turn.state
     limit = state.spec.gang_patience
     together = state.gangs or state.spec.distributed_mode is not DistributedMode.GANG

@@ -1,4 +1,4 @@
-"""What executors report of their programs: begun, first line, over. (That they are ready: see `gang`.)
+"""What executors report of their programs: begun, first line, over. (That they are ready: see `gang_start`.)
 
 A report may come twice, late, or of a try that is over; it then changes nothing.
 """

@@ -98,7 +98,7 @@ def seek(state: State, task: Task) -> None:
     """Has a container sought for the next session, if the task has none, while the old one still stops.
 
     Not in a job without restarts of its own: it has no room for more than its stages need one after the other, and may
-    have to go back to an earlier one (see `sessions.opened`).
+    have to go back to an earlier one (see `session_start.opened`).
     """
     role = state.roles[task.id.role]
     runs_again = role.ready and not role.finished and role.succeeded < role.total
@@ -122,7 +122,7 @@ def open_next_session_if_idle(turn: StepContext) -> None:
 
 
 def open_session(turn: StepContext, session: int, reason: str) -> None:
-    """Has a session's beginning logged, once; `sessions.opened` goes on when that is done."""
+    """Has a session's beginning logged, once; `session_start.opened` goes on when that is done."""
     if turn.state.opening < session:
         turn.state.opening = session
         turn.ask(act.OpenSession(session=session, reason=reason))

@@ -10,8 +10,8 @@
     await client.close()
 
 `want`, `release`, `exclude`, `include`, `show` and `wake` may be called at any time, also before the registration and
-from the handler; each makes the next heartbeat go out at once. What the words mean is told in `asks`. `NodeTokens`
-(attribute `node_tokens`) is what a `NodeClients` needs to talk with the nodes.
+from the handler; each makes the next heartbeat go out at once. What the words mean is told in `request_table`.
+`NodeTokens` (attribute `node_tokens`) is what a `NodeClients` needs to talk with the nodes.
 
 What is dealt with here, and never seen by the caller:
 

@@ -1,6 +1,6 @@
 """What earlier application masters of a job have left and this one goes on with: containers whose executors live.
 
-What of theirs is not adopted is ended: `leftovers`.
+What of theirs is not adopted is ended: `orphan_cleanup`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What executors leave when they end, and application masters when they die: ended until nothing of it lives.
 
-`remains` knows every handle on it; here is which of them are ours, and how long we go on.
+`cleanup` knows every handle on it; here is which of them are ours, and how long we go on.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class OrphanCleanup:
         return await self._end_strays() and dead
 
     async def end_helpers(self) -> None:
-        """Ends what dead application masters of the job had for themselves: see `remains.end_helpers`."""
+        """Ends what dead application masters of the job had for themselves: see `cleanup.end_helpers`."""
         if self.supervisor:
             await to_thread(cleanup.end_helpers, self.supervisor)
 

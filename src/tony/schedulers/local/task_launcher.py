@@ -63,7 +63,7 @@ class Launcher:
 
         Args:
             interpreter: what `lay_down` has answered.
-            inherited, ended: as for `executors.start`.
+            inherited, ended: as for `executor_processes.start`.
         """
         name = TaskId(task.role, task.index)
         folder = self._job.folder

@@ -1,7 +1,7 @@
 """The application master's half: asks YARN for containers, and has an executor started in each.
 
-The heartbeat to the ResourceManager is a task of its own. What it brings goes to `demand`, which knows how many are
-still to come, and to `containers`, which has each until its end.
+The heartbeat to the ResourceManager is a task of its own. What it brings goes to `outstanding_requests`, which knows
+how many are still to come, and to `container_table`, which has each until its end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Puts staged objects into the cluster's file system, each once: what is there is not sent again.
 
 An object's access time says when it was last used, give or take a day: who needs an old one sets it. Nodes compare the
-modification time, which never changes. What was not used for long is removed, see `eviction`.
+modification time, which never changes. What was not used for long is removed, see `cache_eviction`.
 """
 
 from __future__ import annotations

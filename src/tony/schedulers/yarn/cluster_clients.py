@@ -126,7 +126,7 @@ class ClusterClients:
         return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
 
     async def credentials_of_job(self, file_systems: Sequence[str]) -> TokenCredentials:
-        """What a job's programs prove themselves with; see `tokens`.
+        """What a job's programs prove themselves with; see `delegation_tokens`.
 
         Raises:
             HadoopError: a file system is not reached, or gives no token.

@@ -1,4 +1,4 @@
-"""A job's own folder in the cluster's file system: `publisher` says what is in it."""
+"""A job's own folder in the cluster's file system: `record_publisher` says what is in it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The archive of what serves a running job's pages: our `web` and `advice`, and the packages of the extra `web`.
 
 Only the application master's container gets it. Everything in it is pure Python: nodes may have other processors and
-another version of Python. As in `runtime` there are two archives of modules, compiled and as sources; in both is what
-pages load.
+another version of Python. As in `runtime_archive` there are two archives of modules, compiled and as sources; in both
+is what pages load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Brings a job's record from the cluster into the job's folder here. What is there: see `publisher`."""
+"""Brings a job's record from the cluster into the job's folder here. What is there: see `record_publisher`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
       access.json       how clients prove themselves to the application master; removed when the job has ended
       am.json           where it listens, for when no ResourceManager tells; goes with it
       kill.json         somebody's wish to end the job, left while it had no application master
-      events.<n>.jsonl  the event log of attempt n, see `journal`; `events.<n>.closed.jsonl` once a later one has it
+      events.<n>.jsonl  the event log of AM attempt n (`event_log_replication`); `events.<n>.closed.jsonl` when closed
       metrics.db        what was measured: written anew about once a minute while it is small, and at the end
       am.log            what the application master said, when it ended
       summary.json      the last report; there once the job has ended

@@ -21,7 +21,7 @@ from tony.schedulers.yarn.made import build_once
 from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.storage.object_cache import Cache, Stored
 
-#: Rooms of the package that only a client needs, and those that travel with their packages: `pages`.
+#: Rooms of the package that only a client needs, and those that travel with their packages: `pages_archive`.
 _ELSEWHERE = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 _START = "schedulers/yarn/launch"
