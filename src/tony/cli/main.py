@@ -24,43 +24,54 @@ from tony.errors import ExitCode, TonyError
 from tony.linux import resource_limits
 from tony.linux.open_file_limit import allow_open_files
 
-#: Command -> what it is for, in the order of the help page.
-COMMANDS = {
-    "submit": "Submit a job file and follow the job to its end.",
-    "run": "Run a command as a job, without a job file.",
-    "cluster-submit": "Submit a job of the original to YARN.",
-    "local-submit": "Run a job of the original on a small cluster of its own.",
-    "notebook-submit": "Run a notebook on the cluster, reached from here.",
-    "status": "Show how a job and each of its tasks stand.",
-    "logs": "Show what a job's programs print, live or afterwards.",
-    "events": "Show what happened to a job, one line for each event.",
-    "top": "Show what a job's tasks use now, until it has ended.",
-    "timeline": "Show what each task was doing when, as a picture of text.",
-    "metrics": "Show what was measured of a job's tasks.",
-    "compare": "Show two jobs side by side.",
-    "kill": "End a job.",
-    "restart": "End a job's session and begin the next.",
-    "stacks": "Show where a job's programs stand.",
-    "log-level": "Have a job's own processes log more or less.",
-    "proxy": "Reach a port of a job's task from here.",
-    "list": "List jobs, running and finished.",
-    "portal": "Show jobs as pages for a browser.",
-    "login": "Log in to a portal with a token.",
-    "open": "Open a job's page in a browser.",
-    "advise": "Say how a job could be cheaper or safer.",
-    "waste": "Show what was held for nothing, by user and week.",
-    "history": "Show where a job's record lies, and its summary.",
-    "pin": "Keep a job's record, however old it is.",
-    "purge": "Remove the records of old jobs, or move them.",
-    "trace": "Send a job's life to a collector of OpenTelemetry.",
-    "replay": "Feed a job's event log to a fresh machine, and compare.",
-    "validate": "Check a job file; start nothing.",
-    "convert": "Print a job of the original TonY as a job file.",
-    "settings": "Show every setting: type, unit, default, meaning.",
-    "mini": "Run a real Hadoop on this machine, to try things out.",
-    "completion": "Print the shell code that completes tony's commands.",
-    "version": "Show which tony this is.",
+#: Group of the help page -> command -> what it does, in the order of the page.
+COMMAND_GROUPS = {
+    "Run": {
+        "submit": "Submit a job file and follow the job to its end.",
+        "run": "Run a command as a job, without a job file.",
+        "notebook-submit": "Run a notebook on the cluster and forward its port to this machine.",
+        "validate": "Check a job file without running it.",
+        "settings": "List the settings of job files: type, unit, default, meaning.",
+    },
+    "Watch": {
+        "status": "Show the status of a job and its tasks.",
+        "logs": "Show the output of a job's tasks.",
+        "top": "Show what a running job's tasks use.",
+        "list": "List running and finished jobs.",
+        "events": "List the events of a job.",
+        "timeline": "Draw what each task was doing over time.",
+        "metrics": "Show the metrics of a job's tasks.",
+        "portal": "Serve web pages of all jobs.",
+        "open": "Open a job's web page in a browser.",
+    },
+    "Diagnose": {
+        "stacks": "Show stack traces of running tasks.",
+        "advise": "Recommend cheaper or safer settings for a job.",
+        "compare": "Compare two jobs.",
+        "history": "Show the summary of a finished job and where its files are.",
+    },
+    "Act": {
+        "kill": "Kill a job.",
+        "restart": "Restart all tasks of a job.",
+        "proxy": "Forward a local port to a port of a task.",
+        "log-level": "Change the log level of a running job.",
+        "pin": "Protect a job's history from `tony purge`.",
+    },
+    "More": {
+        "mini": "Run a small Hadoop cluster on this machine.",
+        "login": "Log in to a portal with a token.",
+        "waste": "Report reserved but unused GPU- and GB-hours, by user and week.",
+        "purge": "Delete or move the history of old jobs.",
+        "trace": "Export a job as an OpenTelemetry trace.",
+        "replay": "Replay a job's event log and verify its final state.",
+        "cluster-submit": "Submit a LinkedIn TonY job (tony.xml) to YARN.",
+        "local-submit": "Run a LinkedIn TonY job on a small cluster of its own.",
+        "convert": "Convert a LinkedIn TonY job to a job file.",
+        "completion": "Print shell code that completes commands and options.",
+        "version": "Print the version.",
+    },
 }
+COMMANDS = {name: text for group in COMMAND_GROUPS.values() for name, text in group.items()}
 #: Other names of commands, as people know them from elsewhere.
 ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
 #: As other Unix programs end by SIGINT and SIGPIPE.
@@ -125,9 +136,10 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without loading any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands in groups, without loading any."""
+        for title, commands in COMMAND_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command."""

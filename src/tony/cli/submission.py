@@ -62,7 +62,7 @@ def setting_options(function: F) -> F:
     for option in (
         click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A value for {params.NAME}."),
         click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any setting: roles.worker.memory=2g."),
-        click.option("--scheduler", metavar="NAME", help="Who gives the containers."),
+        click.option("--scheduler", metavar="NAME", help="Scheduler to use: local or yarn."),
     ):
         function = option(function)
     return function

@@ -157,8 +157,8 @@ _JOB = (
          "for everybody.", also="view_acl acl readers"),
     _row("modifiers", Kind.TAGS, Half.CLIENT, "Who may look at the job, and stop or restart it there: users, "
          "`@groups`, `*`.", also="modify_acl admins editors"),
-    _row("framework", Kind.TEXT, Half.FRAMEWORK, "Whose variables the programs get: `tensorflow`, `pytorch`, `jax`, "
-         "`mxnet`, `horovod`, `none`, `standalone` or the name of a plug-in.", also="runtime backend"),
+    _row("framework", Kind.TEXT, Half.FRAMEWORK, "ML framework; tony sets its rendezvous variables: `tensorflow`, "
+         "`pytorch`, `jax`, `mxnet`, `horovod`, `none`, `standalone` or a plug-in's name.", also="runtime backend"),
     _row("command", Kind.COMMAND, Half.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "
          "as it is. Placeholders are filled in.", also="cmd run executes entrypoint args"),
     _row("source", Kind.SOURCE, Half.CLIENT, "Folder or archive whose content is each task's working directory; "
@@ -185,8 +185,8 @@ _JOB = (
          "it too.", attribute="", default="", also="param parameters"),
     _row("groups.<group>", Kind.NAMES, Half.AM, "Roles that `timeout_after` speaks of together.",
          attribute="", default="", also="group"),
-    _row("max_restarts", Kind.INTEGER, Half.AM, "How often it starts again after failures of its own; lost nodes and "
-         "the like are not charged.", bounds=(0, 1_000_000), also="retries restarts retry_count max_retries"),
+    _row("max_restarts", Kind.INTEGER, Half.AM, "Maximum restarts after program failures. Lost or preempted nodes do "
+         "not count.", bounds=(0, 1_000_000), also="retries restarts retry_count max_retries"),
     _row("restart_window", Kind.TIMEOUT, Half.AM, "Restarts that were longer ago do not count against `max_restarts`.",
          also="retry_window failures_validity_interval"),
     _row("no_retry_on", Kind.CODES, Half.AM, "Exit codes after which nothing is started again: `[2, 127]`.",
@@ -251,7 +251,7 @@ _JOB = (
          "`killed`.", attribute="notify.on", also="events when"),
     _row("notify.secret", Kind.SECRET, Half.AM, "Key of the signature (HMAC-SHA256) that each notice carries.",
          attribute="notify.secret", also="key token signature hmac"),
-    _row("scheduler.name", Kind.TEXT, Half.CLIENT, "Who gives the containers; `--scheduler` sets it too.",
+    _row("scheduler.name", Kind.TEXT, Half.CLIENT, "Scheduler to use: `local` or `yarn`; `--scheduler` sets it too.",
          attribute="scheduler"),
 )
 

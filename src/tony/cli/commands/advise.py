@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @portal_option
 @json_option("Print findings and changes as JSON.")
 def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str | None, as_json: bool) -> int:
-    """Say how JOB could be cheaper or safer, by its last runs, with the change to its file.
+    """Recommend cheaper or safer settings for JOB, judging by its last runs, as a change to its file.
 
     Looked at are the last ten runs of the same name, user and roles. What was not measured, nothing is said about. The
     exit code is 0 whatever there is to say, and 2 if --apply is refused.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command("cluster-submit", cls=RawCommand, add_help_option=False)
 def command(words: tuple[str, ...]) -> int:
-    """Submit a job of the original to YARN.
+    """Submit a LinkedIn TonY job (tony.xml) to YARN.
 
     Follows it to its end. Exit code: 0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal end
     the job.

@@ -17,7 +17,7 @@ from tony.model.codec import Json, to_plain
 @click.argument("b", type=JobParameter())
 @json_option("Print both sides as JSON.")
 def command(a: str, b: str, as_json: bool) -> None:
-    """Show two jobs side by side: how they went, what differs in their settings, goodput, what was measured."""
+    """Compare two jobs: outcome, settings, goodput and metrics."""
     from tony.cli.compare_text import comparison_text
     from tony.jobs.comparison import ComparedJob, Comparison, compare
 

@@ -19,7 +19,7 @@ _PLACES = {
 @click.argument("shell", type=click.Choice(list(_PLACES)))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the shell code that completes tony's commands, options and job ids."""
+    """Print shell code that completes commands, options and job ids."""
     completion = get_completion_class(shell)
     if completion is None:
         raise PlatformError(f"click knows no completion for {shell}")

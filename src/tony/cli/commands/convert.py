@@ -15,7 +15,7 @@ from tony.errors import ConfigError
 @click.argument("xml_file", type=click.Path(readable=False))
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def command(xml_file: str, flags: tuple[str, ...]) -> int:
-    """Print XML_FILE, a job of the original TonY, as a job file.
+    """Convert XML_FILE, a LinkedIn TonY job, to a job file.
 
     FLAGS are those of the original's command line that the job was submitted with, such as --src_dir and --executes:
     what they say stands in the job file, too.

@@ -20,7 +20,7 @@ from tony.model.layout import Home
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until the job has ended.")
 @json_option("Print each event as a JSON object.")
 def command(job: str, follow: bool, as_json: bool) -> None:
-    """Show what happened to JOB, one line for each event, live or afterwards."""
+    """List the events of JOB, one per line."""
     home, name = job_id(job)
     asyncio.run(_print(home, name, follow, as_json))
 

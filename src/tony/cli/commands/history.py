@@ -20,7 +20,7 @@ from tony.model.layout import JobFolder
 @job_argument
 @json_option("Print the places and the report as JSON.")
 def command(job: str, as_json: bool) -> None:
-    """Show where JOB's record lies, and its summary."""
+    """Show the summary of JOB and where its files are."""
     home, name = job_id(job)
     report = load_report(home, name)
     places = _places(home.job(name))

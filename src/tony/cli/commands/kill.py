@@ -19,7 +19,7 @@ from tony.model.states import JobState
 @click.option("--now", is_flag=True, help="At once, without the grace that programs have to save something.")
 @json_option("Print what was done as JSON.")
 def command(job: str, now: bool, as_json: bool) -> None:
-    """End JOB: its programs get SIGTERM, after their grace SIGKILL.
+    """Kill JOB: its programs get SIGTERM, and SIGKILL after `stop_grace`.
 
     Comes back once the end is on its way. A job that has ended already is left as it is.
     """

@@ -67,7 +67,7 @@ class TimeParameter(NumberType):
 )
 @click.option("--since", type=TimeParameter(), help="Only jobs submitted since then: 2026-01-31, or 2h (ago).")
 @click.option("--until", type=TimeParameter(), help="Only jobs submitted until then.")
-@click.option("-n", "--limit", type=Count(1), help="At most so many, the newest.")
+@click.option("-n", "--limit", type=Count(1), help="Show at most N jobs (newest first).")
 @portal_option
 @json_option("Print a list of jobs as JSON.")
 def command(
@@ -81,7 +81,7 @@ def command(
     portal: str | None,
     as_json: bool,
 ) -> None:
-    """List jobs, running and finished, newest first."""
+    """List running and finished jobs, newest first."""
     wanted = Filter(
         states=frozenset(JobState(state) for state in states) or None,
         name=name,

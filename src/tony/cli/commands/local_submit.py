@@ -17,7 +17,7 @@ _NODES = 2
 
 @click.command("local-submit", cls=RawCommand, add_help_option=False)
 def command(words: tuple[str, ...]) -> int:
-    """Run a job of the original on a small cluster of its own.
+    """Run a LinkedIn TonY job on a small cluster of its own.
 
     The cluster has two nodes, is started for this job and ended with it; one of `tony mini` is left alone. Exit code: 0
     the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal end all of it.

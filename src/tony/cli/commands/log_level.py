@@ -19,7 +19,7 @@ from tony.protocol.messages import LOG_LEVELS
 @portal_option
 @json_option("Print what was done as JSON.")
 def command(job: str, level: str, portal: str | None, as_json: bool) -> None:
-    """Have JOB's application master and executors log more or less from now on; programs are not concerned.
+    """Change the log level of JOB's application master and executors; user programs are not affected.
 
     Their logs are am.log and logs/*.executor.log of the job's record, and on YARN those of its containers.
     """

@@ -45,7 +45,7 @@ def command(
     portal: str | None,
     as_json: bool,
 ) -> None:
-    """Show what the programs of JOB print, live or afterwards.
+    """Show the output of JOB's tasks.
 
     TASK is a task such as worker:0, or a role for all of its tasks; without one all are shown. Lines of several tasks
     carry their task in front.

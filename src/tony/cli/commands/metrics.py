@@ -43,7 +43,7 @@ _BATCH = 100
 @click.option("--csv", "as_csv", is_flag=True, help="Print a line for each point.")
 @json_option("Print each series with its points as JSON.")
 def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, as_csv: bool, as_json: bool) -> None:
-    """Show what was measured of JOB's tasks: processors, memory, devices, steps; live or afterwards.
+    """Show the metrics of JOB's tasks: CPU, memory, GPUs, steps.
 
     A row for each series of each task; of more than 20 tasks, unless some are named, one of each role.
     """

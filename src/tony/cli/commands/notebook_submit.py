@@ -21,7 +21,7 @@ _SOON, _LATER, _SLOWER = 0.1, 1.0, 1.3
 
 @click.command("notebook-submit", cls=RawCommand, add_help_option=False)
 def command(words: tuple[str, ...]) -> int:
-    """Run a notebook on the cluster, reached from here.
+    """Run a notebook on the cluster and forward its port to this machine.
 
     Or any other server that listens on $TB_PORT: as soon as it answers, a port of this machine leads to it. Exit code:
     0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal end the job.

@@ -23,7 +23,7 @@ from tony.model.layout import Home
 @click.option("--print", "only_print", is_flag=True, help="Only print the address, also where there is a display.")
 @json_option("Print the address as JSON.")
 def command(job: str, only_print: bool, as_json: bool) -> None:
-    """Open JOB's page in a browser; without a display, print its address.
+    """Open JOB's web page in a browser; without a display, print its address.
 
     It is the page of your portal, if one runs on this machine (tony portal starts one); else, of a job on a cluster,
     the one that the cluster's own pages lead to.

@@ -16,7 +16,7 @@ from tony.jobs.whoami import user_name
 @click.option("--undo", is_flag=True, help="It may go again when its time has come.")
 @json_option("Print what was done as JSON.")
 def command(job: str, undo: bool, as_json: bool) -> None:
-    """Keep JOB's record: `tony purge` leaves it alone, however old it is."""
+    """Protect JOB's history from `tony purge`, however old it is."""
     from tony.portal.history_location import open_location
     from tony.portal.pin_files import pin, unpin
 

@@ -22,7 +22,7 @@ _DAY = 86400.0
 
 
 @click.group("portal", invoke_without_command=True)
-@click.option("--port", type=Count(0, 65535), default=0, help="Any one that is free, if nothing is said.")
+@click.option("--port", type=Count(0, 65535), default=0, help="Port [default: any free port].")
 @click.option(
     "--history",
     "histories",
@@ -34,7 +34,7 @@ _DAY = 86400.0
 @click.option("--certificate", type=click.Path(path_type=Path), help="Speak https: a PEM file.")
 @click.option("--private-key", type=click.Path(path_type=Path), help="The certificate's key, a PEM file.")
 @click.option("--trust-proxy", "trusted", metavar="ADDRESS", multiple=True, help="A proxy that speaks https.")
-@click.option("--without-tls", is_flag=True, help="Let tokens travel so that whoever is on the way can read them.")
+@click.option("--without-tls", is_flag=True, help="Allow tokens over plain HTTP (insecure).")
 @click.option("--user-header", metavar="NAME", default="", help="In which header a trusted proxy says who somebody is.")
 @click.option(
     "--origin", "origins", metavar="URL", multiple=True, help="How browsers call it: https://jobs.example.org."
@@ -58,7 +58,7 @@ def command(
     names: tuple[str, ...],
     admins: tuple[str, ...],
 ) -> None:
-    """Show jobs, running and finished, as pages for a browser.
+    """Serve web pages of running and finished jobs.
 
     Prints its address, and serves until Ctrl-C. Your own connections on this machine need no login; all others need a
     token, or a proxy that knows them.

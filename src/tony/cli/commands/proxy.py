@@ -26,7 +26,7 @@ from tony.model.layout import Home
 )
 @json_option("Print where it listens as JSON.")
 def command(job: str, target: str, port: int | None, address: str, as_json: bool) -> int:
-    """Reach a port of a job's task from here.
+    """Forward a local port to a port of a task.
 
     Listens, and connects whoever comes with that port of a task of JOB, until the job has ended. TASK is a task such as
     worker:0, or a role that has one task. Without PORT it is the task's TB_PORT, and of tasks that have none the port

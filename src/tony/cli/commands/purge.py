@@ -73,7 +73,7 @@ def command(
     apply: bool,
     as_json: bool,
 ) -> None:
-    """Remove the records of old jobs, or move them; without --apply say which.
+    """Delete or move the history of old jobs; without --apply, list them only.
 
     Jobs that have not ended stay, and so do those that `tony pin` keeps.
     """

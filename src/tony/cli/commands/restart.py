@@ -17,7 +17,7 @@ from tony.model.job_report import JobReport
 @portal_option
 @json_option("Print what was done as JSON.")
 def command(job: str, portal: str | None, as_json: bool) -> None:
-    """End JOB's session and begin the next: its programs start again, from their checkpoints.
+    """Restart all tasks of JOB in a new session; programs resume from their checkpoints.
 
     They get SIGTERM, after their grace SIGKILL. No restart is charged for it. Comes back once that is on its way.
     """

@@ -81,7 +81,7 @@ class RunCommand(click.Command):
 
 @click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("-n", "--instances", type=Count(1), help="So many tasks, in the role `worker`.")
+@click.option("-n", "--instances", type=Count(1), help="Number of workers (tasks of the role `worker`).")
 @click.option(
     "--role",
     "roles",

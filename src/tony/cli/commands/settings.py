@@ -28,7 +28,7 @@ class SettingParameter(TextType):
 @json_option("Print the table as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table as a page of the docs.")
 def command(names: tuple[str, ...], as_json: bool, markdown: bool) -> None:
-    """Show every setting: its type, unit, default and meaning.
+    """List the settings of job files: type, unit, default and meaning.
 
     NAME shows only settings that have this word in their name.
     """

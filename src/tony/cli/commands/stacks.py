@@ -23,7 +23,7 @@ from tony.protocol.messages import Stacks
 @portal_option
 @json_option("Print an object for each task.")
 def command(job: str, tasks: tuple[str, ...], portal: str | None, as_json: bool) -> int:
-    """Show where the programs of JOB stand right now: the stacks of every thread. They go on.
+    """Show stack traces of every thread of JOB's running tasks; the tasks continue.
 
     Of all tasks whose programs run, or of those that are named. Said is also what has looked: py-spy, Python's
     faulthandler, or the kernel alone, which is all there is of what is no Python. Kept among the job's logs. The exit

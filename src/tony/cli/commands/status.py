@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @portal_option
 @json_option("Print the report as JSON.")
 def command(job: str, portal: str | None, as_json: bool) -> None:
-    """Show how JOB and each of its tasks stand, live or afterwards.
+    """Show the status of JOB and its tasks.
 
     JOB is an id, a part of one that no other job has, or `last`. The exit code is 0 whatever the job's state is.
     """

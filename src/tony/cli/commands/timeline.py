@@ -19,7 +19,7 @@ from tony.cli.terminal_text import knows_unicode, size_of
 @click.option("--ascii", "plain", is_flag=True, help="Draw with letters and signs of ASCII.")
 @json_option("Print spans, sessions and marks as JSON.")
 def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json: bool) -> None:
-    """Show what each task of JOB was doing when, as a picture of text, live or afterwards.
+    """Draw what each task of JOB was doing over time.
 
     TASK is a task such as worker:0, or a role for all of its tasks; without one all are shown. Where there are more
     than 50, several share a row.

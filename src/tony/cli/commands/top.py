@@ -27,7 +27,7 @@ from tony.model.codec import Json
 @click.option("--once", is_flag=True, help="Print the table once, also on a terminal.")
 @json_option("Print the numbers as JSON, once.")
 def command(job: str, sort: str, once: bool, as_json: bool) -> None:
-    """Show what JOB's tasks use now, and how far they are; on a terminal until the job has ended.
+    """Show what JOB's tasks use and their progress; on a terminal, until the job has ended.
 
     Of a job that has ended it shows what was measured last.
 

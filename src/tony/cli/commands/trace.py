@@ -24,7 +24,7 @@ from tony.model.layout import Home
 )
 @json_option("Print the trace instead, one request of the protocol a line; of what was sent, how much it was.")
 def command(job: str, otlp: str | None, as_json: bool) -> None:
-    """Send JOB's life to a collector of OpenTelemetry, as one trace.
+    """Export JOB as an OpenTelemetry trace.
 
     It has a span for the job, for each session, for each task in it, and for what each task did: queue, allocate,
     set-up, rendezvous, warm-up, productive, checkpoint, redone, restart, idle. A job that is sent again is the same

@@ -30,7 +30,7 @@ def command(
     params: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Check JOB_FILE as `submit` would; start nothing.
+    """Check JOB_FILE as `submit` would, without running it.
 
     All errors are shown at once; then the exit code is 2.
     """

@@ -15,7 +15,7 @@ from tony.cli.output import print_json, say
 @click.command("version")
 @json_option()
 def command(as_json: bool) -> None:
-    """Show which tony this is."""
+    """Print the version."""
     facts = {"tony": tony.__version__, "python": platform.python_version(), "interpreter": sys.executable}
     if as_json:
         print_json(facts)

@@ -29,7 +29,7 @@ _USUAL = 28 * 86400.0
 @click.option("--user", help="Only this user's jobs.")
 @json_option("Print a list of weeks as JSON.")
 def command(since: float | None, user: str | None, as_json: bool) -> None:
-    """Show the hours of memory and GPUs that were held for nothing, by user and week; of the last four weeks.
+    """Report reserved but unused GPU- and GB-hours of the last four weeks, by user and week.
 
     Counted are memory beyond the highest peak and its headroom, GPUs that never computed, and all that was held while
     work was done again, something restarted, or programs were over. `tony advise JOB` says what to do about it.

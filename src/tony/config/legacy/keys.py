@@ -97,7 +97,7 @@ KEYS: tuple[OriginalKey, ...] = (
     _row(_APP, "tony.application.type", _T.TEXT, "TONY", "Type that YARN shows.",
          becomes="scheduler.yarn.application_type"),
     _row(_APP, "tony.application.tags", _T.LIST, "", "Tags of the application.", becomes="scheduler.yarn.tags"),
-    _row(_APP, "tony.application.framework", _T.TEXT, "tensorflow", "Whose variables the programs get.",
+    _row(_APP, "tony.application.framework", _T.TEXT, "tensorflow", "ML framework; tony sets its variables.",
          becomes="framework"),
     _row(_APP, "tony.application.distributed-mode", _T.TEXT, "GANG", "GANG or FCFS: when programs start.",
          becomes="distributed_mode"),
