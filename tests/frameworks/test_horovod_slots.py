@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.frameworks.horovod_slots import Slot, count_slots, slots_of
+from tony.frameworks.horovod_slots import HorovodSlot, count_slots, slots_of
 
 TASKS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 4)), min_size=1, max_size=12)
 
 
-def all_slots(tasks: Sequence[tuple[str, int]]) -> list[Slot]:
+def all_slots(tasks: Sequence[tuple[str, int]]) -> list[HorovodSlot]:
     """Those of all processes, task by task."""
     return [slot for which in range(len(tasks)) for slot in slots_of(tasks, which)]
 

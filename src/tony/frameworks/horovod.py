@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView, meeting_folder
 from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.horovod_slots import Slot, count_slots, slots_of
+from tony.frameworks.horovod_slots import HorovodSlot, count_slots, slots_of
 from tony.frameworks.rank_order import local_rank_variables
 from tony.frameworks.role_gangs import compute_roles, lone_rank, roles_together
 from tony.frameworks.variable_limits import MAX_STRING, string_size
@@ -91,7 +91,7 @@ class _Ranks:
         self._ids = [TaskId(role, index) for role in ranks for index in range(len(cluster[role]))]
         self._tasks = [(_host(cluster[task.role][task.index]), ranks[task.role]) for task in self._ids]
 
-    def slots(self, task: TaskId) -> list[Slot]:
+    def slots(self, task: TaskId) -> list[HorovodSlot]:
         return slots_of(self._tasks, self._ids.index(task))
 
     def hosts(self) -> str:
@@ -151,7 +151,7 @@ def _rendezvous(address: str) -> dict[str, str]:
     }
 
 
-def _slot(slot: Slot) -> dict[str, str]:
+def _slot(slot: HorovodSlot) -> dict[str, str]:
     return {
         "HOROVOD_HOSTNAME": slot.host,
         "HOROVOD_RANK": str(slot.rank),

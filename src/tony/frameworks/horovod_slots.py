@@ -13,7 +13,7 @@ from tony.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class HorovodSlot:
     """One process's place."""
 
     host: str
@@ -37,7 +37,7 @@ def count_slots(tasks: Sequence[tuple[str, int]]) -> dict[str, int]:
     return hosts
 
 
-def slots_of(tasks: Sequence[tuple[str, int]], which: int) -> list[Slot]:
+def slots_of(tasks: Sequence[tuple[str, int]], which: int) -> list[HorovodSlot]:
     """The slots of one task's processes. On its host they come behind those of the tasks before it.
 
     Args:
@@ -50,10 +50,10 @@ def slots_of(tasks: Sequence[tuple[str, int]], which: int) -> list[Slot]:
     return [_slot(hosts, host, first + number) for number in range(processes)]
 
 
-def _slot(hosts: Mapping[str, int], host: str, local_rank: int) -> Slot:
+def _slot(hosts: Mapping[str, int], host: str, local_rank: int) -> HorovodSlot:
     names = list(hosts)
     before = names[: names.index(host)]
-    return Slot(
+    return HorovodSlot(
         host=host,
         rank=sum(hosts[name] for name in before) + local_rank,
         size=sum(hosts.values()),

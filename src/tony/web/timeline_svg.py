@@ -58,7 +58,7 @@ _MOST_BARS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class TimelineLane:
     """A row of the picture.
 
     Attributes:
@@ -89,7 +89,7 @@ class Drawing:
     """
 
     picture: Markup
-    labels: tuple[Lane, ...]
+    labels: tuple[TimelineLane, ...]
     height: int
     per_lane: int
     shown: frozenset[str]
@@ -153,9 +153,9 @@ class _Scale:
         return self.since <= mark.at <= self.until
 
 
-def _lanes(tasks: Sequence[str], per_lane: int, height: float) -> list[Lane]:
+def _lanes(tasks: Sequence[str], per_lane: int, height: float) -> list[TimelineLane]:
     """Never tasks of two roles in one of them."""
-    made: list[Lane] = []
+    made: list[TimelineLane] = []
     at = 0
     while at < len(tasks):
         role = tasks[at].rpartition(":")[0]
@@ -167,15 +167,15 @@ def _lanes(tasks: Sequence[str], per_lane: int, height: float) -> list[Lane]:
         label = tasks[at] if alone else f"{tasks[at]} – {numbers}"
         y = _TOP + len(made) * height
         task = tasks[at] if alone else ""
-        made.append(Lane(label=label, task=task, role=role, first=at, last=last, y=y, height=height))
+        made.append(TimelineLane(label=label, task=task, role=role, first=at, last=last, y=y, height=height))
         at = last + 1
     return made
 
 
-def _labels(lanes: Sequence[Lane], *, single: bool) -> tuple[Lane, ...]:
+def _labels(lanes: Sequence[TimelineLane], *, single: bool) -> tuple[TimelineLane, ...]:
     if single:
         return tuple(lanes)
-    made: list[Lane] = []
+    made: list[TimelineLane] = []
     for lane in lanes:
         if made and made[-1].role == lane.role:
             known = made[-1]
@@ -197,7 +197,7 @@ def _deaths(line: Timeline) -> dict[str, list[float]]:
 # --- few tasks: a bar for each span -----------------------------------------------------------------------------------
 
 
-def _bars(lane: Lane, spans: Iterable[Span], died: Iterable[float], scale: _Scale) -> Markup:
+def _bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scale: _Scale) -> Markup:
     made = [
         Markup('<rect class="t-{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
             span.what.value,
@@ -260,7 +260,7 @@ def _paths(
     )
 
 
-def _framed(inner: Markup, lanes: Sequence[Lane], bottom: float, *, barred: bool) -> Markup:
+def _framed(inner: Markup, lanes: Sequence[TimelineLane], bottom: float, *, barred: bool) -> Markup:
     if barred or not lanes:
         return inner
     frame = '<svg class="lanes" x="0" y="{}" width="100%" height="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">'
@@ -298,7 +298,7 @@ def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
 
 
 def _signs(
-    line: Timeline, lanes: Sequence[Lane], scale: _Scale, bottom: float, *, single: bool, shown: set[str]
+    line: Timeline, lanes: Sequence[TimelineLane], scale: _Scale, bottom: float, *, single: bool, shown: set[str]
 ) -> Iterable[Markup]:
     """A sign for what happened in each stretch of time, at the newest of it: however much that is."""
     places = {lane.task: lane for lane in lanes if lane.task} if single else {}
