@@ -36,7 +36,7 @@ COMMAND_GROUPS = {
     "Watch": {
         "status": "Show the status of a job and its tasks.",
         "logs": "Show the output of a job's tasks.",
-        "top": "Show what a running job's tasks use.",
+        "top": "Show what a job's tasks use and their progress.",
         "list": "List running and finished jobs.",
         "events": "List the events of a job.",
         "timeline": "Draw what each task was doing over time.",
@@ -48,7 +48,7 @@ COMMAND_GROUPS = {
         "stacks": "Show stack traces of running tasks.",
         "advise": "Recommend cheaper or safer settings for a job.",
         "compare": "Compare two jobs.",
-        "history": "Show the summary of a finished job and where its files are.",
+        "history": "Show the summary of a job and where its files are.",
     },
     "Act": {
         "kill": "Kill a job.",
@@ -63,7 +63,7 @@ COMMAND_GROUPS = {
         "waste": "Report reserved but unused GPU- and GB-hours, by user and week.",
         "purge": "Delete or move the history of old jobs.",
         "trace": "Export a job as an OpenTelemetry trace.",
-        "replay": "Replay a job's event log and verify its final state.",
+        "replay": "Replay a job's event log and verify its recorded states.",
         "cluster-submit": "Submit a LinkedIn TonY job (tony.xml) to YARN.",
         "local-submit": "Run a LinkedIn TonY job on a small cluster of its own.",
         "convert": "Convert a LinkedIn TonY job to a job file.",

@@ -17,7 +17,7 @@ from tony.errors import RecordError
 #: Types in types of a schema, and bytes of one.
 _MOST_DEPTH, _MOST_SCHEMA = 32, 1 << 20
 #: Bytes of one block, and of all of a file's, unpacked; values of one file, those without a byte among them. A value
-#: takes up to 200 bytes of memory; a job of 20,000 tasks has a million.
+#: takes up to 200 bytes of memory; a job of 10,000 tasks has half a million.
 _MOST_BLOCK, _MOST_BLOCKS, _MOST_VALUES = 64 << 20, 256 << 20, 1_000_000
 _MAGIC, _SYNC = b"Obj\x01", 16
 #: Reads a value.

@@ -18,7 +18,7 @@ from tony.model.layout import JobFolder
 @click.argument("job", type=JobParameter())
 @json_option("Print the result as JSON.")
 def command(job: str, as_json: bool) -> int:
-    """Replay the event log of JOB and verify its final state.
+    """Replay the event log of JOB and verify its recorded states.
 
     JOB may also be the path of a job's record. The exit code is 0 if both agree and 70 if they differ: then the log is
     a bug report.

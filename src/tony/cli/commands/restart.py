@@ -17,7 +17,7 @@ from tony.model.job_report import JobReport
 @portal_option
 @json_option("Print what was done as JSON.")
 def command(job: str, portal: str | None, as_json: bool) -> None:
-    """Restart all tasks of JOB in a new session; programs resume from their checkpoints.
+    """Restart all tasks of JOB in a new session; programs start again, from checkpoints if they keep any.
 
     They get SIGTERM, after their grace SIGKILL. No restart is charged for it. Comes back once that is on its way.
     """
