@@ -1,4 +1,4 @@
-"""The argument of docs/when-the-master-dies.md, by chance: when the application master counts on it, nothing lives."""
+"""The argument of docs/am-failures.md, by chance: when the application master counts on it, nothing lives."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Lease:
 
     A lease runs from when we *sent* what the application master then answered, never from when the answer came. So it
     is over no later than the application master reckons, which counts from when it heard us. The whole argument:
-    docs/when-the-master-dies.md.
+    docs/am-failures.md.
 
     Attributes:
         term: seconds after which it is over in any case, unless it is renewed.

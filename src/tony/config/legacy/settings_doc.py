@@ -1,4 +1,4 @@
-"""The table of the original's settings and flags for people: a part of docs/migrating.md."""
+"""The tables of LinkedIn TonY's settings, flags and variables in docs/migrating.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import groupby
 from tony.config.legacy.flags import FLAGS
 from tony.config.legacy.keys import KEYS, VARIABLES
 
-#: What becomes of each flag.
+#: The equivalent of each flag.
 _FLAGS = {
     "executes": "`command`",
     "task_params": "`command`",
@@ -17,47 +17,54 @@ _FLAGS = {
     "hdfs_classpath": '`files = ["hdfs:///PATH#optional"]`',
     "shell_env": "`env.<name>`",
     "container_env": "`container_env.<name>`",
-    "conf": "as in XML",
+    "conf": "as in the XML",
     "conf_file": "the job file",
     "sidecar_tensorboard_log_dir": "`roles.tensorboard`",
-    "debug": "nothing is made that would have to be kept: a job's record has its files",
+    "debug": "no effect: the job directory keeps everything",
     "help": "the same",
 }
 
 
 def settings_table() -> str:
-    """Every setting of the original, section by section."""
+    """Return every setting that has an equivalent, section by section, then those without effect, by reason."""
     lines = []
-    for section, rows in groupby(KEYS, key=lambda row: row.section):
-        lines += [f"### {section}", "", "| setting | default there | what it says | here |", "|---|---|---|---|"]
-        for row in rows:
-            default = f"`{row.default}`" if row.default else ""
-            here = _code(row.becomes) if row.becomes else row.gone
-            lines.append(f"| `{row.name}` | {default} | {_cell(row.meaning)} | {_cell(here)} |")
+    for section, rows in groupby((row for row in KEYS if row.becomes), key=lambda row: row.section):
+        lines += [f"### {section}", "", "| LinkedIn TonY (default) | tony |", "|---|---|"]
+        lines += [f"| `{row.name}`{_default(row.default)} | {_cell(_code(row.becomes))} |" for row in rows]
         lines.append("")
-    return "\n".join(lines).rstrip()
+    lines += ["### Without effect", "", "| LinkedIn TonY | why |", "|---|---|"]
+    return "\n".join(lines + _by_reason([(row.name, row.gone) for row in KEYS if row.gone]))
 
 
 def flags_table() -> str:
-    """Every flag of the original's command line."""
-    lines = ["| flag | what it says | here |", "|---|---|---|"]
-    for row in FLAGS:
-        argument = f" {row.argument}" if row.argument else ""
-        lines.append(f"| `--{row.name}{argument}` | {_cell(row.meaning)} | {_FLAGS[row.name]} |")
+    """Return every flag of LinkedIn TonY's command line."""
+    lines = ["| flag | tony |", "|---|---|"]
+    lines += [f"| `--{row.name}{f' {row.argument}' if row.argument else ''}` | {_FLAGS[row.name]} |" for row in FLAGS]
     return "\n".join(lines)
 
 
 def variables_table() -> str:
-    """Every environment variable that switches something in the original."""
-    lines = ["| variable | in the environment of | what it does there | here |", "|---|---|---|---|"]
-    lines += [
-        f"| `{row.name}` | {row.where} | {_cell(row.meaning)} | {_cell(row.becomes or row.gone)} |" for row in VARIABLES
-    ]
-    return "\n".join(lines)
+    """Return every environment variable that changes what LinkedIn TonY does."""
+    lines = ["| variable | set in | tony |", "|---|---|---|"]
+    lines += [f"| `{row.name}` | {row.where} | {_cell(row.becomes)} |" for row in VARIABLES if row.becomes]
+    lines += ["", "| without effect | why |", "|---|---|"]
+    return "\n".join(lines + _by_reason([(row.name, row.gone) for row in VARIABLES if row.gone]))
+
+
+def _by_reason(rows: list[tuple[str, str]]) -> list[str]:
+    """Return one table row for each reason, with the names that share it."""
+    names: dict[str, list[str]] = {}
+    for name, reason in rows:
+        names.setdefault(reason, []).append(f"`{name}`")
+    return [f"| {', '.join(same)} | {_cell(reason)} |" for reason, same in names.items()]
+
+
+def _default(default: str) -> str:
+    return f" (`{default}`)" if default else ""
 
 
 def _code(becomes: str) -> str:
-    """A setting of ours as code; words as they are."""
+    """Return a setting as code, a sentence unchanged."""
     return becomes if " " in becomes else f"`{becomes}`"
 
 

@@ -1,4 +1,4 @@
-"""How long a program counts as living of which nobody has seen the end. See docs/when-the-master-dies.md."""
+"""How long a program counts as living of which nobody has seen the end. See docs/am-failures.md."""
 
 from __future__ import annotations
 
