@@ -17,7 +17,7 @@ def help_page(heuristic: type[Heuristic]) -> str:
         "",
         heuristic.about,
         "",
-        "## When something is said",
+        "## Thresholds",
         "",
         "| threshold | value | meaning |",
         "|---|---|---|",
@@ -35,4 +35,4 @@ def help_pages() -> dict[str, str]:
 def index_table() -> str:
     """All heuristics of this package with links to their pages."""
     rows = [f"| [`{each.name}`]({each.name}.md) | {each.title} |" for each in ours()]
-    return "\n".join(["| finding | what it is about |", "|---|---|", *rows])
+    return "\n".join(["| recommendation | about |", "|---|---|", *rows])

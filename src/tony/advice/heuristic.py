@@ -33,8 +33,8 @@ class Threshold:
 
 #: The two that most heuristics share.
 PROOF = (
-    Threshold("runs", RUNS_THAT_PROVE, Measure.COUNT, "runs of the job that succeeded and were measured, at least"),
-    Threshold("seconds", SECONDS_THAT_PROVE, Measure.SECONDS, "for which its programs ran in each of them, at least"),
+    Threshold("runs", RUNS_THAT_PROVE, Measure.COUNT, "least number of succeeded runs with metrics"),
+    Threshold("seconds", SECONDS_THAT_PROVE, Measure.SECONDS, "least running time of its programs in each of them"),
 )
 
 

@@ -20,21 +20,20 @@ class CheckpointBound(Heuristic):
     name = "checkpoint-bound"
     title = "Much time goes into checkpoints"
     about = """\
-Programs say how long they save, with `tony.checkpoint(step)`, and it is a good part of their time.
+A good part of the program's time is spent saving, as reported with `tony.checkpoint(step)`.
 
-- Save less often. How often it pays follows from what a checkpoint costs and how often the job fails (Young and
-  Daly, see [the interval between checkpoints](checkpoint-interval.md)); where it has hardly ever failed, the
-  proposal goes by the worst rate of failures that its runs still allow.
-- Save faster: in the background, only on rank 0 or each rank its own part, to the node's disk first.
+- Save less often. The best interval follows from the cost of a checkpoint and the failure rate ([checkpoint
+  interval](checkpoint-interval.md)). With hardly any failures, the highest rate that the runs allow is assumed.
+- Save faster: in the background, on rank 0 only, each rank its own part, or to the node's disk first.
 
-The proposal names a parameter or variable of the job file only if its name speaks of saving and its value is what
-was measured; else it tells how many steps or seconds would do."""
+A parameter or variable is changed only if its name is about saving and its value is what was measured; otherwise the
+recommendation gives the number of steps or seconds."""
     thresholds = (
-        Threshold("share", 0.1, Measure.SHARE, "of the time between first and last step goes into saving, at least"),
-        Threshold("count", 5, Measure.COUNT, "checkpoints of a run, at least"),
-        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "for which programs ran, over all runs, at least"),
-        Threshold("part", 0.2, Measure.SHARE, "of a run that is proposed as interval, at most: some are always saved"),
+        Threshold("share", 0.1, Measure.SHARE, "least share of the time between first and last step spent saving"),
+        Threshold("count", 5, Measure.COUNT, "least number of checkpoints of a run"),
+        Threshold("runs", 2, Measure.COUNT, "least number of runs in which this was so"),
+        Threshold("seconds", 300.0, Measure.SECONDS, "least running time of programs, over all runs"),
+        Threshold("part", 0.2, Measure.SHARE, "longest recommended interval, as a share of a run"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

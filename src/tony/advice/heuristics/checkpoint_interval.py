@@ -17,23 +17,20 @@ class CheckpointInterval(Heuristic):
     """Proposes Daly's interval, or as near to it as costs little."""
 
     name = "checkpoint-interval"
-    title = "Checkpoints are too rare for how often the job fails"
+    title = "Checkpoints are too rare for the failure rate"
     about = """\
-After a failure the work since the last checkpoint is done again: half an interval, on average. Saving more often
-costs time, too. The least is lost with a checkpoint every `sqrt(2 * cost * MTTF)` seconds (Young 1974; Daly's more
-exact formula of 2006 is what is used), where MTTF is the mean time from one failure of the gang to the next. Both
-are measured: the cost with `tony.checkpoint(step)`, the failures over all runs of the job. What failed in its first
-minute does not count: that was no chance.
+After a failure the work since the last checkpoint is repeated, half an interval on average. The least time is lost
+with a checkpoint every `sqrt(2 * cost * MTTF)` seconds (Young 1974; Daly's refinement of 2006 is used). MTTF is the
+mean time between failures of the gang over all runs, without failures in the first minute. The cost is reported with
+`tony.checkpoint(step)`.
 
-Saving more often makes a run slower in which nothing fails. So the proposal stops where that costs more than
-`slower`, even if the best interval is shorter; a second look after the next runs goes on from there.
-
-The interval that is told with the saving comes from that of the MTTF: few failures say little about the next one."""
+Saving more often slows down runs without failures, so the recommendation stops at `slower`; the next runs may allow
+more. The range of the saving reflects that of the MTTF: few failures give a wide one."""
     thresholds = (
-        Threshold("failures", 3, Measure.COUNT, "in all runs together, at least: fewer say nothing"),
-        Threshold("gain", 0.03, Measure.SHARE, "of its time that the job would gain, at least"),
-        Threshold("slower", 0.03, Measure.SHARE, "that a run without failures may become slower, at most"),
-        Threshold("count", 2, Measure.COUNT, "checkpoints of the run, at least"),
+        Threshold("failures", 3, Measure.COUNT, "least number of failures in all runs together"),
+        Threshold("gain", 0.03, Measure.SHARE, "least gain, as a share of the job's time"),
+        Threshold("slower", 0.03, Measure.SHARE, "most that a run without failures may become slower"),
+        Threshold("count", 2, Measure.COUNT, "least number of checkpoints of the run"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

@@ -15,20 +15,19 @@ class IdleAfterEnd(Heuristic):
     """Says who waits for whom; which of the ways is right only the author can know."""
 
     name = "idle-after-end"
-    title = "Containers held after the end of their programs"
+    title = "Containers that outlive their programs"
     about = """\
-Tasks of the role were over long before the job was, and their containers were held all the same: for the next
-session, should another task fail.
+Tasks of the role ended long before the job, and their containers stayed allocated for a possible restart.
 
-- A role whose work is done before others begin is one that they come `after`, or of kind `setup`.
-- If they end early because they have less to do, share the work out more evenly: [one task holds up the
-  others](skewed-ranks.md).
-- If they were told to stop and took long, their programs do not end on SIGTERM: `stop_grace` is how long that is
-  borne."""
+- If the others start after this role anyway, name it in their `after`, or give it the kind `setup`.
+- If it ended early because it has less to do, [balance the work](skewed-ranks.md).
+- If stopping took long, its programs do not exit on SIGTERM: lower `stop_grace`."""
     thresholds = (
-        Threshold("share", 0.2, Measure.SHARE, "of the time for which the role's containers were held, at least"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "for each task, on average, at least"),
-        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least"),
+        Threshold(
+            "share", 0.2, Measure.SHARE, "least share of the time for which the role's containers were allocated"
+        ),
+        Threshold("seconds", 300.0, Measure.SECONDS, "least time per task, on average"),
+        Threshold("runs", 2, Measure.COUNT, "least number of runs in which this was so"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

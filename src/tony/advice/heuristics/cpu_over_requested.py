@@ -15,23 +15,18 @@ class CpuOverAsked(Heuristic):
     """Proposes the highest use of several runs, and more."""
 
     name = "cpu-over-asked"
-    title = "Cores that are asked for and never used"
+    title = "Cores that are requested and never used"
     about = """\
-No task of the role has ever had as many cores at work as it asks for, not even for the few seconds of one
-measurement. On clusters that count cores, others wait for them.
+No task of the role ever used as many cores as it requests, within any measurement. Clusters that count cores keep
+them from other jobs; on `local` they are only shares.
 
-The proposal is the highest use that was ever measured, times `headroom`, rounded up. Nothing is proposed where cores
-were taken away meanwhile (the group's limit, `throttled`), for then the use says nothing about the need.
-
-On the scheduler `local` cores are shares: nobody waits for them, and a smaller number only says whom a busy machine
-serves first.
-
-If programs make as many threads as they are given cores, set the number of threads to the new number, too."""
+The recommendation is the highest use times `headroom`, rounded up. There is none if a limit throttled the program.
+If programs start one thread per core, set the number of threads too."""
     thresholds = (
         *PROOF,
-        Threshold("headroom", 1.5, Measure.TIMES, "the highest use is what is proposed, at least"),
-        Threshold("share", 0.4, Measure.SHARE, "of the cores must be saved, else it is not worth a word"),
-        Threshold("throttled", 0.01, Measure.SHARE, "of the time in which a limit stood in the way, at most"),
+        Threshold("headroom", 1.5, Measure.TIMES, "the highest use is recommended, at least"),
+        Threshold("share", 0.4, Measure.SHARE, "least saving, as a share of the cores"),
+        Threshold("throttled", 0.01, Measure.SHARE, "most time throttled by a limit"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

@@ -17,15 +17,14 @@ class CpuUnderAsked(Heuristic):
     name = "cpu-under-asked"
     title = "Too few cores"
     about = """\
-Either a limit kept the role's programs from running (`throttled`), or they used more cores than they asked for: that
-works while the machine has cores to spare, and is slow as soon as it has not, which nobody will see coming.
+A limit throttled the role's programs (`throttled`), or they used more cores than requested, which works only while
+the machine has spare ones.
 
-The proposal is what they used on average, rounded up; where a limit stood in the way, twice what they have, for
-nobody knows how much they would use without it."""
+The recommendation is the average use, rounded up; with throttling, twice the present request."""
     thresholds = (
         *PROOF,
-        Threshold("throttled", 0.1, Measure.SHARE, "of the time a limit stood in the way, on average"),
-        Threshold("over", 1.25, Measure.TIMES, "the cores asked were used, on average"),
+        Threshold("throttled", 0.1, Measure.SHARE, "average time throttled by a limit"),
+        Threshold("over", 1.25, Measure.TIMES, "the requested cores were used, on average"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

@@ -23,24 +23,20 @@ class DataBound(Heuristic):
     name = "data-bound"
     title = "Steps that wait for data"
     about = """\
-The program spends much of each step on getting its data, and what computes waits meanwhile: GPUs that work half of
-the time cost twice as much for the same result.
+The program spends much of each step waiting for data, with idle GPUs meanwhile. Detected by a reported waiting time
+(`tony.progress(step, data_wait=seconds)`; also `data_time`, `input_wait` and the like), or by GPUs busy for less than
+half of the time while the cores are busy all the time.
 
-It is seen in two ways. A program that tells how long it waited (`tony.progress(step, data_wait=seconds)`;
-`data_time`, `input_wait` and the like will do) is believed. Else GPUs that are busy for less than half of the time
-beside a processor that is busy for all of it say the same: the cores are what prepares the data.
-
-- More cores help if the processor is the limit: the proposal is twice as many. Give the program's loaders as many
-  workers.
-- Read ahead: `prefetch`, `num_workers`, `tf.data.AUTOTUNE`. Overlapping costs nothing but memory.
-- Decode and resize once, and store the result; few large files are read faster than many small ones.
-- Data that is read again and again from far away belongs onto the node's disk."""
+- If the cores are the limit, request more (twice as many are recommended), with as many loader workers.
+- Read ahead: `prefetch`, `num_workers`, `tf.data.AUTOTUNE`.
+- Decode and resize once, and store the result in few large files.
+- Copy data that is read repeatedly to the node's disk."""
     thresholds = (
         *PROOF,
-        Threshold("waits", 0.25, Measure.SHARE, "of each step that a program says it waits for data"),
-        Threshold("gpu", 0.5, Measure.SHARE, "of the time in which GPUs computed, on average, at most"),
-        Threshold("gpu_works", 0.02, Measure.SHARE, "the same, at least: else they are not used at all"),
-        Threshold("cpu", 0.9, Measure.SHARE, "of the cores asked that were at work on average, at least"),
+        Threshold("waits", 0.25, Measure.SHARE, "share of each step that the program reports waiting for data"),
+        Threshold("gpu", 0.5, Measure.SHARE, "highest average GPU utilisation"),
+        Threshold("gpu_works", 0.02, Measure.SHARE, "lowest; below it GPUs are unused"),
+        Threshold("cpu", 0.9, Measure.SHARE, "lowest average use of the requested cores"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

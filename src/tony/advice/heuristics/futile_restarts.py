@@ -21,17 +21,15 @@ class RestartsInVain(Heuristic):
     name = "restarts-in-vain"
     title = "Restarts that never helped"
     about = """\
-The program ended in the same way after every restart, and no run of this job ever came to its end after one. What
-holds each time is no chance: it is a mistake in the program or its data, and a restart only repeats it.
+The program ended the same way after every restart, and no run of this job succeeded after one: an error in the
+program or its data.
 
-Where it always fails soon after the start, the proposal is `min_uptime`: a program that ends before its gang has run
-so long, twice in a row, is not started a third time. Whatever fails later is started again as before, and nodes that
-are lost are never charged. Where it fails late there is no proposal: see whether it comes beyond its checkpoint at
-all."""
+If it fails soon after the start, the recommendation is `min_uptime`: a program that ends sooner in two sessions in a
+row is not started again. If it fails late there is none; check whether it gets beyond its checkpoint."""
     thresholds = (
-        Threshold("restarts", 3, Measure.COUNT, "of all runs together that led to the same failure, at least"),
-        Threshold("early", 600.0, Measure.SECONDS, "within which it failed each time, for a proposal"),
-        Threshold("margin", 2.0, Measure.TIMES, "the longest of those times is what is proposed, at least"),
+        Threshold("restarts", 3, Measure.COUNT, "least number of restarts, over all runs, with the same failure"),
+        Threshold("early", 600.0, Measure.SECONDS, "latest failure after a start, for a recommendation"),
+        Threshold("margin", 2.0, Measure.TIMES, "the longest of those times is recommended, at least"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

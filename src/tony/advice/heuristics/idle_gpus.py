@@ -16,22 +16,19 @@ class GpusIdle(Heuristic):
     """Proposes as many as are used."""
 
     name = "gpus-idle"
-    title = "GPUs that nobody uses"
+    title = "Unused GPUs"
     about = """\
-Devices that were granted to the role's tasks never computed anything. They are the dearest part of most machines,
-and nobody else can have them meanwhile.
+GPUs of the role's tasks never computed anything.
 
-As many are proposed as were ever used, if it is certain that the program does without the others: they are the last
-ones of each task, their memory never held anything of a program's, and the program does not start one process for
-each. Else only the finding is told: a program that opens a device and leaves it alone would fail without it, and so
-would one that only asks whether there is any. So none at all is never proposed; if your program does without, write
-`gpus = 0` yourself.
+The recommendation is the number that was used, if the program certainly does without the others: they are the last
+ones of each task, their memory was never used, and the program does not start one process per GPU. Zero is never
+recommended, as a program may only check that there is one; if yours needs none, write `gpus = 0`.
 
-A device that computes now and then is no matter of this page: see [steps that wait for data](data-bound.md)."""
+For GPUs that compute now and then see [steps that wait for data](data-bound.md)."""
     thresholds = (
         *PROOF,
-        Threshold("used", 0.01, Measure.SHARE, "of any measurement in which the device computed: then it is used"),
-        Threshold("memory", 64 * MIB, Measure.BYTES, "of its memory in use: then a program has opened it"),
+        Threshold("used", 0.01, Measure.SHARE, "utilisation in any measurement from which a GPU counts as used"),
+        Threshold("memory", 64 * MIB, Measure.BYTES, "GPU memory from which a GPU counts as opened"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

@@ -16,20 +16,16 @@ class MemoryTight(Heuristic):
     name = "memory-tight"
     title = "Memory that is nearly too little"
     about = """\
-Tasks of the role died of too little memory, or came so near to what they asked for that a little more data or
-another version of a library will end them. A task that is ended for its memory takes the work since the last
-checkpoint along.
+Tasks ran out of memory, or came close. A task that is killed for its memory loses the work since the last checkpoint.
 
-What counts is memory that programs cannot do without: resident pages, shared ones divided among those who share
-them. Page cache does not count, for the kernel takes that back before it ends anybody. The proposal costs GB-hours;
-what it saves is the work of runs that fail.
-
-Where it grows without end, more memory only puts it off: see the chart of `pss` on the job's page."""
+What counts is resident memory, with shared pages divided among processes, without page cache. More memory costs
+GB-hours and saves the work of failing runs. If memory grows without end (`pss` on the job's page), more only delays
+the failure."""
     thresholds = (
-        Threshold("near", 0.92, Measure.SHARE, "of the memory asked must be resident at the peak"),
-        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least; one is enough if a task died of it"),
-        Threshold("more", 1.25, Measure.TIMES, "the memory asked is what is proposed"),
-        Threshold("much_more", 1.5, Measure.TIMES, "the same after a task died of it"),
+        Threshold("near", 0.92, Measure.SHARE, "share of the requested memory that was resident at the peak"),
+        Threshold("runs", 2, Measure.COUNT, "least number of such runs; one if a task ran out of memory"),
+        Threshold("more", 1.25, Measure.TIMES, "the requested memory is recommended"),
+        Threshold("much_more", 1.5, Measure.TIMES, "the same, after a task ran out of memory"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

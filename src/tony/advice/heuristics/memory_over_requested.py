@@ -15,23 +15,21 @@ class MemoryOverAsked(Heuristic):
     """Proposes the highest peak of several runs, and a good deal more."""
 
     name = "memory-over-asked"
-    title = "Memory that is asked for and never used"
+    title = "Memory that is requested and never used"
     about = """\
-Every task of the role got more memory than any of them has ever used. What nobody uses, nobody else gets: the
-scheduler keeps it for as long as the job runs.
+Every task of the role has more memory than any of them ever used; other jobs cannot use it meanwhile.
 
-The proposal is the highest peak of any task in any of the runs, times `headroom`, and on top of that what the peaks
-of the runs differ by and `reserve`. The peak is the executor's: with a control group the kernel's own number, page
-cache included. Nothing is proposed while memory still grew towards the end of a run, for a longer run would need
-more; nor after a run in which a task died of too little memory.
+The recommendation is the highest peak of any task and run times `headroom`, plus the difference between the runs'
+peaks, plus `reserve`. With a control group the peak is the kernel's, page cache included. There is none if memory
+still grew towards the end of a run, or after a task ran out of memory.
 
-If you are about to feed the job more data or a larger model, wait for a run with that."""
+Before using more data or a larger model, wait for a run with that."""
     thresholds = (
         *PROOF,
-        Threshold("headroom", 1.3, Measure.TIMES, "the highest peak is what is proposed, at least"),
-        Threshold("reserve", 128 * MIB, Measure.BYTES, "on top of that"),
-        Threshold("share", 0.25, Measure.SHARE, "of what is asked must be saved, else it is not worth a word"),
-        Threshold("least", 256 * MIB, Measure.BYTES, "of each task must be saved, likewise"),
+        Threshold("headroom", 1.3, Measure.TIMES, "the highest peak is recommended, at least"),
+        Threshold("reserve", 128 * MIB, Measure.BYTES, "added to that"),
+        Threshold("share", 0.25, Measure.SHARE, "least saving, as a share of the request"),
+        Threshold("least", 256 * MIB, Measure.BYTES, "least saving per task"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

@@ -20,17 +20,16 @@ class ParameterServers(Heuristic):
     name = "parameter-servers"
     title = "Too many parameter servers"
     about = """\
-The servers hold the model's variables, and answer workers. All of them together use so little processor, network and
-memory that fewer could do the same.
+All servers together use so little CPU, network and memory that fewer would do.
 
-As many are proposed as keep each of them below the thresholds, and at least half as many as there are: variables are
-shared out unevenly, so a second look after the next runs goes on from there. If your program says how variables are
-shared out (`variable_partitioner`), look at that first."""
+The recommendation keeps each server below the thresholds, and at least half of them, as variables are distributed
+unevenly; the next runs may allow fewer. Check how your program distributes variables (`variable_partitioner`)
+first."""
     thresholds = (
         *PROOF,
-        Threshold("cpu", 0.3, Measure.SHARE, "of its cores that each would use at most, if there were fewer"),
-        Threshold("memory", 0.5, Measure.SHARE, "of its memory that each would use at most, if there were fewer"),
-        Threshold("network", 50e6, Measure.RATE, "that each one's host would send and receive on average, at most"),
+        Threshold("cpu", 0.3, Measure.SHARE, "most of its cores that each would use, if there were fewer"),
+        Threshold("memory", 0.5, Measure.SHARE, "most of its memory that each would use, if there were fewer"),
+        Threshold("network", 50e6, Measure.RATE, "most average network traffic of each one's host"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

@@ -18,26 +18,25 @@ class SkewedRanks(Heuristic):
     name = "skewed-ranks"
     title = "One task holds up the others"
     about = """\
-One task of the role takes longer for its steps than the others, or runs longer: whoever goes in step with it, or
-waits for it at the end, holds containers meanwhile.
+One task of the role needs longer per step than the others, or runs longer, while they wait for it.
 
-- Always the same task, on different hosts: it has more to do. Share the data out more evenly; let nobody but rank 0
-  write logs and evaluate, and rank 0 only little.
-- Always the same host: look at that machine (`throttled`, `major-faults`, GPU clock and temperature on the task's
-  page), and keep off it until it is mended.
+- Always the same task, on different hosts: it has more to do. Balance the data; let only rank 0 write logs and
+  evaluate.
+- Always the same host: check that machine (`throttled`, `major-faults`, GPU clock and temperature on the task's page),
+  and avoid it until it is repaired.
 
-Ranks that wait for each other in every step show the same time for a step, however slow one of them is. Then the
-ones that wait are less busy: compare `gpu0.util` and `cpu` of the tasks on the job's page."""
+Ranks that synchronize in every step all show the same step time. Then the waiting ones are less busy: compare
+`gpu0.util` and `cpu` on the job's page."""
     thresholds = (
         Threshold(
             "slower",
             1.25,
             Measure.TIMES,
-            "the median of the others' seconds for a step, or the next one's running time",
+            "the median step time of the others, or the next longest running time",
         ),
-        Threshold("tasks", 3, Measure.COUNT, "tasks of the role of which it is known, at least"),
-        Threshold("runs", 2, Measure.COUNT, "runs in which some task was so, at least"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "for which its programs ran in each of them, at least"),
+        Threshold("tasks", 3, Measure.COUNT, "least number of tasks of the role with data"),
+        Threshold("runs", 2, Measure.COUNT, "least number of runs with such a task"),
+        Threshold("seconds", 300.0, Measure.SECONDS, "least running time of its programs in each of them"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:

@@ -16,21 +16,19 @@ class StartUp(Heuristic):
     """Says what takes the time; no value of the job file makes it shorter."""
 
     name = "start-up"
-    title = "Bringing the files takes much of the time"
+    title = "Container setup takes much of the time"
     about = """\
-From the container's grant to the moment when its executor is ready, files are brought and unpacked: source,
-environment, whatever `files` names. That takes a good part of the time for which the job holds its containers, each
-time it runs.
+Fetching and unpacking source, environment and `files` takes a good part of the time for which containers are
+allocated, in each run.
 
-- An environment that lies on the nodes needs not be brought: `python = "/opt/envs/train"`.
-- Nodes keep what they have unpacked, by content: an archive that is made anew for every run, and is another one only
-  for its times, is brought anew every run. Make it once.
-- Data does not belong into `source` or `files`: read it from where it lies.
-- `.tonyignore` and `.gitignore` keep out of `source` what programs do not need."""
+- Use an environment on the nodes: `python = "/opt/envs/train"`.
+- Nodes cache by content. Build an archive once, not for every run: new file times make new content.
+- Read data from where it is, not through `source` or `files`.
+- Exclude files with `.tonyignore`."""
     thresholds = (
-        Threshold("share", 0.25, Measure.SHARE, "of the time for which containers were held, at least"),
-        Threshold("seconds", 60.0, Measure.SECONDS, "for each task, on average, at least"),
-        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least"),
+        Threshold("share", 0.25, Measure.SHARE, "least share of the time for which containers were allocated"),
+        Threshold("seconds", 60.0, Measure.SECONDS, "least time per task, on average"),
+        Threshold("runs", 2, Measure.COUNT, "least number of runs in which this was so"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
