@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo demo-failure test test-all coverage bench fuzz check fmt docs pictures clean
+.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz check fmt docs pictures clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -27,10 +27,22 @@ test: env ## all that CI does: system packages, checks, every test
 	@$(MAKE) --no-print-directory check
 	scripts/test
 
+test-fast: env ## the inner loop: checks and the tests that start no process, below 3 minutes
+	@$(MAKE) --no-print-directory check
+	scripts/test -m "not e2e and not slow and not framework" --fast
+
 test-all: env ## as `make test`, and the long tests too
 	@scripts/system-packages --long
 	@$(MAKE) --no-print-directory check
 	scripts/test --long
+
+# make flaky TESTS="tests/e2e/test_ports.py -k taken" REPEATS=200 LOAD=0
+REPEATS ?= 20
+LOAD ?= 8
+TESTS ?=
+
+flaky: env ## repeat suspects under load: TESTS (those that failed last), REPEATS (20), LOAD (8 busy processes)
+	@$(bin)/python scripts/flaky --repeats $(REPEATS) --load $(LOAD) $(TESTS)
 
 coverage: env ## as `make test`, and say which lines no test ran; takes twice as long
 	@scripts/system-packages
@@ -46,9 +58,10 @@ TARGETS ?=
 fuzz: env ## look for inputs that break something: SECONDS (60) for each of TARGETS (all); keeps the corpus
 	@scripts/fuzz --seconds $(SECONDS) $(TARGETS)
 
-check: env ## format, lint, types, generated docs
+check: env ## format, lint, spelling, types, generated docs
 	$(bin)/ruff format --check --quiet .
 	$(bin)/ruff check --quiet .
+	$(bin)/codespell
 	$(bin)/mypy
 	@if [ -f scripts/generate_docs.py ]; then set -x; $(bin)/python scripts/generate_docs.py --check; fi
 

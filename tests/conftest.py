@@ -8,11 +8,13 @@ with a reason.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 settings.register_profile("tony", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tony")
 
-ALLOWED_SKIPS = Path(__file__).parent / "meta" / "allowed_skips.txt"
+ROOT = Path(__file__).parents[1]
+ALLOWED_SKIPS = ROOT / "tests" / "meta" / "allowed_skips.txt"
+#: The groups that take longest, the longest first: beginnings of their names (`group_of`).
+LONGEST = ("shared-cluster", "other-clusters", "tests/e2e", "tests/failure_modes", "tests/bench", "tests/frameworks")
 
 isolated_folder = pytest.StashKey[Path]()
 
@@ -45,14 +50,87 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipWatch(strict=config.getoption("strict_skips")))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves long tests out of an ordinary run. Each has a short sample of itself beside it that always runs."""
-    if config.getoption("long"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    """Leave out what this run is not for, and say which tests run in one process of a parallel run."""
+    everything = config.getoption("long") or is_named(config)
+    changed = frozenset() if everything else find_changed_packages(ROOT)
+    left_out = [item for item in items if not everything and not is_due(item, changed)]
+    if config.getoption("long") is False:
+        left_out += [item for item in items if item not in left_out and item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        unwanted = set(left_out)
+        items[:] = [item for item in items if item not in unwanted]
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=lambda item: rank_of(group_of(item)))
+
+
+def is_named(config: pytest.Config) -> bool:
+    """Return True if the command line names files or tests: all of theirs run."""
+    return any(argument.partition("::")[0].endswith(".py") for argument in config.args)
+
+
+def is_due(item: pytest.Item, changed: Set[str]) -> bool:
+    """Return True unless the test is for changes in packages that have none."""
+    mark = item.get_closest_marker("on_change")
+    return mark is None or not changed.isdisjoint(mark.args) or f"tests/{item.path.name}" in changed
+
+
+def find_changed_packages(root: Path) -> frozenset[str]:
+    """The packages of `src/tony` and top folders with a change, and `tests/test_x.py` for each changed test.
+
+    A change is what is not committed, and what was committed since `TEST_BASE` (environment), else since
+    `origin/main`, else in the last commit. Without git, everything counts as changed.
+    """
+
+    def ask(*arguments: str) -> list[str]:
+        command = ["git", "-C", str(root), *arguments]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        return done.stdout.splitlines() if done.returncode == 0 else []
+
+    head = ask("rev-parse", "HEAD")
+    if not head:
+        return frozenset(path.name for path in (root / "src" / "tony").iterdir())
+    base = [os.environ["TEST_BASE"]] if os.environ.get("TEST_BASE") else ask("merge-base", "HEAD", "origin/main")
+    if not base or base == head:
+        base = ask("rev-parse", "HEAD^1")
+    paths = [*ask("diff", "--name-only", *base), *ask("ls-files", "--others", "--exclude-standard")]
+    packages = {Path(path).parts[2 if path.startswith("src/tony/") else 0] for path in paths}
+    tests = {f"tests/{Path(path).name}" for path in paths if path.startswith("tests/")}
+    return frozenset(packages | tests)
+
+
+def group_of(item: pytest.Item) -> str:
+    """The tests of one group run in one process, one after the other: a file, or all that share a cluster."""
+    fixtures = getattr(item, "fixturenames", ())
+    if "cluster" in fixtures:
+        return "shared-cluster"
+    if "clusters" in fixtures:
+        return "other-clusters"
+    return item.nodeid.partition("::")[0]
+
+
+def rank_of(group: str) -> int:
+    """What takes longest begins first, so that no process is left alone with it at the end."""
+    return next((number for number, name in enumerate(LONGEST) if group.startswith(name)), len(LONGEST))
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """As many processes as cores and half as many more, for many tests wait; each has 2.5 GiB of memory."""
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return max(1, min(cores + (cores + 1) // 2, int(memory / 2.5)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how a failed test is run again, alone."""
+    failed = [*terminalreporter.stats.get("failed", []), *terminalreporter.stats.get("error", [])]
+    if failed:
+        terminalreporter.section("again, one by one")
+        for test_id in sorted({report.nodeid.partition("@")[0] for report in failed}):
+            terminalreporter.line(f"scripts/test {shlex.quote(test_id)}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -128,9 +206,10 @@ class SkipWatch:
 
     def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         # An expected failure is reported as skipped as well, but it did run.
-        if report.skipped and not hasattr(report, "wasxfail") and not is_allowed(report.nodeid, self.allowed):
+        test_id = report.nodeid.partition("@")[0]  # what follows is the group of a parallel run
+        if report.skipped and not hasattr(report, "wasxfail") and not is_allowed(test_id, self.allowed):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self.refused[report.nodeid] = reason.removeprefix("Skipped: ")
+            self.refused[test_id] = reason.removeprefix("Skipped: ")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.note(report)
@@ -138,7 +217,14 @@ class SkipWatch:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self.note(report)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a process of a parallel run noted: skips of whole files reach its own reports only."""
+        self.refused.update(getattr(node, "workeroutput", {}).get("refused", {}))
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["refused"] = self.refused
         if self.strict and self.refused and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -15,6 +15,9 @@ from tests.mini_clusters import why_not
 ROOT = Path(__file__).parents[2]
 #: Rows that start a real cluster.
 NEEDS_HADOOP = ("yarn", "yarn_failures", "hdfs_log")
+#: Always run. The types of the others are checked always; they run when the bench changed.
+ALWAYS = ("startup", "core")
+ON_CHANGE = pytest.mark.on_change("bench")
 
 
 def test_every_row_is_in_the_table() -> None:
@@ -25,7 +28,7 @@ def test_every_row_is_in_the_table() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", [row if row in ALWAYS else pytest.param(row, marks=ON_CHANGE) for row in ROWS])
 def test_a_row_runs_alone(row: str) -> None:
     """It prints its table and keeps nothing of a sample."""
     if row in NEEDS_HADOOP and (reason := why_not()):

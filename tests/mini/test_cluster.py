@@ -140,6 +140,7 @@ def test_there_is_no_other_daemon(cluster: MiniCluster) -> None:
         cluster.start(options(), print)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_labels(clusters: Clusters) -> None:
     """A label is on the nodes that were named, and queues may use it."""
     cluster = clusters.with_options(options(nodes=2, labels={"fast": "nm2"}))

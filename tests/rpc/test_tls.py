@@ -90,7 +90,9 @@ async def test_an_executors_pair_does_not_pass_for_the_application_master(place:
 
 
 @pytest.mark.parametrize(
-    "data", [hello(), b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 70_000, b"\0" * 9]
+    "data",
+    [hello(), b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 70_000, b"\0" * 9],
+    ids=["hello", "http", "long-record", "zeros"],
 )
 async def test_a_peer_without_tls_is_refused(place: Place, data: bytes) -> None:
     """The right hello in the clear is as good as noise."""

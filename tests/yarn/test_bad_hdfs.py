@@ -14,7 +14,7 @@ from tony.hadoop.ipc.errors import FileMissingError
 from tony.mini.readiness import send
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 #: No limit, as HDFS has it.

@@ -45,7 +45,7 @@ from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, Uploade
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 FAULTS = (faults.LostContainer, faults.ContainerExitsBeforeRegistering)
 CLAUSES = [clause for clause in conformance.clauses(FAULTS) if clause != "impossible_demand_is_refused"]

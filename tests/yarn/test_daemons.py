@@ -10,7 +10,7 @@ import pytest
 
 from tests.yarn.lab import YarnLab, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 #: Goes on until it is told to end, or its second session begins.
 RESUMES = """

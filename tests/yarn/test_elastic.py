@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.lab import kill
 from tests.yarn.lab import YarnLab
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 #: Two of the three nodes.
 HOG = """

@@ -52,6 +52,7 @@ def run(lab: YarnLab, name: str, *arguments: str) -> tuple[str, set[str]]:
     return printed, set(lab.listed(kept))
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_tensorflow(lab: YarnLab) -> None:
     """Two processes train together; both read the checkpoint. The evaluator is tested where imports cost less."""
     sets = ["--set", "roles.worker.instances=1", "--set", f"python={sys.executable}"]
@@ -62,6 +63,7 @@ def test_tensorflow(lab: YarnLab) -> None:
     assert accuracy(printed) > 85
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_jax(lab: YarnLab) -> None:
     """Two processes train together; both read the checkpoint."""
     printed, kept = run(lab, "jax", "--param", "steps=50", "--set", f"python={sys.executable}")

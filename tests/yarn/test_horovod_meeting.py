@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.test_horovod_meeting import RANK, circles
 from tests.yarn.lab import YarnLab
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 
 def test_ranks_meet_by_host(lab: YarnLab) -> None:

@@ -163,6 +163,7 @@ def _run(folder: Path, cluster: MiniCluster) -> tuple[YarnLab, str]:
     return lab, job
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_the_indexed_format(tmp_path: Path, other_format: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs that the cluster collected in its other format are read as well, on pages as by commands."""
     lab, job = _run(tmp_path, other_format)
@@ -180,6 +181,7 @@ def test_the_indexed_format(tmp_path: Path, other_format: MiniCluster, monkeypat
     lab.close()
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_files_that_are_brought_while_a_job_runs(tmp_path: Path, other_format: MiniCluster) -> None:
     """Those that are included are, and of a job that includes none, none; what comes later is brought in the end."""
     lab = YarnLab(tmp_path, other_format)

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.lab import kill
 from tests.yarn.lab import YarnLab, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 #: Writes down each of its starts, and what it was told; waits until the gate opens.
 PROGRAM = """

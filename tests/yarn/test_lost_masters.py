@@ -27,6 +27,7 @@ def test_killed_through_yarn(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_its_lifetime_is_over(lab: YarnLab) -> None:
     """YARN ends it then: a time-out with its setting and place, although its master was up."""
     done = lab.submit(lab.roles(FAMILY, head='[scheduler.yarn]\nlifetime = "15s"'))
@@ -47,6 +48,7 @@ async def _kill(lab: YarnLab, job: str) -> None:
         await client.kill(ids.application_id(job), "killed by hand")
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_given_up_by_yarn(lab: YarnLab) -> None:
     """As when the master's node is missed: nobody killed the job, the cluster failed it, and that is what is said."""
     job = lab.detach(lab.roles(FAMILY), "--set", "am_attempts=1")

@@ -21,7 +21,7 @@ from tony.mini.readiness import send
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 SETTINGS = {
     "yarn.nm.liveness-monitor.expiry-interval-ms": "6000",

@@ -9,7 +9,7 @@ from tests.yarn.lab import YarnLab, until, user
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.model.layout import Home
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 PROGRAM = """
 import os, time, tony

@@ -11,7 +11,7 @@ from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 
 def test_settings_of_the_application(lab: YarnLab) -> None:

@@ -16,7 +16,7 @@ from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ContainerLaunchContext, Resource
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 
 def test_a_job_with_its_own_staging_folder(lab: YarnLab) -> None:

@@ -198,6 +198,7 @@ def _changes_it(lab: YarnLab, page: Page, job: str, address: str) -> None:
     expect(said).to_have_text("Done.")
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_pages_outlive_what_serves_them_and_the_master(lab: YarnLab) -> None:
     """A page process that dies is followed by another, a master by one whose pages know what was before."""
     if chromium() is None:

@@ -150,6 +150,7 @@ def test_a_resource_manager_is_killed(lab: PairedLab) -> None:
     assert not os.path.exists(f"/proc/{master}")
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     """It lives on as standby, hangs up and refuses; jobs and their followers go over to the other, and come back."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO))
@@ -178,6 +179,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     assert (attempts(lab, job), len(events(lab, job, "granted"))) == (1, 2)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_no_resource_manager_is_active(lab: PairedLab) -> None:
     """Who submits then is told who refuses. Who follows a job that waits in its queue is told, too, and goes on."""
     nodes = ("nm1", "nm2")
@@ -234,6 +236,7 @@ def test_a_name_node_is_killed(lab: PairedLab) -> None:
     assert seen == [json.loads(line)["event"] for line in lab.tony("events", job, "--json").stdout.splitlines()]
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_name_node_is_standby(lab: PairedLab) -> None:
     """It says so, over RPC and over HTTP; who knows both finds the other, wherever the first of them stands."""
     lab.pairs.activate("nn2")

@@ -18,7 +18,7 @@ from tests.yarn.lab import YarnLab, until
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 _ATTRIBUTES = "yarn.nodemanager.node-attributes.provider"
 _ATTRIBUTE = "yarn.nodemanager.node-attributes.provider.configured-node-attributes"

@@ -25,7 +25,7 @@ from tony.storage.object_cache import Cache
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 #: What a container needs of a node, and our job below.
 _TOOLS = (

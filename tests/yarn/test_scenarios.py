@@ -161,6 +161,7 @@ def test_run(batch: Batch, name: str) -> None:
 _STAGES = ("db", "dbloader", "worker", "ps")
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_e7_an_executor_that_stands_still(lab: YarnLab) -> None:
     """Its container with all in it is ended by its node, and the gang begins again: that is charged to nobody."""
     head = 'heartbeat_interval = "200ms"\nheartbeat_timeout = "2s"'
@@ -174,6 +175,7 @@ def test_e7_an_executor_that_stands_still(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_e8_an_executor_that_tells_late(lab: YarnLab) -> None:
     """Its program has ended, and it stands still for a moment: that is waited for."""
     job = lab.detach(lab.roles(GATE, "[roles.worker]\ninstances = 2\n", 'heartbeat_timeout = "20s"'))
@@ -208,6 +210,7 @@ def test_e10_a_master_that_dies_fails_the_job(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_e11_a_master_that_throws_fails_the_job(lab: YarnLab) -> None:
     """A bug inside the application master (here: a plug-in's) ends the job as exit code 70, and names it."""
     plug = lab.root / "plug"
@@ -237,6 +240,7 @@ def test_e17_standalone_with_two_tasks_is_refused(lab: YarnLab) -> None:
     assert (lab.jobs(), lab.applications()) == ([], before)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_e18_a_nodes_late_word(lab: YarnLab) -> None:
     """That a container has ended, its NodeManager tells seconds after its executor did: nothing is lost by it."""
     head = 'heartbeat_interval = "200ms"\nheartbeat_timeout = "1s"'
@@ -265,6 +269,7 @@ def test_e19_callbacks(lab: YarnLab, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "registered" in [e.event.kind for e in job.events()]
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_e32_lost_connection_with_the_master(lab: YarnLab) -> None:
     """The master stands still: YARN misses it, and another one goes on; the program notices nothing."""
     job = lab.detach(lab.roles(GATE))

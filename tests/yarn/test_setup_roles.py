@@ -8,7 +8,7 @@ import pytest
 
 from tests.yarn.lab import YarnLab
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 SEE = """
 import json, os, sys

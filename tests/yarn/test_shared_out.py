@@ -19,7 +19,7 @@ from tony.mini.readiness import send
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 _ROOT = "yarn.scheduler.capacity.root"
 _MONITOR = "yarn.resourcemanager.monitor.capacity.preemption"

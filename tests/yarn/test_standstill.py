@@ -10,7 +10,7 @@ import pytest
 
 from tests.yarn.lab import YarnLab, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 #: On three nodes of 4 GB there is room for five of these beside the masters at most, and for four at least.
 GANG = """

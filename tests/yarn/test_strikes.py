@@ -9,7 +9,7 @@ from tests.yarn.lab import CEILING, YarnLab, until
 from tony.linux import process
 from tony.model.layout import Home, JobFolder
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 
 
 class OnYarn(Rehearsal):

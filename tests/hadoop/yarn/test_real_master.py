@@ -246,6 +246,7 @@ async def _survive_a_kill(cluster: MiniCluster, mark: str) -> None:
         await it.master.finish(FinalStatus.SUCCEEDED)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 @pytest.mark.long
 def test_the_masters_token_rolls(clusters: Clusters) -> None:
     """A new key every 40 seconds: the new token comes with an answer, and is used; constraints are taken here, too."""
