@@ -92,7 +92,7 @@ def find_changed_packages(root: Path) -> frozenset[str]:
 
     head = ask("rev-parse", "HEAD")
     if not head:
-        return frozenset(path.name for path in (root / "src" / "tony").iterdir())
+        return frozenset(path.name for path in root.glob("src/tony/*"))
     base = [os.environ["TEST_BASE"]] if os.environ.get("TEST_BASE") else ask("merge-base", "HEAD", "origin/main")
     if not base or base == head:
         base = ask("rev-parse", "HEAD^1")
