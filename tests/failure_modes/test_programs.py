@@ -83,11 +83,11 @@ def test_an_interpreter_that_is_missing(lab: Lab) -> None:
         "/opt/python9.9": "python = /opt/python9.9 (--python): there is no such file or folder. Check the path.",
         "./empty": 'python = "./empty" (--python): this is a folder without bin/python: neither an environment nor an '
         "interpreter.",
-        "./lost": f"python = {root}/lost (--python): its first line names /no/such, which does not exist. Mend that "
-        "line.",
-        "./noise": f"python = {root}/noise (--python): it is executable, but no program: it is no binary of Linux, and "
-        "has no first line with #!.",
-        "./windows": f"python = {root}/windows (--python): its first line names /bin/sh\\r, which does not exist. Mend "
+        "./lost": f"python = {root}/lost (--python): its #! line names /no/such, which does not exist. Correct "
+        "that line.",
+        "./noise": f"python = {root}/noise (--python): it has execute permission, but is neither a Linux binary nor "
+        "a script with a #! line.",
+        "./windows": f"python = {root}/windows (--python): its #! line names /bin/sh\\r, which does not exist. Correct "
         "that line.",
     }.items():
         refused(lab, lab.tony("run", "--source", "", "--python", given, "--", "true"), told)
