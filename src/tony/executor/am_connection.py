@@ -74,7 +74,6 @@ class Reach:
         self._credentials = context.credentials
 
     async def __call__(self, timeout: float) -> AmTransport:
-        """Connect within `timeout` seconds."""
         return await connect(self.address, self._credentials, timeout=timeout)
 
 
@@ -100,7 +99,6 @@ class AmConnection:
         """Create the object; connect nothing yet.
 
         Args:
-            heartbeat: returns a heartbeat.
             perform: performs an action that the application master has commanded.
             on_disconnect: called when a connection has ended.
             on_renew: called when the lease has been renewed.

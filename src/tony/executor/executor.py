@@ -79,10 +79,8 @@ class Executor:
     Args:
         environment: the process's own.
         watchdog: already started.
-        writer: writes files.
         reach: the current address of the application master.
         connect: connects to it.
-        mask: secrets of the task's program.
     """
 
     def __init__(

@@ -55,7 +55,6 @@ class Devices:
         return found
 
     def close(self) -> None:
-        """Release the driver."""
         if self._nvml is not None:
             if self._events is not None:
                 self._call(self._nvml.nvmlEventSetFree, self._events)

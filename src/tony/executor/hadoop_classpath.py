@@ -74,7 +74,6 @@ class HadoopClasspath:
         return classpath if len(os.fsencode(classpath)) < _MAX_BYTES else ":".join([_JOB_JARS, *jars, *parts])
 
     def close(self) -> None:
-        """Cancel."""
         if self._asked:
             self._asked.cancel()
 

@@ -98,7 +98,6 @@ class LogReaders:
             self._serve(reader)
 
     def drop(self, message: DropLog) -> None:
-        """Remove a reader."""
         reader = self._readers.pop(message.reader, None)
         if reader:
             self._waiting.discard(reader)

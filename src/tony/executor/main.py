@@ -52,12 +52,7 @@ def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: c
 
 
 def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] = lambda connect: connect) -> int:
-    """Run one executor.
-
-    Args:
-        read: returns the launch context, before anything else is loaded; may raise TonyError.
-        wrap: as of `run`.
-    """
+    """Run one executor. `read` returns the launch context before anything else is loaded; may raise TonyError."""
     process.hear_signals()
     score = oom_score.own()
     process.set_not_dumpable()

@@ -38,7 +38,6 @@ class MemoryMonitor:
 
         Args:
             limit: bytes; 0 for none.
-            process_tree: processes of the program.
             on_pids: called with the pids of the program each time they are read.
         """
         self.exceeded: int | None = None

@@ -63,7 +63,6 @@ class Outbox:
         self._kept.append((clock.monotonic(), sample))
 
     def catch_up(self) -> None:
-        """Send the samples that wait."""
         while self._kept:
             at, sample = self._kept[0]
             late = clock.monotonic() - at
@@ -83,7 +82,6 @@ class MetricsSampler:
         interval: returns the seconds between samples that the application master wants now; 0: none.
         pids: returns all processes of the program.
         outbox: where samples go.
-        usage: resource usage of the processes.
         progress: progress that the program reports; None if it cannot.
         step_interval: returns the seconds between samples of steps alone, sent between the others; 0: none.
     """
@@ -130,9 +128,7 @@ class MetricsSampler:
 
         Args:
             pattern: for lines of the streams.
-            streams: the program's output.
             summaries: folder with TensorBoard event files.
-            devices: granted to the task.
         """
         if pattern is not None:
             from tony.executor.progress_pattern import LogPattern
@@ -188,7 +184,6 @@ class MetricsSampler:
 
     @property
     def _pause(self) -> float:
-        """Return the seconds between two samples."""
         return max(self._interval() or _USUAL_INTERVAL_SECONDS, _PAUSE_RATIO * self._cost)
 
     async def finish(self) -> None:
@@ -262,8 +257,6 @@ class MetricsSampler:
         """Merge new progress.
 
         Args:
-            source: its source.
-            advance: the progress.
             first: the program's first step and its time; None: this one is the first, just now.
             at: time of this step; 0: just now.
         """

@@ -64,9 +64,6 @@ class Stream:
         """Create the pipe. Pass `writing` to the program, then call `begin`.
 
         Args:
-            file: the log file.
-            writer: writes the file.
-            on_output: called after output.
             on_end: called when there will be no more.
             on_data: called with all output.
             mask: masks secrets in the output before anything else is done with it; None: there are none.
@@ -243,11 +240,7 @@ class Output:
             folder: of the logs.
             name: of the attempt's files, without their endings.
             limit: bytes that each stream may keep on disk.
-            writer: writes the files.
             on_first_output: called once, at the first output.
-            readers: get the output.
-            exports: searches for exported values.
-            mask: secrets that the program knows.
         """
         self.first: float | None = None
         self.last: float | None = None
@@ -271,7 +264,6 @@ class Output:
         )
 
     def begin(self) -> None:
-        """Start reading; the program runs."""
         self.out.begin()
         self.err.begin()
         if self._readers:

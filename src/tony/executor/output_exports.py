@@ -60,7 +60,6 @@ class ExportReader:
         self._partial = bytearray()  # the unfinished line, as far as it is searched
 
     def feed(self, data: bytes) -> None:
-        """Search a chunk."""
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end:
             self._search(bytes(self._partial) + data[:end] if self._partial else data[:end])

@@ -205,7 +205,6 @@ class ProgressListener:
         self._pause_timer = loop.call_later(_PAUSE_SECONDS, self.begin)
 
     def take(self) -> None:
-        """Read one batch."""
         if self._socket.fileno() < 0:
             return
         now = clock.monotonic()

@@ -20,12 +20,10 @@ class Reaper:
         self._on_other_exit: Ended = lambda status, usage: None
 
     def open(self) -> None:
-        """Start to watch."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
         self._reap()
 
     def close(self) -> None:
-        """Stop watching."""
         asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
 
     def watch(self, pid: int, ended: Ended) -> None:

@@ -68,7 +68,6 @@ class ReattachListener:
         return ""
 
     async def close(self) -> None:
-        """Stop listening."""
         await self._server.close()
 
     # --- callbacks of the server ----------------------------------------------------------------------------------

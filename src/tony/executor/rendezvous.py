@@ -52,7 +52,6 @@ class Rendezvous:
 
         Args:
             listening: the socket to serve; closed here, so that the port closes with the process.
-            session: the session.
 
         Raises:
             RendezvousError: it cannot be started.

@@ -40,7 +40,6 @@ class Relay:
         self._has_warned = False
 
     async def serve(self, listening: socket.socket) -> None:
-        """Accept connections until cancelled."""
         server = await asyncio.start_server(self._connected, sock=listening, backlog=socket.SOMAXCONN)
         await server.serve_forever()
 

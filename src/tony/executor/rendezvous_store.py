@@ -86,7 +86,6 @@ class RendezvousStore:
         return True
 
     def release(self, size: int) -> None:
-        """Release reserved room."""
         self._free += size
 
     async def get(self, key: Key, timeout: float) -> bytes | None:
@@ -133,7 +132,6 @@ class RendezvousService:
         self._unfinished: dict[asyncio.StreamWriter, int] = {}
 
     async def serve(self, listening: socket.socket) -> None:
-        """Accept connections until cancelled."""
         server = await asyncio.start_server(self.connected, sock=listening, limit=_MAX_HEAD_BYTES, backlog=_BACKLOG)
         await server.serve_forever()
 

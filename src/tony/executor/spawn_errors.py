@@ -17,9 +17,7 @@ def describe_spawn_error(program: str, error: Exception, folder: str, path: str)
     """Return one sentence without its full stop.
 
     Args:
-        program: the program, as in the command.
         error: the exception raised by starting it.
-        folder: its working directory.
         path: its PATH.
     """
     number = error.errno if isinstance(error, OSError) else None

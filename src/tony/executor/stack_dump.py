@@ -64,9 +64,6 @@ class _Found:
 class StackDumper:
     """Dumps stack traces of one executor's programs, one request at a time.
 
-    Args:
-        own: the executor's environment.
-
     Attributes:
         helpers: pids of running py-spy processes.
     """

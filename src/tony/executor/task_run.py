@@ -119,8 +119,6 @@ class ProgramRun:
         """Create the run; start nothing.
 
         Args:
-            run_context: shared by all task attempts.
-            command: the start command.
             started: called with the pid of the first process once all run.
             first_output: called when the program first prints.
         """
@@ -166,7 +164,6 @@ class ProgramRun:
 
     @property
     def output(self) -> Output | None:
-        """Return the output; None before the program runs."""
         return self._output
 
     @property

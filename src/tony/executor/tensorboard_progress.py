@@ -29,12 +29,7 @@ _MAX_NAME_CHARACTERS = 58
 
 
 class TensorBoardProgress:
-    """The event files below one folder that have grown since the program was started.
-
-    Args:
-        folder: the folder.
-        since: start time, seconds since 1970.
-    """
+    """The event files below one folder that were written since a time (seconds since 1970)."""
 
     def __init__(self, folder: Path, since: float) -> None:
         self._folder = folder

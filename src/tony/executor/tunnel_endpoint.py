@@ -55,13 +55,11 @@ class TunnelEndpoint:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dial(self, message: DialTunnel) -> None:
-        """Open a tunnel."""
         task = asyncio.get_running_loop().create_task(self._dial(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Close all tunnels."""
         for task in list(self._tasks):
             task.cancel()
 

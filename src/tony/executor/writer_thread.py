@@ -38,12 +38,7 @@ class WriterThread:
         return self._thread is not None
 
     def put(self, job: Callable[[], object], size: int = 1) -> None:
-        """Run a job, which must not raise.
-
-        Args:
-            job: the job.
-            size: bytes that it writes.
-        """
+        """Run a job, which must not raise and writes about `size` bytes."""
         if self._thread is None and not self._begin():
             job()
             return
@@ -119,7 +114,6 @@ class WriterThreadHandler(logging.Handler):
         self._inner = inner
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
         if self._writer.is_busy:
             record.getMessage()  # formatted now: its arguments may change
             self._writer.put(partial(self._write, record))

@@ -12,7 +12,6 @@ class ClusterSpec:
     """The addresses of one session's gang.
 
     Attributes:
-        session: the session.
         version: incremented within a session when one task is restarted; starts at 1.
         roles: role -> tuple of "host:port" of the tasks that take part, in order; from registrations; roles in the
             job's order. Where none is left out, a task's position is its index.

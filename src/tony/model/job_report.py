@@ -145,13 +145,11 @@ class JobReport:
         waiting: which tasks are missing and why, or which are silent since a peer succeeded, one sentence; may be
             empty.
         unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
-        sizes: of the elastic roles.
         restarts: number of restarts; None before any.
         session_reason: why the current session was started; empty if it is the first.
         restarting: why the next session is started and whether it counts against max_restarts; empty unless the job is
             restarting.
         queue: the job's queue; empty if it names none.
-        tags: the job's tags.
         used: resources used so far; None if not known.
         viewers, modifiers: who may view it, and change it, besides its owner: users, `@groups`, `*` for all users.
     """

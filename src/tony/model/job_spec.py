@@ -182,7 +182,6 @@ class JobSpec:
         metrics_interval: seconds between two metric samples; longer in large jobs; 0: none are taken.
         python_stacks: install a hook with which Python programs dump their stack traces on request.
         log_limit: bytes that one task's stream keeps on disk; older output is rotated away.
-        notify: webhook notifications.
         scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
     """
 
@@ -299,7 +298,6 @@ class JobSpec:
 
     @property
     def task_ids(self) -> tuple[TaskId, ...]:
-        """Return every task, roles in the author's order."""
         return tuple(TaskId(name, i) for name, role in self.effective_roles.items() for i in range(role.instances))
 
     @property
@@ -332,7 +330,6 @@ class JobSpec:
         return {**self.env, **self.effective_roles[role].env}
 
     def files_of(self, role: str) -> tuple[str, ...]:
-        """Return the job's files, then the role's."""
         return self.files + self.effective_roles[role].files
 
     def python_of(self, role: str) -> str | None:

@@ -17,7 +17,6 @@ class JobHead:
         reason: why it failed, one sentence; empty otherwise.
         cause: the stable word for it, as in `Failure`; empty otherwise.
         queue: its scheduler's queue; empty if the job names none.
-        tags: the job's tags.
         sessions: number of sessions started; restarts: number of restarts, including those of single tasks.
         gpu_hours, gb_hours: resources granted to its containers, times the hours they were allocated; a GB is 1024³
             bytes. None: not known.

@@ -69,7 +69,6 @@ class Home:
 
     @property
     def jobs(self) -> Path:
-        """One job directory per job."""
         return self.path / "jobs"
 
     @property
@@ -95,7 +94,6 @@ class JobFolder:
 
     @property
     def job_id(self) -> str:
-        """The job's id: the folder's name."""
         return self.path.name
 
     @property
@@ -105,7 +103,6 @@ class JobFolder:
 
     @property
     def am(self) -> Path:
-        """The running application master."""
         return self.path / "am.json"
 
     @property
@@ -125,7 +122,6 @@ class JobFolder:
 
     @property
     def am_log(self) -> Path:
-        """The application master's own log."""
         return self.path / "am.log"
 
     @property
@@ -140,7 +136,6 @@ class JobFolder:
 
     @property
     def metrics(self) -> Path:
-        """The metrics of its tasks."""
         return self.path / "metrics.db"
 
     @property
@@ -150,12 +145,10 @@ class JobFolder:
 
     @property
     def logs(self) -> Path:
-        """The tasks' output."""
         return self.path / "logs"
 
     @property
     def work(self) -> Path:
-        """The tasks' working directories."""
         return self.path / "work"
 
     @property
@@ -165,7 +158,6 @@ class JobFolder:
 
     @property
     def staged(self) -> Path:
-        """Links to the job's objects in the cache."""
         return self.path / "staged"
 
     @property
@@ -192,5 +184,4 @@ class JobFolder:
         return self.logs / f"{task.role}-{task.index}.executor.log"
 
     def work_of(self, task: TaskId) -> Path:
-        """Return one task's working directory."""
         return self.work / f"{task.role}-{task.index}"

@@ -78,7 +78,6 @@ class BoundedStream:
 
     Args:
         file: already decompressed.
-        room: the remaining allowance.
     """
 
     def __init__(self, file: ReadableStream, room: ExpansionLimit) -> None:

@@ -196,8 +196,6 @@ def read(path: Path, kind: Format, name: str) -> Iterator[Member]:
     """Yield the members of an archive, in its order.
 
     Args:
-        path: the archive.
-        kind: its format.
         name: the archive's name for messages.
 
     Raises:

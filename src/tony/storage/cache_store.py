@@ -26,8 +26,6 @@ def store_folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str)
     An unchanged folder costs one walk: its digest is computed from the index, without reading files.
 
     Args:
-        cache: the cache.
-        scan: the folder's contents.
         again: scans once more, if the folder was changed meanwhile.
         name: its name in messages.
 

@@ -34,9 +34,6 @@ _SYSTEM = frozenset({b"/bin", b"/usr/bin", b"/usr/local/bin"})
 def relocate(prefix: Path) -> None:
     """Replace the old path; may be called again.
 
-    Args:
-        prefix: where the environment is now, with a `bin/` in it.
-
     Raises:
         OSError: a file cannot be read or written.
     """

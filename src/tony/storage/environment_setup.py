@@ -26,7 +26,6 @@ def prepare(prefix: Path, name: str, env: Mapping[str, str]) -> None:
     """Prepare the environment at `prefix`, its final place.
 
     Args:
-        prefix: the environment.
         name: the archive's name, for messages.
         env: variables for the environment's programs that are run.
 

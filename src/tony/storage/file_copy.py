@@ -41,9 +41,6 @@ class Copier:
         """Create `target`, a new file, with the content of `source`.
 
         Args:
-            source: the file to copy.
-            target: the new file.
-            mode: permission bits.
             size: expected size of the source.
             mtime: seconds since 1970; None leaves the time of copying.
 

@@ -85,7 +85,6 @@ class Scan:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all files."""
         return sum(found.size for found in self.found)
 
 
@@ -93,7 +92,6 @@ def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
     """Walk a folder.
 
     Args:
-        root: the folder.
         git: honour `.gitignore` where there is no `.tonyignore`.
         without: paths inside the folder that are left out, whatever the rules say.
     """
@@ -230,7 +228,6 @@ class _Walk:
 
 
 def shorten_path(path: str) -> str:
-    """Return a path shortened for messages."""
     return (
         path
         if len(path) <= _MAX_SHOWN_CHARACTERS

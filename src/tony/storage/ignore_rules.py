@@ -84,7 +84,6 @@ class IgnoreRules:
 
         Args:
             path: inside the top, parts joined by `/`.
-            is_folder: the path is a folder.
         """
         if self.only_tracked:
             return True
@@ -103,7 +102,6 @@ def rules_for(top: Path, *, git: bool) -> IgnoreRules:
     """Return the rules that apply at the top of a folder.
 
     Args:
-        top: the folder.
         git: `.gitignore` counts where there is no `.tonyignore`.
 
     Raises:

@@ -13,7 +13,6 @@ def require_runnable(python: Path, what: str) -> None:
     """Refuse an interpreter that does not exist or may not be executed.
 
     Args:
-        python: its path.
         what: its origin, for the message.
 
     Raises:

@@ -34,7 +34,6 @@ def localize(
     once more. Later items replace earlier ones of the same name, so `files` take precedence over the source.
 
     Args:
-        role: its staged objects.
         cache: the node's cache with the staged objects; other tasks may be using it.
         work_folder: created if it does not exist.
         env: variables for programs that have to be run (conda-unpack), by which they can be found and killed.

@@ -72,11 +72,9 @@ class ObjectWriter:
 
     @property
     def size(self) -> int:
-        """Return the bytes written so far."""
         return self._size
 
     def write(self, data: bytes) -> None:
-        """Append bytes."""
         self._count(data)
         view = memoryview(data)
         while view:

@@ -87,7 +87,6 @@ class RemoteFiles(ABC):
         """Return a stream of the file's bytes, from the first on.
 
         Args:
-            file: the file.
             length: at most so many bytes; None for all.
 
         Raises:

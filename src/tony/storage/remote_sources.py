@@ -40,12 +40,9 @@ def file(
     """Return the requests for an item of `files`, one for each file of a folder, and a note for the user.
 
     Args:
-        address: of the file or folder.
         name: its name in the working directory.
         renamed: the name is from the job file; then a folder's files go into a folder of that name, else next to the
             others.
-        unpack: the item is an archive to unpack.
-        files: the file systems.
 
     Raises:
         StagingRejectedError: it is to be unpacked, and is no archive.

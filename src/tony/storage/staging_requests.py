@@ -70,8 +70,6 @@ def source(text: str, without: Collection[str], *, git: bool = True) -> StagingR
     """Return the request for the job's source: a folder or an archive.
 
     Args:
-        text: its path.
-        without: paths to leave out.
         git: a folder's `.gitignore` counts.
 
     Raises:
@@ -110,7 +108,6 @@ def python(text: str, *, same_host: bool) -> StagingRequest | str:
     """Return the request for a job's Python archive, or the path (or name) of an interpreter on the nodes.
 
     Args:
-        text: as in the job file.
         same_host: tasks run on this machine, so an interpreter must exist here.
 
     Raises:
@@ -146,9 +143,6 @@ def store(
     """Store what a request names in the cache.
 
     Args:
-        request: the request.
-        cache: the cache.
-        same_host: tasks run on this machine.
         files: the file systems of remote files.
 
     Raises:

@@ -114,7 +114,6 @@ def opened(place: Path, path: str) -> Iterator[OpenFile]:
     """Open a file for the block.
 
     Args:
-        place: the file.
         path: its name in FileChangedError.
 
     Raises:
@@ -138,7 +137,6 @@ def pack(root: Path, found: Iterable[ScannedEntry], write: Callable[[bytes], obj
     """Write the tar of a folder.
 
     Args:
-        root: the folder.
         found: sorted, every folder before its contents.
         write: gets the tar, in pieces.
 

@@ -31,8 +31,6 @@ def check(archive: Path, kind: Format, name: str, *, outside_links: bool) -> Con
     """Read an archive to its end without writing anything.
 
     Args:
-        archive: the file.
-        kind: its format.
         name: its name in messages.
         outside_links: allow links to absolute paths (a venv has one to its interpreter).
 
