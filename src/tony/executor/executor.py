@@ -215,9 +215,9 @@ class Executor:
 
     def _request_stacks(self, request: str) -> None:
         if self._group is not None:
-            task_ = self._group.create_task(self._send_stacks(request))
-            self._stack_tasks.add(task_)
-            task_.add_done_callback(self._stack_tasks.discard)
+            dump = self._group.create_task(self._send_stacks(request))
+            self._stack_tasks.add(dump)
+            dump.add_done_callback(self._stack_tasks.discard)
 
     async def _send_stacks(self, request: str) -> None:
         task, run = self._context.task, self._run
