@@ -33,7 +33,7 @@ SPEC = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)
 SPIED = Stacks(
     task="worker:0", text="=== process 7: python\ntrain (t.py:1)\n", how="py-spy", name="worker-0.s1.t1.stacks"
 )
-NO_PYTHON = "no process of the program is Python: only what the kernel knows of them"
+NO_PYTHON = "no process of the program is Python: only the kernel's wait channels are shown"
 SLEEPS = Stacks(task="worker:1", text="=== process 8: sleep\n\x1b[2Jhrtimer", how="kernel", problem=NO_PYTHON)
 
 

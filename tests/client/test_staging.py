@@ -155,7 +155,7 @@ def test_all_mistakes_at_once(desk: Desk) -> None:
     for words in (
         f"{desk.files} is there, missing is not",
         "only paths of this machine can be given",
-        "no archive. Archives are tar, tar.gz",
+        "not an archive. Supported are tar, tar.gz",
         "leads out of the working directory",
         "not executable",
         "`a` is in the way of `a`",
@@ -177,9 +177,9 @@ def test_archives_are_read_before_the_job_begins(desk: Desk) -> None:
         source=desk.path("cut.tar.gz"), files=(desk.path("evil.zip") + "#archive",), python=desk.path("nopy.zip")
     )
     by_key = {problem.key: problem.message for problem in desk.problems(spec)}
-    assert "cut.tar.gz is damaged or cut off" in by_key["source"]
+    assert "cut.tar.gz is damaged or truncated" in by_key["source"]
     assert "evil.zip is damaged or not safe to unpack: its member ../x" in by_key["files"]
-    assert "nopy.zip holds no bin/python" in by_key["python"]
+    assert "nopy.zip contains no bin/python" in by_key["python"]
     assert desk.objects() == set()
     # As it is, an archive is a file like any other.
     assert desk.stage(JobSpec(files=(desk.path("evil.zip"),))).roles["main"].items[0].suffix == ""
@@ -201,10 +201,10 @@ def test_sound_archive_is_read_once(desk: Desk, monkeypatch: pytest.MonkeyPatch)
     ("tree", "source", "words"),
     [
         ({}, "none", "there is no such file or folder. Check the path."),
-        ({"f.txt": FILE}, "f.txt", "a file, but no archive"),
-        ({"f.zst": (b"\x28\xb5\x2f\xfd" * 200, 0o644)}, "f.zst", "a zstd archive, which cannot be unpacked"),
-        ({"l": "nowhere"}, "l", "which does not exist. Mend the link."),
-        ({"s/.tonyignore": (b"ok\n!\n", 0o644)}, "s", ".tonyignore:2: `!` is no pattern"),
+        ({"f.txt": FILE}, "f.txt", "a file, but not an archive"),
+        ({"f.zst": (b"\x28\xb5\x2f\xfd" * 200, 0o644)}, "f.zst", "a zstd archive, which is not supported"),
+        ({"l": "nowhere"}, "l", "which does not exist. Fix the link."),
+        ({"s/.tonyignore": (b"ok\n!\n", 0o644)}, "s", ".tonyignore:2: `!` is not a valid pattern"),
     ],
 )
 def test_sources_that_are_none(desk: Desk, tree: dict[str, Node], source: str, words: str) -> None:
@@ -336,7 +336,7 @@ class TestPython:
         """Refused here when the tasks run here; elsewhere the node may have it."""
         tar_of(desk.files / "env.tar", {"bin/python": "python3", "bin/python3": "/opt/none/python3"})
         (problem,) = desk.problems(JobSpec(python=desk.path("env.tar")))
-        assert "link to /opt/none/python3, which is not on this machine" in problem.message
+        assert "link to /opt/none/python3, which does not exist on this machine" in problem.message
         assert desk.stage(JobSpec(python=desk.path("env.tar")), same_host=False).roles["main"].items
 
     @pytest.mark.parametrize(
@@ -345,9 +345,9 @@ class TestPython:
             ({"p/x": FILE}, "a folder without bin/python"),
             ({"p/bin/python": "/opt/none/python"}, "link to /opt/none/python, which does not exist"),
             ({"p": FILE}, "not executable"),
-            ({"p": (b"x", 0o700)}, "no binary of Linux"),
-            ({"p": (b"#!/no/such x\n", 0o700)}, "its first line names /no/such, which does not exist"),
-            ({"p": (b"#! /bin/sh\r\n", 0o700)}, "its first line names /bin/sh\r, which does not exist"),
+            ({"p": (b"x", 0o700)}, "neither a Linux binary nor a script"),
+            ({"p": (b"#!/no/such x\n", 0o700)}, "its #! line names /no/such, which does not exist"),
+            ({"p": (b"#! /bin/sh\r\n", 0o700)}, "its #! line names /bin/sh\r, which does not exist"),
             ({"p": (b"7z\xbc\xaf\x27\x1c" + b"x" * 600, 0o644)}, "a 7z archive"),
         ],
     )

@@ -103,7 +103,7 @@ def test_in_place(desk: Desk, tmp_path: Path) -> None:
     assert (desk.objects(), list(desk.folder.staged.iterdir())) == (set(), [])
     assert set(far.read) == {"hdfs://nn/d/x.zip"}
     assert far.closed
-    assert "warning: hdfs:///lib: folders in it are left out, only its files are taken: in" in desk.said
+    assert "warning: hdfs:///lib: its subfolders are left out, only its files are copied: in" in desk.said
     assert "big: 10 bytes, in HDFS already" in desk.said
     far.time += 1
     again = desk.stage(spec, far=lambda: far, same_host=False)
@@ -146,9 +146,9 @@ def test_mistakes(desk: Desk) -> None:
         *(("files", each) for each in files[:-1]),
     }
     assert str(said["files", "hdfs:///gone"]) == "files = hdfs:///gone (job.toml:7): there is no hdfs://nn/gone."
-    assert "no archive" in said["files", "hdfs:///d/plain#archive"].message
-    assert "Leave #archive off" in said["files", "hdfs:///lib#archive"].message
-    assert "a zstd archive, which cannot be unpacked" in said["files", "hdfs:///d/z.zst#archive"].message
+    assert "not an archive" in said["files", "hdfs:///d/plain#archive"].message
+    assert "Remove #archive" in said["files", "hdfs:///lib#archive"].message
+    assert "a zstd archive, which is not supported" in said["files", "hdfs:///d/z.zst#archive"].message
     assert "it is a folder" in said["source", "hdfs:///lib"].message
     assert "there is no hdfs://nn/env.tgz" in said["python", "hdfs:///env.tgz"].message
 

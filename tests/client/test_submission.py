@@ -140,7 +140,7 @@ async def test_a_folder_that_cannot_be_filled_is_removed(
         mkdir(path, mode, parents, exist_ok)
 
     monkeypatch.setattr(Path, "mkdir", no_room)
-    with pytest.raises(StorageError, match=r"cannot make .*/secret: no room in .*: more is needed"):
+    with pytest.raises(StorageError, match=r"cannot make .*/secret: not enough disk space in .*: more space needed"):
         await submit(resolved, home, print)
     assert folders(home) == []
 

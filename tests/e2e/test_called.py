@@ -26,4 +26,4 @@ def test_executors_are_called_to_another_address(lab: Lab) -> None:
     assert {address.rpartition(":")[0] for address in addresses} == {"tls:127.0.0.1"}
     lab.wait_output(job, "worker:0", "line 60\n")
     finish(lab, job)
-    assert "attempt 3 of the application master calls" in (folder / "logs" / "worker-0.executor.log").read_text()
+    assert "reattach request from AM attempt 3" in (folder / "logs" / "worker-0.executor.log").read_text()

@@ -9,7 +9,7 @@ import pytest
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.am_connection import AmConnection
 from tony.executor.lease import Lease
-from tony.executor.session_protocol import EndExecutor, SessionProtocol, StartTaskAttempt, Wish
+from tony.executor.session_protocol import EndExecutor, ProtocolAction, SessionProtocol, StartTaskAttempt
 from tony.protocol import messages as msg
 
 
@@ -67,7 +67,7 @@ class World:
         self.clock = Clock()
         self.lines = list(lines)
         self.tries = 0
-        self.wishes: list[Wish] = []
+        self.wishes: list[ProtocolAction] = []
         attach = msg.Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
         self.dialog = SessionProtocol(attach, 1)
         self.lease = Lease(length, patience, self.clock.monotonic())
@@ -143,9 +143,9 @@ def test_who_is_refused_at_the_beginning_ends(code: str) -> None:
         at_hello = World(ProtocolError(code, "go away"), length=60.0)
         assert await at_hello.link.keep() == "go away"
         after = World(Line([ProtocolError(code, "go away")]), length=60.0)
-        assert await after.link.keep() == "the application master refused us: go away"
-        assert at_hello.link.unwanted
-        assert after.link.unwanted
+        assert await after.link.keep() == "the application master refused the executor: go away"
+        assert at_hello.link.is_rejected
+        assert after.link.is_rejected
 
     play(scenario)
 
@@ -155,8 +155,8 @@ def test_who_is_not_wanted_any_more_ends_at_once() -> None:
 
     async def scenario() -> None:
         world = World(Line([welcome(), None]), Line([ProtocolError("stale", "another has it")]), length=600.0)
-        assert await world.link.keep() == "the application master refused us: another has it"
-        assert world.link.unwanted
+        assert await world.link.keep() == "the application master refused the executor: another has it"
+        assert world.link.is_rejected
 
     play(scenario)
 
@@ -169,7 +169,7 @@ def test_other_refusals_end_nothing_that_runs(code: str) -> None:
         refused = ProtocolError(code, "not you")
         last = Line([welcome(attempt=2), ProtocolError("stale", "enough")])
         world = World(Line([welcome(), None]), refused, Line([refused]), refused, last, length=600.0)
-        assert await world.link.keep() == "the application master refused us: enough"
+        assert await world.link.keep() == "the application master refused the executor: enough"
         assert world.tries == 5
         assert world.dialog.highest_attempt == 2
 
@@ -210,8 +210,8 @@ def test_commands_of_an_older_session_are_refused_and_that_is_said_once(caplog: 
         world = World(line)
         await world.link.keep()
         assert world.dialog.refused == 5
-        said = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
-        assert said == [f"stop-program of session {n} came in session 3: refused" for n in (1, 2)]
+        said = [r.getMessage() for r in caplog.records if "ignored" in r.getMessage()]
+        assert said == [f"ignored stop-program of session {n}: the current one is 3" for n in (1, 2)]
 
     play(scenario)
 
@@ -252,7 +252,7 @@ def test_heart_beats_at_the_interval_it_was_told() -> None:
 
 def test_silence_after_attach_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who takes connections and says nothing is not our application master."""
-    monkeypatch.setattr("tony.executor.am_connection._ANSWER", 0.05)
+    monkeypatch.setattr("tony.executor.am_connection._ANSWER_TIMEOUT_SECONDS", 0.05)
 
     async def scenario() -> None:
         async def for_ever() -> None:
@@ -311,7 +311,7 @@ def test_only_an_answer_renews_the_lease(last: object) -> None:
     async def scenario() -> None:
         world = World(length=50.0)
         world.lines = [Line([welcome(), pass_by(world, 100.0), last])]
-        assert await world.link.keep() in ("it closed the connection", "nobody listens there")
+        assert await world.link.keep() in ("the connection was closed", "nobody listens there")
         assert world.tries == 1
 
     play(scenario)
@@ -355,13 +355,13 @@ def test_an_answer_is_asked_for_in_time() -> None:
 
 def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """What we send may be lost although what we are sent arrives."""
-    monkeypatch.setattr("tony.executor.am_connection.LAST_CHANCE", 0.05)
+    monkeypatch.setattr("tony.executor.am_connection.EXPIRY_GRACE_SECONDS", 0.05)
 
     async def scenario() -> None:
         world = World(length=0.3, patience=0.3)
         line = Line([welcome(interval=0.01), *[msg.SetLogLevel(level="info")] * 5, until(lambda: False)])
         world.lines = [line]
-        assert await world.link.keep() == "it has not answered for 0 s"
+        assert await world.link.keep() == "no answer for 0 s"
         assert line.closed
         assert asking(line)
 
@@ -404,7 +404,7 @@ def test_what_waited_while_we_stood_still_starts_nothing() -> None:
 @pytest.mark.parametrize("rate", [0.95, 1.05])
 def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease of ours is over before the application master, whose clock is 5 % faster or slower, takes it to be."""
-    monkeypatch.setattr("tony.executor.am_connection.LAST_CHANCE", 0.0)
+    monkeypatch.setattr("tony.executor.am_connection.EXPIRY_GRACE_SECONDS", 0.0)
 
     async def scenario() -> None:
         world = World(length=1.0, patience=0.0)
@@ -434,12 +434,12 @@ def test_a_summons_ends_the_waiting() -> None:
         keeping = asyncio.ensure_future(world.link.keep())
         await asyncio.sleep(0.01)
         world.link._connect = monkey
-        world.link.summoned(2, moved=True)
+        world.link.on_reattach_request(2, moved=True)
         await until(lambda: world.tries > 6)()
         world.lines = [Line([welcome(attempt=2), ProtocolError("stale", "enough")])]
-        world.link.summoned(2, moved=False)
-        world.link.summoned(2, moved=False)
-        assert await keeping == "the application master refused us: enough"
+        world.link.on_reattach_request(2, moved=False)
+        world.link.on_reattach_request(2, moved=False)
+        assert await keeping == "the application master refused the executor: enough"
 
     play(scenario)
 
@@ -451,13 +451,13 @@ def test_a_summons_takes_us_from_the_older_one_and_from_no_other() -> None:
         first, second = Line([welcome(), until(lambda: False)]), Line([welcome(attempt=2), until(lambda: False)])
         world = World(first, second, length=600.0)
         keeping = asyncio.ensure_future(world.link.keep())
-        await until(lambda: world.dialog.partner == 1)()
-        world.dialog.summoned(2)
-        world.link.summoned(2, moved=True)
-        await until(lambda: world.dialog.partner == 2)()
+        await until(lambda: world.dialog.peer_attempt == 1)()
+        world.dialog.accept_reattach(2)
+        world.link.on_reattach_request(2, moved=True)
+        await until(lambda: world.dialog.peer_attempt == 2)()
         assert first.closed
         for _ in range(3):
-            world.link.summoned(2, moved=False)
+            world.link.on_reattach_request(2, moved=False)
             await asyncio.sleep(0.001)
         assert not second.closed
         assert world.tries == 2

@@ -48,7 +48,7 @@ def test_killed_executor_takes_everything_with_it(master: Master, guest: Start) 
     all_gone([*pids, watchdog])
     assert executor.programs() == []
     assert executor.process.stderr is not None
-    assert b"the executor died; the watchdog ended" in executor.process.stderr.read()
+    assert b"the executor died; the watchdog killed" in executor.process.stderr.read()
 
 
 def test_killed_watchdog_is_replaced(master: Master, guest: Start) -> None:
@@ -56,7 +56,7 @@ def test_killed_watchdog_is_replaced(master: Master, guest: Start) -> None:
     executor, pids = crowd(master, guest)
     first = executor.watchdog()
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: not process.is_alive(first) and "another one is started" in executor.log())
+    wait_until(lambda: not process.is_alive(first) and "starting another one" in executor.log())
     second = executor.watchdog()
     assert all(process.is_alive(pid) for pid in pids)
     executor.process.kill()
@@ -83,7 +83,7 @@ def test_without_application_master_the_program_is_stopped(master: Master, guest
     master.stop_listening()
     assert executor.wait() == 3
     assert executor.read("worker-0.s1.t1.out") == "in order\n"
-    assert "out of contact with the application master" in executor.log().splitlines()[-1]
+    assert "lost contact with the application master" in executor.log().splitlines()[-1]
     assert executor.programs() == []
 
 
@@ -95,7 +95,7 @@ def test_lease_outlasts_an_application_master_that_comes_back(master: Master, gu
     started_at = master.wait(msg.ProgramStarted)
     master.stop_listening()
     Path(f"/proc/{started_at.pid}/cwd/go").touch()
-    wait_until(lambda: "try 1 ended: exit code 5" in executor.log())
+    wait_until(lambda: "task attempt 1 ended: exit code 5" in executor.log())
     master.attempt = 2
     master.listen()
     end = master.wait(msg.ProgramExited)

@@ -125,10 +125,10 @@ def test_signal_below_a_shell_is_named(master: Master, guest: Start) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("no-such-program-anywhere",), "command not found: no-such-program-anywhere (it is in no folder of PATH"),
+        (("no-such-program-anywhere",), "command not found: no-such-program-anywhere (not on PATH"),
         (("./missing.sh",), "command not found: ./missing.sh (no such file"),
         (("/etc/passwd",), "not executable: /etc/passwd (permission denied"),
-        (("x" * 200_000,), "the command holds a string of 200001 bytes"),
+        (("x" * 200_000,), "the command contains a string of 200001 bytes"),
     ],
 )
 def test_commands_that_cannot_start(master: Master, guest: Start, command: tuple[str, ...], message: str) -> None:
@@ -145,7 +145,7 @@ def test_commands_that_cannot_start(master: Master, guest: Start, command: tuple
         ({"work_folder": "/nowhere/at/all"}, "the working directory /nowhere/at/all does not exist"),
         ({"env": {"BIG": "x" * 140_000}}, "environment variable BIG has 140005 bytes"),
         ({"framework_module": "tony.frameworks.missing:X"}, "framework adapter tony.frameworks.missing:X"),
-        ({"cgroup": ("/sys/fs/cgroup/gone",)}, "the control group /sys/fs/cgroup/gone is gone"),
+        ({"cgroup": ("/sys/fs/cgroup/gone",)}, "the control group /sys/fs/cgroup/gone does not exist"),
     ],
 )
 def test_surroundings_that_do_not_fit(master: Master, guest: Start, more: dict[str, object], message: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tony.executor.exit_classification import ExitObservation, ProcessExit, judge, signal_name
+from tony.executor.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
 from tony.model.exit_status import ExitReason
 
 GOOD = ProcessExit(process=0, code=0, signum=None, at=1.0)
@@ -30,7 +30,7 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
         (
             {"ends": [KILLED], "stopped": True, "forced_after": 15.0},
             ExitReason.STOPPED,
-            "stopped; it did not end within 15 s of SIGTERM and was killed",
+            "stopped; it did not exit within 15 s of SIGTERM and was killed",
         ),
         (
             {"ends": [GOOD, BAD, KILLED]},
@@ -44,18 +44,21 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
         (
             {"ends": [GOOD], "left": ["sleep"]},
             ExitReason.EXITED,
-            "exit code 0; it left one process running, which was ended (sleep): a program is over when it exits",
+            "exit code 0; it left one process running, which was killed (sleep): the task ends when its command exits",
         ),
         (
             {"ends": [BAD], "left": [*5 * ["python"], "sleep"]},
             ExitReason.EXITED,
-            "exit code 3; it left 6 processes running, which were ended (python, ...): a program is over when it exits",
+            (
+                "exit code 3; it left 6 processes running, which were killed (python, ...): "
+                "the task ends when its command exits"
+            ),
         ),
         ({"ends": [BAD], "through_shell": True}, ExitReason.EXITED, ""),
         (
             {"ends": [ProcessExit(process=0, code=139, signum=None, at=1.0)], "through_shell": True},
             ExitReason.EXITED,
-            "exit code 139 (a process of its shell was killed by SIGSEGV, or it said so)",
+            "exit code 139 (a process of its shell was killed by SIGSEGV, or exited with this code)",
         ),
         ({"ends": [ProcessExit(process=0, code=139, signum=None, at=1.0)]}, ExitReason.EXITED, ""),
         (
@@ -67,15 +70,15 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
 )
 def test_judge(seen: dict[str, Any], reason: ExitReason, message: str) -> None:
     """Our own stop comes before everything, memory before ports; plain ends need no words."""
-    judged = judge(ExitObservation(**seen))
+    judged = classify_exit(ExitObservation(**seen))
     assert (reason, message) == (judged.reason, judged.message)
 
 
 def test_first_failure_decides() -> None:
     """Of several processes the first one that failed is the try's end; if none did, the last one."""
-    assert judge(ExitObservation(ends=[GOOD, BAD, KILLED])).end is BAD
-    assert judge(ExitObservation(ends=[BAD, GOOD])).end is BAD
-    assert judge(ExitObservation(ends=[GOOD, GOOD])).end is GOOD
+    assert classify_exit(ExitObservation(ends=[GOOD, BAD, KILLED])).end is BAD
+    assert classify_exit(ExitObservation(ends=[BAD, GOOD])).end is BAD
+    assert classify_exit(ExitObservation(ends=[GOOD, GOOD])).end is GOOD
 
 
 def test_signals_have_names() -> None:

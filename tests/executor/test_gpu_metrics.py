@@ -99,7 +99,7 @@ def test_all_is_told_of_what_was_granted() -> None:
     """In our units, by names that everybody knows; a device that was granted alone is the first one."""
     library = Library()
     found = Devices(("GPU-0",), lambda: library)
-    values = found.look()
+    values = found.poll()
     assert values == {
         "gpu0.util": 0.75,
         "gpu0.memory": float(10 << 30),
@@ -119,7 +119,7 @@ def test_all_is_told_of_what_was_granted() -> None:
 
 def test_numbers_are_ids_too_and_what_cannot_be_told_is_left_out() -> None:
     """A device that is not known keeps its place, and has nothing to say."""
-    values = Devices(("1", "9", "0"), Library).look()
+    values = Devices(("1", "9", "0"), Library).poll()
     assert {name for name in values if name.startswith("gpu0.")} == {f"gpu0.{name}" for name in ALL - {"power"}}
     assert not [name for name in values if name.startswith("gpu1.")]
     assert {name for name in values if name.startswith("gpu2.")} == {f"gpu2.{name}" for name in ALL}
@@ -127,18 +127,18 @@ def test_numbers_are_ids_too_and_what_cannot_be_told_is_left_out() -> None:
 
 def test_without_a_list_all_that_are_seen_count() -> None:
     """A container has its own view of the machine."""
-    assert {name.partition(".")[0] for name in Devices(None, Library).look()} == {"gpu0", "gpu1"}
+    assert {name.partition(".")[0] for name in Devices(None, Library).poll()} == {"gpu0", "gpu1"}
 
 
 def test_errors_of_the_driver_are_counted() -> None:
     """Each once, for the device that had it."""
     library = Library()
     found = Devices(("GPU-1", "GPU-0"), lambda: library)
-    found.look()
+    found.poll()
     library.xids = ["GPU-0", "GPU-0", "GPU-1"]
-    values = found.look()
+    values = found.poll()
     assert (values["gpu0.xid"], values["gpu1.xid"]) == (1, 2)
-    assert found.look()["gpu1.xid"] == 2
+    assert found.poll()["gpu1.xid"] == 2
 
 
 def test_without_driver_or_package_there_is_nothing() -> None:
@@ -150,24 +150,24 @@ def test_without_driver_or_package_there_is_nothing() -> None:
         raise ImportError("no package")
 
     without = Devices(("GPU-0",), missing)
-    assert (without.look(), without.look(), len(asked)) == ({}, {}, 1)
+    assert (without.poll(), without.poll(), len(asked)) == ({}, {}, 1)
     without.close()
     silent = Devices(("GPU-0",), lambda: Library(driver=False))
-    assert silent.look() == {}
+    assert silent.poll() == {}
     silent.close()
 
 
 def test_the_package_is_found_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without leaving its folder where we import from."""
     (tmp_path / "pynvml.py").write_text("NAME = 'mine'\n")
-    monkeypatch.setattr(gpu_metrics, "places", lambda: [str(tmp_path)])
+    monkeypatch.setattr(gpu_metrics, "find_folders", lambda: [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if not (Path(each) / "pynvml.py").is_file()])
     before = list(sys.path)
     assert gpu_metrics.load_package().NAME == "mine"
     assert sys.path == before
     sys.modules.pop("pynvml")
-    monkeypatch.setattr(gpu_metrics, "places", list)
+    monkeypatch.setattr(gpu_metrics, "find_folders", list)
     with pytest.raises(ImportError, match="nvidia-ml-py"):
         gpu_metrics.load_package()
 
@@ -183,7 +183,7 @@ def test_the_package_itself() -> None:
     assert "nvmlDeviceGetUtilizationRates" in used
     assert [name for name in sorted(used) if not hasattr(package, name)] == []
     found = Devices(None)
-    measured = found.look()
+    measured = found.poll()
     found.close()
     assert {series_of(name) is not None for name in measured} <= {True}
 

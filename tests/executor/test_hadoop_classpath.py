@@ -67,14 +67,14 @@ def test_a_hadoop_that_wants_to_be_asked_otherwise(master: Master, guest: Start,
     home = hadoop(jars, '[ "$*" = "classpath --glob" ] && echo /x/one.jar || { echo no such command >&2; exit 3; }')
     classpath, log = said(master, guest, jars, home)
     assert classpath == f"./*:{jars}/work/own.jar:/x/one.jar"
-    assert "classpath` ended with exit code 3. no such command" in log
+    assert "classpath` failed with exit code 3. no such command" in log
 
 
 def test_a_node_without_hadoop(master: Master, guest: Start, jars: Path) -> None:
     """The job's own jars are there, and the log says why no more is."""
     classpath, log = said(master, guest, jars, "", env={"PATH": "/usr/bin:/bin"})
     assert classpath == f"./*:{jars}/work/own.jar"
-    assert "there is no `hadoop` here" in log
+    assert "`hadoop` not found" in log
 
 
 def test_a_hadoop_that_hangs(master: Master, guest: Start, jars: Path) -> None:
@@ -114,7 +114,7 @@ def asked_twice(home: str, container: ContainerPart) -> str:
 
 def test_a_hadoop_that_never_answers(jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program waits for it no longer than that, and is started without."""
-    monkeypatch.setattr(hadoop_classpath, "_PATIENCE", 0.2)
+    monkeypatch.setattr(hadoop_classpath, "_TIMEOUT_SECONDS", 0.2)
     home = hadoop(jars, f"echo $$ > {jars}/pid; sleep 1000")
     container = replace(CONTAINER, work_folder=str(jars / "work"))
     assert asked_twice(home, container) == f"./*:{jars}/work/own.jar"
@@ -123,7 +123,7 @@ def test_a_hadoop_that_never_answers(jars: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_class_path_too_long_for_linux(jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders stay folders then: JVMs know what is meant."""
-    monkeypatch.setattr(hadoop_classpath, "_LONGEST", 200)
+    monkeypatch.setattr(hadoop_classpath, "_MAX_BYTES", 200)
     home = hadoop(jars, f"echo {jars}/lib/*:$(printf '/x%.0s' $(seq 100))")
     container = replace(CONTAINER, work_folder=str(jars / "work"))
     assert f":{jars}/lib/*:/x/x" in asked_twice(home, container)

@@ -36,15 +36,15 @@ def test_an_address_that_others_reach_is_preferred(monkeypatch: pytest.MonkeyPat
 def test_a_name_that_means_only_this_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian gives a machine's own name 127.0.1.1: nobody else would reach that."""
     resolving(monkeypatch, "127.0.1.1")
-    monkeypatch.setattr(host_address, "_own", lambda: "10.0.0.7")
+    monkeypatch.setattr(host_address, "_outgoing_address", lambda: "10.0.0.7")
     assert ip_of("node7") == "10.0.0.7"
-    monkeypatch.setattr(host_address, "_own", lambda: None)
+    monkeypatch.setattr(host_address, "_outgoing_address", lambda: None)
     assert ip_of("node7") == "127.0.1.1"
 
 
 def test_the_way_out_is_an_address_of_ours() -> None:
     """Or none, where there is no network."""
-    own = host_address._own()
+    own = host_address._outgoing_address()
     if own is not None:
         with socket.socket() as probe:
             probe.bind((own, 0))
@@ -52,5 +52,5 @@ def test_the_way_out_is_an_address_of_ours() -> None:
 
 def test_a_name_without_an_address() -> None:
     """It is said whose."""
-    with pytest.raises(UserError, match=r"^the host no\.such\.host\.invalid has no IPv4 address here"):
+    with pytest.raises(UserError, match=r"^the host no\.such\.host\.invalid cannot be resolved to an IPv4 address"):
         ip_of("no.such.host.invalid")

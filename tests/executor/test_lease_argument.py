@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tony.core.policies.unconfirmed_exit import DRIFT, latest_exit_time
 from tony.dataclass import dataclass
-from tony.executor.am_connection import LAST_CHANCE
+from tony.executor.am_connection import EXPIRY_GRACE_SECONDS
 from tony.executor.lease import Lease
 
 #: Seconds that a connection may stay without the answer that an executor attaches for.
@@ -64,6 +64,6 @@ def test_the_program_is_over_when_another_may_start(
     for came, sent in sorted(answers):
         if lease.left(executor.at(came), gone=False) > 0:  # else it has ended before that came
             lease.renew(sent)
-    noticed = lease.ends + max(LAST_CHANCE, ATTACHING)
+    noticed = lease.ends + max(EXPIRY_GRACE_SECONDS, ATTACHING)
     over = executor.true(noticed + grace)
     assert over <= master.true(latest_exit_time(contact, length, grace))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.executor.log_file import BoundedLogFile
-from tony.executor.log_serving import Book, LogReaders
+from tony.executor.log_serving import LogReaders, StreamLog
 from tony.executor.writer_thread import WriterThread
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
@@ -31,23 +31,23 @@ class Desk:
         self.readers = LogReaders(self.pen, self.answers.put_nowait)
         self.limit = limit
 
-    def begin(self, try_: int = 1, stream: str = "out") -> Book:
+    def begin(self, try_: int = 1, stream: str = "out") -> StreamLog:
         """A try's stream begins."""
         name = f"worker-0.s1.t{try_}.{stream}"
-        book = Book(stream, name, BoundedLogFile(self.folder / name, self.limit))
+        book = StreamLog(stream, name, BoundedLogFile(self.folder / name, self.limit))
         self.pen.put(book.file.create)
-        self.readers.opened(book)
+        self.readers.on_open(book)
         return book
 
-    def write(self, book: Book, data: bytes) -> None:
+    def write(self, book: StreamLog, data: bytes) -> None:
         """It prints, as an `Output` would tell it."""
         self.pen.put(lambda: book.file.write(data), len(data))
-        self.readers.came(book)
+        self.readers.on_output(book)
 
-    def end(self, book: Book) -> None:
+    def end(self, book: StreamLog) -> None:
         """It prints no more."""
         self.pen.put(book.file.close)
-        self.readers.over(book)
+        self.readers.on_end(book)
 
     def ask(self, name: str = "", offset: int = 0, **more: Any) -> None:
         """A reader asks."""
@@ -96,7 +96,7 @@ def test_a_waiting_reader_is_answered_when_something_is_printed(tmp_path: Path) 
         desk.ask(piece.name, 6)
         desk.write(book, b"second")
         assert data_of(await desk.answer()) == b"second"
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())
 
@@ -112,7 +112,7 @@ def test_who_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
         assert data_of(await desk.read(wait=False, most=4)) == b"xxxx"
         assert await desk.read(book.name, 10, wait=False) == LogPiece(reader=1)
         assert await desk.read(book.name, 10_000, wait=False) == LogPiece(reader=1)
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())
 
@@ -139,7 +139,7 @@ def test_a_reader_goes_on_with_the_next_try(tmp_path: Path) -> None:
         assert piece.name in (first.name, second.name)
         piece = await desk.read("worker-0.s0.t9.out", 7)
         assert (piece.name, piece.offset) == (first.name, 0)
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())
 
@@ -165,7 +165,7 @@ def test_the_end_gives_what_is_left_and_then_says_so(tmp_path: Path) -> None:
             piece = await desk.read(piece.name, len(got))
         assert got == data
         await asyncio.wait_for(finishing, CEILING)
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())
 
@@ -189,7 +189,7 @@ def test_the_end_does_not_wait_for_who_is_gone(tmp_path: Path) -> None:
         await asyncio.wait_for(finishing, CEILING)
         await desk.read()
         await asyncio.wait_for(desk.readers.finish(0.01), CEILING)
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())
 
@@ -208,7 +208,7 @@ def test_a_crowd_of_readers_is_bounded(tmp_path: Path) -> None:
         await desk.settled()
         assert desk.answers.empty()
         assert {piece.reader for piece in answers} == set(range(500, 1500))
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())
 
@@ -251,7 +251,7 @@ def test_every_byte_once_whatever_is_rotated_away(
         rest = iter(everything)
         assert all(byte in rest for byte in got)
         assert everything.endswith(newest)
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())
 
@@ -266,6 +266,6 @@ def test_a_file_that_was_removed_is_an_empty_one(tmp_path: Path) -> None:
         await desk.settled()
         (tmp_path / book.name).unlink()
         assert await desk.read(wait=False) == LogPiece(reader=1)
-        await desk.pen.rest(CEILING)
+        await desk.pen.stop(CEILING)
 
     run(story())

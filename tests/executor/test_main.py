@@ -18,9 +18,9 @@ MAIN = "tony.executor.main"
 @pytest.mark.parametrize(
     ("told", "complaint"),
     [
-        (b"", "no launch context: what came is not JSON"),
-        (b'{"task": "secret-token"', "no launch context: what came is not JSON"),
-        (b"{}", "no launch context: LaunchContext lacks"),
+        (b"", "cannot read the launch context: it is not JSON"),
+        (b'{"task": "secret-token"', "cannot read the launch context: it is not JSON"),
+        (b"{}", "cannot read the launch context: LaunchContext lacks"),
     ],
 )
 def test_nonsense_is_refused_without_repeating_it(told: bytes, complaint: str) -> None:
@@ -53,5 +53,5 @@ def test_nobody_listens(master: Master, tmp_path: Path) -> None:
     done = subprocess.run(command(MAIN), input=told, capture_output=True, timeout=60)
     assert done.returncode == 3
     last = (tmp_path / "logs" / "worker-0.executor.log").read_text().splitlines()[-1]
-    assert "out of contact with the application master" in last
+    assert "lost contact with the application master" in last
     assert "No such file or directory" in last

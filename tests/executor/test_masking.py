@@ -27,13 +27,13 @@ def test_output_that_arrives_in_pieces(tmp_path: Path) -> None:
         output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, WriterThread(), lambda: None, mask=SecretMask([TOKEN]))
         writer = os.dup(output.out.writing)
         output.begin()
-        output.out._came = arrived.set
+        output.out._on_output = arrived.set
         for piece, shown in ((b"Name: ", b"Name: "), (b"\r 10 %", b"\r 10 %"), (b"a cana", b"a ")):
             arrived.clear()
             os.write(writer, piece)
             async with asyncio.timeout(20):
                 await arrived.wait()
-            assert bytes(output.out._end).endswith(shown)
+            assert bytes(output.out._recent).endswith(shown)
         os.write(writer, b"ry-4711-token b canary")
         os.close(writer)
         await output.wait_ended(20.0)

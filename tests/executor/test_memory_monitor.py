@@ -132,7 +132,7 @@ def test_nobody_measures_what_the_kernel_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, measured: bool
 ) -> None:
     """Unless it keeps no peak, or only that of earlier tries, which it does not forget (v2)."""
-    for name in ("_FIRST", "_INTERVAL", "_LEISURE"):
+    for name in ("_FIRST_SECONDS", "_INTERVAL_SECONDS", "_PAUSE_RATIO"):
         monkeypatch.setattr(f"tony.executor.memory_monitor.{name}", 0.0)
     if before is not None:
         (tmp_path / "memory.peak").write_text(before)

@@ -84,7 +84,7 @@ def test_what_it_told_while_nobody_heard_comes_before_its_end(master: Master, gu
     master.wait(msg.Sample)
     master.stop_listening()
     (tmp_path / "work/end").touch()
-    wait_until(lambda: "try 1 ended" in of.log())
+    wait_until(lambda: "task attempt 1 ended" in of.log())
     master.listen()
     assert master.wait(msg.ProgramExited).status.ok
     found = [each for each in master.messages if isinstance(each, msg.Sample | msg.ProgramExited)]

@@ -80,7 +80,7 @@ def test_of_an_endless_line_only_the_beginning_is_kept_and_looked_at(size: int) 
     line = b"x" * (LONGEST_LINE + size) + MARK.encode() + b"too late"
     for at in range(0, len(line), size):
         reader.feed(line[at : at + size])
-        assert len(reader._begun) <= LONGEST_LINE
+        assert len(reader._partial) <= LONGEST_LINE
     reader.feed(b"\n")
     assert exports.values() == {"V": None}
     reader.feed(MARK.encode() + b"in time\n")

@@ -44,23 +44,23 @@ def test_a_port_that_we_answer_ourselves_is_not_the_programs() -> None:
     ports = TaskPorts(None, wants_tb_port=False)
     ports.renew()
     with ports.listen():
-        assert ports.taken() == ""
-        assert ports.blamed([f"bind: address already in use: {ports.port}"]) == ""
-        assert ports.blamed(["OSError: [Errno 98] Address already in use"]) == ""
+        assert ports.find_taken() == ""
+        assert ports.explain_bind_failure([f"bind: address already in use: {ports.port}"]) == ""
+        assert ports.explain_bind_failure(["OSError: [Errno 98] Address already in use"]) == ""
     ports.close()
 
 
 def test_somebody_who_listens_is_named() -> None:
     """Who took the port, with the process's number."""
     ports = TaskPorts(None, wants_tb_port=False)
-    assert ports.taken() == ""
+    assert ports.find_taken() == ""
     ports.renew()
-    assert ports.taken() == ""
+    assert ports.find_taken() == ""
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         thief.bind(("127.0.0.1", ports.port))
         thief.listen()
-        assert f"port {ports.port}, reserved for this task, was taken by process {os.getpid()}" in ports.taken()
+        assert f"port {ports.port}, reserved for this task, was taken by process {os.getpid()}" in ports.find_taken()
     ports.close()
 
 
@@ -79,7 +79,7 @@ def test_last_words_about_an_address_in_use(words: str, ours: bool) -> None:
     """It is about our port if they name it, or no port at all; another's port is the program's own business."""
     ports = TaskPorts(None, wants_tb_port=False)
     ports.renew()
-    blamed = ports.blamed(["all is well", words.format(port=ports.port)])
+    blamed = ports.explain_bind_failure(["all is well", words.format(port=ports.port)])
     assert (f"port {ports.port}, reserved for this task, was in use" in blamed) is ours
     ports.close()
 
@@ -91,7 +91,7 @@ def test_who_was_kept_out_by_our_own_hold_gets_in_next_time() -> None:
     ports.before_start()
     with pytest.raises(OSError, match="in use") as refused:
         bind_plainly(ports.port)
-    assert ports.blamed([str(refused.value)]) != ""
+    assert ports.explain_bind_failure([str(refused.value)]) != ""
     ports.renew()
     with pytest.raises(OSError, match="in use"):
         bind_plainly(ports.port)
@@ -104,10 +104,10 @@ def test_the_executor_names_itself_and_the_setting_that_frees_the_port() -> None
     """A later failure, when the port is free, was caused by another process."""
     ports = TaskPorts(None, False, "tracker")
     ports.renew()
-    blamed = ports.blamed(["OSError: [Errno 98] Address already in use"])
+    blamed = ports.explain_bind_failure(["OSError: [Errno 98] Address already in use"])
     assert f"tony's executor (process {os.getpid()}) holds it" in blamed
     assert 'roles.tracker.port = "free"' in blamed
-    assert "by a process that no longer listens" in ports.blamed(["Address already in use"])
+    assert "by a process that no longer listens" in ports.explain_bind_failure(["Address already in use"])
     ports.close()
 
 

@@ -18,7 +18,7 @@ def test_control_group_is_killed_in_one_stroke_where_the_kernel_can(tmp_path: Pa
     (tmp_path / "cgroup.procs").write_text(f"{nobody}\n")
     (tmp_path / "cgroup.kill").write_text("")
     family = ProcessTree(f"TONY_TASK={tmp_path}", [str(tmp_path)], lambda: ())
-    assert asyncio.run(family.end(patience=0.01)) == [nobody]
+    assert asyncio.run(family.end(timeout=0.01)) == [nobody]
     assert (tmp_path / "cgroup.kill").read_text() == "1"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tony import clock
-from tony.executor.progress_listener import Advance, CheckpointReport, ProgressListener, Trusted, parse
+from tony.executor.progress_listener import Advance, CheckpointReport, ProgressListener, TrustedSenders, parse
 
 
 @pytest.mark.parametrize(
@@ -189,11 +189,11 @@ def test_roots_programs_may_be_anybodys(monkeypatch: pytest.MonkeyPatch) -> None
         return pid == 7 and marker == b"TONY_TASK=x"
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    trusted = Trusted("TONY_TASK=x", has_marker)
+    trusted = TrustedSenders("TONY_TASK=x", has_marker)
     assert [trusted(7, 1000), trusted(8, 1000), trusted(7, 1000), trusted(9, 0)] == [True, False, True, True]
     assert asked == [7, 8]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert [Trusted("TONY_TASK=x", has_marker)(7, uid) for uid in (0, 1000, 1001)] == [False, True, False]
+    assert [TrustedSenders("TONY_TASK=x", has_marker)(7, uid) for uid in (0, 1000, 1001)] == [False, True, False]
 
 
 # --- who can reach the socket -----------------------------------------------------------------------------------------

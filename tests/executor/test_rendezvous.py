@@ -87,7 +87,7 @@ def test_one_that_ends_is_told_of_in_the_log(master: Master, guest: Start) -> No
         port = registered(master)
         (served,) = _servers(executor)
         os.kill(served, signal.SIGKILL)
-        wait_until(lambda: "the meeting point ended" in executor.log() or None)
+        wait_until(lambda: "the rendezvous process exited" in executor.log() or None)
         with pytest.raises(ConnectionError):
             ask(port, "GET", "/global/0")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.rendezvous_relay import Relay, announced
+from tony.executor.rendezvous_relay import Relay, find_announced_port
 
 NAME = "{}____HOROVOD_RENDEZVOUS_SERVER____"
 
@@ -75,8 +75,10 @@ def test_who_comes_early_waits(tmp_path: Path, where: str) -> None:
 
 def test_a_driver_that_never_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The guest is sent away, and the executor's log says why."""
-    assert run(Relay(str(tmp_path), str(tmp_path), since=0, patience=0.1), knock) == b""
-    assert capfd.readouterr().err == f"no file in {tmp_path} says after 0 s where the driver listens\n"
+    assert run(Relay(str(tmp_path), str(tmp_path), since=0, timeout=0.1), knock) == b""
+    warning = capfd.readouterr().err
+    assert "the driver has not announced its port" in warning
+    assert f"{tmp_path} within 0 s" in warning
 
 
 def test_a_driver_that_does_not_listen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -86,20 +88,20 @@ def test_a_driver_that_does_not_listen(tmp_path: Path, capfd: pytest.CaptureFixt
         port = nobody.getsockname()[1]
         (tmp_path / NAME.format(port)).touch()
         assert run(Relay(str(tmp_path), str(tmp_path), since=0), knock) == b""
-    assert f"does not listen on the port {port} that it has named" in capfd.readouterr().err
+    assert f"does not listen on port {port}, which it has announced" in capfd.readouterr().err
 
 
 def test_which_word_counts(tmp_path: Path) -> None:
     """The newest, and none from before; other files are no word."""
-    assert announced(str(tmp_path / "nowhere")) is None
+    assert find_announced_port(str(tmp_path / "nowhere")) is None
     for name in ("notes.txt", NAME.format("x"), NAME.format(0), NAME.format(99999)):
         (tmp_path / name).touch()
-    assert announced(str(tmp_path)) is None
+    assert find_announced_port(str(tmp_path)) is None
     for port, at in ((4001, 10), (4002, 30), (4003, 20)):
         (tmp_path / NAME.format(port)).touch()
         os.utime(tmp_path / NAME.format(port), (at, at))
-    assert announced(str(tmp_path)) == 4002
-    assert announced(str(tmp_path), since=31 * 10**9) is None
-    assert announced(str(tmp_path), since=30 * 10**9) == 4002
+    assert find_announced_port(str(tmp_path)) == 4002
+    assert find_announced_port(str(tmp_path), since=31 * 10**9) is None
+    assert find_announced_port(str(tmp_path), since=30 * 10**9) == 4002
     (tmp_path / "4004_____HOROVOD_RENDEZVOUS_SERVER____").touch()  # as the original's manual spells it
-    assert announced(str(tmp_path)) == 4004
+    assert find_announced_port(str(tmp_path)) == 4004

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.executor.horovod_client import ask, wait_for
-from tony.executor.rendezvous_store import Full, RendezvousStore, Service
+from tony.executor.rendezvous_store import RendezvousService, RendezvousStore, StoreFullError
 
 Port = int
 
@@ -26,7 +26,7 @@ def served(store: RendezvousStore, hold: float, **options: int) -> Iterator[Port
     listening = socket.create_server(("127.0.0.1", 0))
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
-        task = loop.create_task(Service(store, hold, **options).serve(listening))
+        task = loop.create_task(RendezvousService(store, hold, **options).serve(listening))
         thread = threading.Thread(target=lambda: runner.run(_until_cancelled(task)))
         thread.start()
         try:
@@ -134,9 +134,9 @@ def test_what_makes_no_sense_is_refused(port: Port, said: bytes, status: bytes) 
 
 def test_no_more_than_it_can_hold() -> None:
     """What is forgotten or replaced gives its room back."""
-    store = RendezvousStore(most=2000)
+    store = RendezvousStore(max_bytes=2000)
     store.put((b"s", b"a"), b"x" * 1500)
-    with pytest.raises(Full):
+    with pytest.raises(StoreFullError):
         store.put((b"s", b"b"), b"x" * 1000)
     store.put((b"s", b"a"), b"x" * 500)
     store.put((b"s", b"b"), b"x" * 1000)
@@ -148,7 +148,7 @@ def test_no_more_than_it_can_hold() -> None:
 
 def test_a_full_store_says_so() -> None:
     """Horovod tries again, and then ends with an error; it does not hang."""
-    with served(RendezvousStore(most=100), hold=0.0) as port:
+    with served(RendezvousStore(max_bytes=100), hold=0.0) as port:
         assert ask(port, "PUT", "/s/k", b"x" * 200)[0] == 507
 
 
@@ -176,7 +176,7 @@ def is_dropped(connection: socket.socket) -> bool:
 
 def test_unfinished_values_count_and_keep_no_rank_out() -> None:
     """The oldest ones go, as soon as all would be more than the store may hold."""
-    store = RendezvousStore(most=10_000)
+    store = RendezvousStore(max_bytes=10_000)
     with served(store, hold=0.0) as port:
         with unfinished(port, 9, 4_000, 2_000) as connections:
             assert all(map(is_dropped, connections[:7]))

@@ -146,7 +146,7 @@ def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture, tmp
         await of.finish()
         progress.close()
         assert hearer.saved == [1]
-        assert "given up" in caplog.text
+        assert "is disabled" in caplog.text
 
     asyncio.run(body())
 
@@ -162,9 +162,9 @@ def test_checkpoints_wait_for_somebody_who_hears(tmp_path: Path) -> None:
         hearer.deaf = True
         for step in range(3):
             tell.sendto(f"c\t{step}\t{clock.monotonic()}\t0.5".encode(), progress.path)
-            of._tell({"cpu": 1.0}, 0.0)
+            of._send({"cpu": 1.0}, 0.0)
         hearer.deaf = False
-        of._tell({"cpu": 2.0}, 0.0)
+        of._send({"cpu": 2.0}, 0.0)
         assert (hearer.saved, [each.values for each in hearer.heard]) == ([0, 1, 2], [{"cpu": 2.0}])
         hearer.deaf = True
         tell.sendto(f"c\t7\t{clock.monotonic()}\t0.5".encode(), progress.path)
@@ -189,7 +189,7 @@ def test_the_last_word_waits_for_somebody_who_hears(tmp_path: Path) -> None:
         progress._socket.sendto(b"p\t300\t1000", name)
         for step in range(150):
             progress._socket.sendto(b"c\t%d\t1\t1" % step, name)
-            of._tell({}, 0.0)
+            of._send({}, 0.0)
         await of.finish()
         progress.close()
         hearer.deaf = False
@@ -226,12 +226,12 @@ def test_the_programs_own_word_goes_first(tmp_path: Path) -> None:
         hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(), progress)
         stream = Stream(BoundedLogFile(tmp_path / "out", 1 << 16), WriterThread(), lambda: None)
-        of.also(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
+        of.add_sources(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
         (tmp_path / "x.tfevents").write_bytes(VERSION + framed(scalar(1, acc=0.5, loss=9.0)))
 
         def values() -> dict[str, float]:
-            of._look()
-            of._tell({}, 0.0)
+            of._take_sample()
+            of._send({}, 0.0)
             return dict(hearer.heard[-1].values)
 
         assert values() == {"step": 1.0, "user.acc": 0.5, "user.loss": 9.0}

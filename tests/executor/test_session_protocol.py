@@ -11,10 +11,10 @@ from tony.executor.session_protocol import (
     EndExecutor,
     LinkState,
     PrepareSession,
+    ProtocolAction,
     SessionProtocol,
     StartTaskAttempt,
     StopTaskAttempt,
-    Wish,
 )
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
@@ -62,9 +62,9 @@ def test_nothing_is_sent_before_the_welcome() -> None:
     assert dialog.unsent(0.0) == [msg.Ready(n=1, session=1, address="h:1", tb_port=6006)]
     assert dialog.unsent(0.0) == []
     assert dialog.heartbeat_interval == 2.0
-    assert not dialog.settled
+    assert not dialog.is_settled
     dialog.received(msg.Ack(n=1))
-    assert dialog.settled
+    assert dialog.is_settled
 
 
 def test_unacknowledged_reports_come_again_on_the_next_connection(dialog: SessionProtocol) -> None:
@@ -171,19 +171,19 @@ def test_of_two_masters_the_older_is_powerless(dialog: SessionProtocol) -> None:
     dialog.disconnected()
     assert dialog.connected().highest_attempt == 2
     assert dialog.received(welcome(attempt=1)) == ()
-    assert dialog.stance is LinkState.ATTACHED
+    assert dialog.link_state is LinkState.ATTACHED
     assert dialog.received(start(1, attempt=2)) == ()
 
 
 def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: SessionProtocol) -> None:
     """Whatever it had sent before and we have not looked at: it may be meant for another state of things."""
-    assert not dialog.summoned(0)
-    assert dialog.summoned(1)
+    assert not dialog.accept_reattach(0)
+    assert dialog.accept_reattach(1)
     assert dialog.received(start(1)) == [StartTaskAttempt(command=start(1))]
-    assert dialog.summoned(2)
+    assert dialog.accept_reattach(2)
     for late in (stop(1), msg.ReleaseExecutor(), msg.Prepare(session=2), msg.Ack(n=9)):
         assert dialog.received(late) == ()
-    assert not dialog.summoned(1)
+    assert not dialog.accept_reattach(1)
     assert dialog.received(welcome(attempt=1)) == ()
     dialog.disconnected()
     attach = dialog.connected()
@@ -252,7 +252,7 @@ class Shell:
         self.arrived: dict[int, msg.Reported] = {}
         self.acked = 0
 
-    def perform(self, wishes: Sequence[Wish]) -> None:
+    def perform(self, wishes: Sequence[ProtocolAction]) -> None:
         for wish in wishes:
             if isinstance(wish, PrepareSession):
                 self.to_prepare = wish.session

@@ -146,7 +146,7 @@ def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: 
     stacks = ask(master)
     assert (stacks.how, stacks.problem) == (
         "kernel",
-        "no process of the program is Python: only what the kernel knows of them",
+        "no process of the program is Python: only the kernel's wait channels are shown",
     )
     assert "sleep 600" in stacks.text
     assert "sleeping" in stacks.text
@@ -157,7 +157,7 @@ def test_nobody_is_asked_while_nothing_runs(master: Master, guest: Start) -> Non
     guest("true")
     master.wait(msg.Ready)
     stacks = ask(master)
-    assert (stacks.problem, stacks.name) == ("its program does not run now", "")
+    assert (stacks.problem, stacks.name) == ("its program is not running", "")
 
 
 def test_a_python_without_the_hook_is_not_signalled(master: Master, guest: Start, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_who_ignores_sigterm_is_killed_after_the_grace(master: Master, guest: St
     started(master, executor, "pid")
     status = stopped(master, 0.3)
     assert status.signal == "SIGKILL"
-    assert status.message == "stopped (enough); it did not end within 0.3 s of SIGTERM and was killed"
+    assert status.message == "stopped (enough); it did not exit within 0.3 s of SIGTERM and was killed"
     assert executor.programs() == []
 
 
@@ -107,7 +107,7 @@ def test_daemons_do_not_outlive_the_program(master: Master, guest: Start) -> Non
     pids = started(master, executor, *wraps)
     status = master.wait(msg.ProgramExited).status
     assert status.ok
-    assert "exit code 0; it left 4 processes running, which were ended (bash, sleep)" in status.message
+    assert "exit code 0; it left 4 processes running, which were killed (bash, sleep)" in status.message
     assert [pid for pid in pids if process.is_alive(pid)] == []
 
 
@@ -136,7 +136,7 @@ def test_sigterm_to_the_executor_is_passed_on(master: Master, guest: Start) -> N
     os.kill(executor.pid, signal.SIGTERM)
     assert executor.wait() == 128 + signal.SIGTERM
     status = master.wait(msg.ProgramExited).status
-    assert (status.code, status.message) == (11, "stopped (the executor was told to end (SIGTERM))")
+    assert (status.code, status.message) == (11, "stopped (the executor received SIGTERM)")
 
 
 def test_program_that_ended_before_the_stop_was_not_stopped(master: Master, guest: Start) -> None:

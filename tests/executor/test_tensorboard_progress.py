@@ -12,7 +12,7 @@ import pytest
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
 from tony.executor.progress_listener import Advance
 from tony.executor.tensorboard_progress import TensorBoardProgress
-from tony.executor.tfevents import Damaged, Scalars, length_of, masked_crc, record
+from tony.executor.tfevents import DamagedFileError, Scalars, length_of, masked_crc, record
 
 NAME = "events.out.tfevents.1700000000.host.1.0"
 
@@ -56,7 +56,7 @@ def test_what_does_not_add_up_is_nothing() -> None:
     """One bit wrong in the data, or in its length."""
     good = framed(scalar(7, loss=0.5))
     assert record(good[12:-5] + bytes([good[-5] ^ 1]) + good[-4:]).scalars() is None
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedFileError):
         length_of(bytes([good[0] ^ 1]) + good[1:12])
 
 
@@ -76,24 +76,24 @@ def test_tensorflows_own_files_are_read(tmp_path: Path) -> None:
     """What it writes is what we take it for."""
     summaries = TensorBoardProgress(tmp_path, time.time())
     subprocess.run([sys.executable, "-c", TENSORFLOW, str(tmp_path)], check=True, capture_output=True)
-    assert summaries.look() == Advance(12.0, None, {"user.train.epoch_loss": 0.5})
+    assert summaries.poll() == Advance(12.0, None, {"user.train.epoch_loss": 0.5})
 
 
 def test_a_file_is_read_on_as_it_grows(tmp_path: Path) -> None:
     """Each event once; half a record is left until it is whole."""
     summaries = TensorBoardProgress(tmp_path, time.time())
-    assert summaries.look() is None
+    assert summaries.poll() is None
     path = tmp_path / NAME
     write(path, VERSION, framed(scalar(1, loss=1.0)), framed(scalar(2, loss=0.5)))
-    assert summaries.look() == Advance(2.0, None, {"user.loss": 0.5})
-    assert summaries.look() is None
+    assert summaries.poll() == Advance(2.0, None, {"user.loss": 0.5})
+    assert summaries.poll() is None
     more = framed(scalar(3, loss=0.25, acc=1.0))
     write(path, more[:20])
-    assert summaries.look() is None
+    assert summaries.poll() is None
     write(path, more[20:-1])
-    assert summaries.look() is None
+    assert summaries.poll() is None
     write(path, more[-1:])
-    assert summaries.look() == Advance(3.0, None, {"user.loss": 0.25, "user.acc": 1.0})
+    assert summaries.poll() == Advance(3.0, None, {"user.loss": 0.25, "user.acc": 1.0})
 
 
 def test_runs_beside_each_other_keep_their_names(tmp_path: Path) -> None:
@@ -102,20 +102,20 @@ def test_runs_beside_each_other_keep_their_names(tmp_path: Path) -> None:
     write(tmp_path / "train" / NAME, VERSION, framed(scalar(5, epoch_loss=1.0)))
     write(tmp_path / "validation" / NAME, VERSION, framed(scalar(4, epoch_loss=2.0)))
     expected = {"user.train.epoch_loss": 1.0, "user.validation.epoch_loss": 2.0}
-    assert summaries.look() == Advance(5.0, None, expected)
+    assert summaries.poll() == Advance(5.0, None, expected)
 
 
 def test_files_of_earlier_tries_are_left_alone(tmp_path: Path) -> None:
     """What nobody has written to since the program was started is none of its."""
     write(tmp_path / NAME, VERSION, framed(scalar(500, loss=1.0)))
     os.utime(tmp_path / NAME, (1, 1))
-    assert TensorBoardProgress(tmp_path, time.time()).look() is None
+    assert TensorBoardProgress(tmp_path, time.time()).poll() is None
 
 
 def test_pictures_are_passed_over(tmp_path: Path) -> None:
     """Nobody reads a megabyte for a step."""
     write(tmp_path / NAME, VERSION, framed(bytes(1 << 20)), framed(scalar(3, loss=0.5)))
-    assert TensorBoardProgress(tmp_path, time.time()).look() == Advance(3.0, None, {"user.loss": 0.5})
+    assert TensorBoardProgress(tmp_path, time.time()).poll() == Advance(3.0, None, {"user.loss": 0.5})
 
 
 def test_of_very_much_the_end_is_read(tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_of_very_much_the_end_is_read(tmp_path: Path) -> None:
     summaries = TensorBoardProgress(tmp_path, time.time())
     write(tmp_path / NAME, VERSION, *(framed(scalar(step, loss=1.0)) for step in range(20_000)))
     for _ in range(3):
-        advance = summaries.look()
+        advance = summaries.poll()
     write(tmp_path / NAME, framed(scalar(20_000, loss=0.5)))
-    advance = summaries.look() or advance
+    advance = summaries.poll() or advance
     assert advance is not None
     assert advance.step == 20_000
 
@@ -135,11 +135,11 @@ def test_damage_in_the_midst_loses_what_was_there(tmp_path: Path) -> None:
     summaries = TensorBoardProgress(tmp_path, time.time())
     path = tmp_path / NAME
     write(path, VERSION, framed(scalar(1, loss=1.0)))
-    assert summaries.look() is not None
+    assert summaries.poll() is not None
     write(path, b"\0" * 100)
-    assert summaries.look() is None
+    assert summaries.poll() is None
     write(path, framed(scalar(2, loss=0.5)))
-    assert summaries.look() == Advance(2.0, None, {"user.loss": 0.5})
+    assert summaries.poll() == Advance(2.0, None, {"user.loss": 0.5})
 
 
 def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
@@ -150,23 +150,23 @@ def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
     length = struct.pack("<Q", 1 << 62)
     write(tmp_path / "d.tfevents", length + struct.pack("<I", masked_crc(length)) + b"x" * 50)
     summaries = TensorBoardProgress(tmp_path, time.time())
-    assert (summaries.look(), summaries.look()) == (None, None)
+    assert (summaries.poll(), summaries.poll()) == (None, None)
 
 
 def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
     """Some programs use one name again."""
     summaries = TensorBoardProgress(tmp_path, time.time())
     write(tmp_path / NAME, VERSION, framed(scalar(1, loss=1.0)), framed(scalar(2, loss=1.0)))
-    assert summaries.look() is not None
+    assert summaries.poll() is not None
     (tmp_path / NAME).write_bytes(VERSION + framed(scalar(1, loss=3.0)))
-    assert summaries.look() == Advance(1.0, None, {"user.loss": 3.0})
+    assert summaries.poll() == Advance(1.0, None, {"user.loss": 3.0})
 
 
 def test_losses_come_first_where_there_is_too_much(tmp_path: Path) -> None:
     """A program has only so many series."""
     tags = {f"a{number}": 1.0 for number in range(100)}
     write(tmp_path / NAME, VERSION, framed(scalar(1, **tags, z__loss=2.0)))
-    advance = TensorBoardProgress(tmp_path, time.time()).look()
+    advance = TensorBoardProgress(tmp_path, time.time()).poll()
     assert advance is not None
     assert len(advance.metrics) == 32
     assert advance.metrics["user.z.loss"] == 2.0

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from tony.executor.writer_thread import PenHandler, WriterThread
+from tony.executor.writer_thread import WriterThread, WriterThreadHandler
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def pens() -> Callable[[], int]:
     """How many threads write more than at the test's beginning."""
 
     def count() -> int:
-        return sum(thread.name == "pen" for thread in threading.enumerate())
+        return sum(thread.name == "writer" for thread in threading.enumerate())
 
     before = count()
     return lambda: count() - before
@@ -37,7 +37,7 @@ def test_jobs_are_done_in_order_and_beside(pens: Callable[[], int]) -> None:
             pen.put(partial(job, number), 10)
         assert await pen.wait_written(60)
         assert pen.backlog == 0
-        await pen.rest(60)
+        await pen.stop(60)
 
     asyncio.run(write())
     assert done == [(number, False) for number in range(1000)]
@@ -54,13 +54,13 @@ def test_the_loop_goes_on_while_the_disk_stands_still(pens: Callable[[], int]) -
         pen.notify(149, told.set)
         assert not await pen.wait_written(0.05)
         assert (pen.backlog, told.is_set()) == (150, False)
-        await pen.rest(0.05)
+        await pen.stop(0.05)
         assert pens() == 1  # it cannot rest
         disk.set()
         async with asyncio.timeout(60):
             await told.wait()
         assert await pen.wait_written(60)
-        await pen.rest(60)
+        await pen.stop(60)
 
     asyncio.run(write())
     assert pens() == 0
@@ -73,7 +73,7 @@ def test_after_a_rest_it_goes_on(pens: Callable[[], int]) -> None:
         pen, done = WriterThread(), list[int]()
         for number in range(3):
             pen.put(partial(done.append, number))
-            await pen.rest(60)
+            await pen.stop(60)
             assert pens() == 0
         return done
 
@@ -91,7 +91,7 @@ def test_without_a_thread_it_writes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     pen = WriterThread()
     pen.put(partial(done.append, 1))
     assert done == [1]
-    asyncio.run(pen.rest(60))
+    asyncio.run(pen.stop(60))
     pen.close(60)
 
 
@@ -101,17 +101,17 @@ def test_log_lines_take_the_same_way_while_there_is_one() -> None:
 
     class Kept(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.getMessage()} {threading.current_thread().name == 'pen'}")
+            lines.append(f"{record.getMessage()} {threading.current_thread().name == 'writer'}")
 
     async def write() -> None:
         pen = WriterThread()
         log = logging.Logger("one")
-        log.addHandler(PenHandler(pen, Kept()))
+        log.addHandler(WriterThreadHandler(pen, Kept()))
         log.warning("before")
         pen.put(lambda: None)
         for number in range(3):
             log.warning("line %d", number)
-        await pen.rest(60)
+        await pen.stop(60)
         log.warning("after")
 
     asyncio.run(write())

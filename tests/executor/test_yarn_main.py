@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.executor.yarn_main import of_hadoop
+from tony.executor.yarn_main import hadoop_variables
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from tony.executor.yarn_main import of_hadoop
 )
 def test_of_hadoop(own: dict[str, str], given: dict[str, str]) -> None:
     """Settings, tokens and a Hadoop of its own, as far as they are set; and whose the container is."""
-    assert of_hadoop(own) == given
+    assert hadoop_variables(own) == given

@@ -60,8 +60,8 @@ def test_a_full_disk_while_staging(small_disk: Lab) -> None:
     cache = small_disk.home / "cache"
     done = small_disk.tony("run", "--", "true", cwd=project)
     told = (
-        f"tony: cannot stage project: no room in {cache}: 6m are needed, 4m are free. Free some room there, or set "
-        "TONY_HOME to a folder on a bigger disk.\n"
+        f"tony: cannot stage project: not enough disk space in {cache}: 6m needed, 4m free. Free some space there, "
+        "or set TONY_HOME to a folder on a larger disk.\n"
     )
     assert (3, told) == (done.returncode, done.stderr)
     nothing_left(small_disk)
@@ -69,7 +69,7 @@ def test_a_full_disk_while_staging(small_disk: Lab) -> None:
     (project / "noise").write_text("little\n")
     done = small_disk.tony("run", "--", "true", cwd=project)
     assert done.returncode == 3
-    assert "no room in" in done.stderr or "No space left on device" in done.stderr
+    assert "not enough disk space" in done.stderr or "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
     nothing_left(small_disk)
     somebody.unlink()
@@ -86,8 +86,8 @@ def test_a_full_disk_while_a_tasks_folder_is_filled(small_disk: Lab) -> None:
     assert done.returncode == 3, done.stderr
     status = small_disk.status("last")
     assert status["state"] == "failed"
-    assert f"no room in {small_disk.home}/" in status["failure"]["reason"]
-    assert f"no room in {small_disk.home}/" in done.stderr
+    assert f"not enough disk space in {small_disk.home}/" in status["failure"]["reason"]
+    assert f"not enough disk space in {small_disk.home}/" in done.stderr
     small_disk.wait_gone(small_disk.only_job(), 30)
 
 
@@ -117,7 +117,7 @@ def test_a_full_disk_under_the_event_log(small_disk: Lab) -> None:
     status = small_disk.wait(job)
     log = small_disk.home / "jobs" / job / "events.1.jsonl"
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "storage")
-    reason = f"cannot write the event log {log}: no room in {log.parent}: more is needed, "
+    reason = f"cannot write the event log {log}: not enough disk space in {log.parent}: more space needed, "
     assert status["failure"]["reason"].startswith(reason)
     small_disk.wait_gone(job, 30)
     done = small_disk.tony("list")

@@ -95,9 +95,7 @@ def test_a_task_takes_all_memory(small_machine: Lab) -> None:
     status = small_machine.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "memory")
     reason = status["failure"]["reason"]
-    assert re.search(
-        r"memory: the machine's is full; at [\d.]+m of its limit 2g 1 process killed by the kernel", reason
-    )
+    assert re.search(r"memory: the machine ran out; at [\d.]+m of its limit 2g 1 process killed by the kernel", reason)
     assert small_machine.tasks(job)["main:0"]["signal"] == "SIGKILL"
     small_machine.wait_gone(job)
 
@@ -111,7 +109,7 @@ def test_a_task_takes_all_memory_where_no_control_group_can_be_made(small_machin
     status = small_machine.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "memory")
     reason = status["failure"]["reason"]
-    assert re.search(r"the machine's is full, and most likely .*; at most [\d.]+m were used, limit 2g", reason)
+    assert re.search(r"the machine ran out, and the kernel most likely .*; peak [\d.]+m, limit 2g", reason)
     small_machine.wait_gone(job)
 
 

@@ -40,10 +40,10 @@ def test_a_command_that_is_not_found(lab: Lab) -> None:
     """As a word, as a path, as one that is only in the working directory; through a shell the shell says so."""
     lab.file("project/tool", "#!/bin/sh\n").chmod(0o700)
     project = lab.root / "project" / "project"
-    nowhere = "command not found: nonesuch (it is in no folder of PATH)"
+    nowhere = "command not found: nonesuch (not on PATH)"
     failed_to_start(lab, lab.tony("run", "--source", "", "--", "nonesuch", "--option"), nowhere)
     failed_to_start(lab, lab.tony("run", "-n", "3", "--source", "", "--", "nonesuch"), nowhere, tasks=3)
-    beside = "command not found: tool (it is in no folder of PATH; the one in the working directory is called ./tool)"
+    beside = "command not found: tool (not on PATH; the one in the working directory is ./tool)"
     failed_to_start(lab, lab.tony("run", "--", "tool", cwd=project), beside)
     missing = "command not found: ./nonesuch (no such file in the working directory)"
     failed_to_start(lab, lab.tony("run", "--", "./nonesuch", cwd=project), missing)
@@ -61,11 +61,11 @@ def test_a_command_that_cannot_be_executed(lab: Lab) -> None:
     lab.file("windows", "#!/bin/sh\r\necho hello\r\n").chmod(0o700)
     (project / "folder").mkdir()
     for name, told in {
-        "folder": "not executable: ./folder (it is a folder)",
-        "plain": "not executable: ./plain (permission denied; is it a program? Then set its x bit: chmod +x)",
-        "lost": "cannot start ./lost: its first line names /opt/no/such/python, which does not exist",
-        "windows": "cannot start ./windows: its first line ends like a line of Windows, and Linux takes the \\r for a "
-        "part of the name",
+        "folder": "not executable: ./folder (it is a directory)",
+        "plain": "not executable: ./plain (permission denied; to make it executable: chmod +x)",
+        "lost": "cannot start ./lost: its #! line names /opt/no/such/python, which does not exist",
+        "windows": "cannot start ./windows: its #! line ends with a Windows line ending (\\r\\n), and Linux takes the "
+        "\\r as part of the name",
     }.items():
         failed_to_start(lab, lab.tony("run", "--", f"./{name}", cwd=project), told)
 
@@ -83,11 +83,11 @@ def test_an_interpreter_that_is_missing(lab: Lab) -> None:
         "/opt/python9.9": "python = /opt/python9.9 (--python): there is no such file or folder. Check the path.",
         "./empty": 'python = "./empty" (--python): this is a folder without bin/python: neither an environment nor an '
         "interpreter.",
-        "./lost": f"python = {root}/lost (--python): its first line names /no/such, which does not exist. Mend that "
-        "line.",
-        "./noise": f"python = {root}/noise (--python): it is executable, but no program: it is no binary of Linux, and "
-        "has no first line with #!.",
-        "./windows": f"python = {root}/windows (--python): its first line names /bin/sh\\r, which does not exist. Mend "
+        "./lost": f"python = {root}/lost (--python): its #! line names /no/such, which does not exist. Correct "
+        "that line.",
+        "./noise": f"python = {root}/noise (--python): it has execute permission, but is neither a Linux binary nor "
+        "a script with a #! line.",
+        "./windows": f"python = {root}/windows (--python): its #! line names /bin/sh\\r, which does not exist. Correct "
         "that line.",
     }.items():
         refused(lab, lab.tony("run", "--source", "", "--python", given, "--", "true"), told)
@@ -138,9 +138,9 @@ def test_an_interpreter_that_is_too_old_for_tony(tmp_path: Path) -> None:
 def test_a_tf_config_too_long(lab: Lab) -> None:
     """Refused when the job is submitted, with the arithmetic and the number of tasks that would fit."""
     told = (
-        "roles.worker.instances = 5000 (-n): TF_CONFIG takes 205,073 bytes for 5,000 tasks (41 each and 73 around "
-        "them), but Linux gives one variable 131,072: 3,195 tasks would fit. Host names are taken to have 32 "
-        'characters here. Use fewer tasks, or framework = "none" if the programs do not read it.'
+        "roles.worker.instances = 5000 (-n): TF_CONFIG takes 205,073 bytes for 5,000 tasks (41 each plus 73), but "
+        "Linux allows 131,072 per variable: 3,195 tasks would fit. Host names are assumed to have 32 characters. "
+        'Use fewer tasks, or framework = "none" if the programs do not read it.'
     )
     words = ("run", "-n", "5000", "--memory", "1m", "--framework", "tensorflow", "--source", "", "--", "true")
     refused(lab, lab.tony(*words), told)
@@ -150,8 +150,8 @@ def test_a_variable_that_turns_out_too_long(lab: Lab) -> None:
     """By its placeholders, or by a framework's adapter: the program is refused at its start, with the arithmetic."""
     lab.job_file('command = "true"\nenv = { A = "{params.p}{params.p}" }\n[params]\n' + f'p = "{70_000 * "x"}"\n')
     told = (
-        "environment variable A has 140003 bytes with its name; Linux passes at most 131072 in one string. Make it "
-        "shorter, or put its content in a file."
+        "environment variable A has 140003 bytes with its name; Linux allows at most 131072 per string. Shorten "
+        "it, or put its content in a file."
     )
     failed_to_start(lab, lab.submit(lab.root / "project" / "job.toml"), told)
     plug = lab.root / "plug"
@@ -300,7 +300,7 @@ def test_a_program_that_forks_into_the_background(lab: Lab, way: str, code: int)
     done = lab.submit(lab.job_file(f'command = "{command}"\n'))
     assert done.returncode == bool(code)
     what = "one process running, which was" if way == "daemon" else "2 processes running, which were"
-    note = f"exit code {code}; it left {what} ended (sleep): a program is over when it exits"
+    note = f"exit code {code}; it left {what} killed (sleep): the task ends when its command exits"
     assert f"main:0 {'failed' if code else 'succeeded'}: {note}\n" in done.stdout
     assert lab.status("last")["tasks"][0]["note"] == note
     lab.wait_gone(lab.only_job(), 30)
@@ -316,7 +316,7 @@ def test_a_program_that_ignores_sigterm(lab: Lab) -> None:
     status = lab.wait(job)
     (task,) = status["tasks"]
     assert (status["exit_code"], task["state"], task["signal"]) == (4, "stopped", "SIGKILL")
-    assert "it did not end within 0.5 s of SIGTERM and was killed" in task["note"]
+    assert "it did not exit within 0.5 s of SIGTERM and was killed" in task["note"]
     lab.wait_gone(job, 30)
 
 

@@ -31,9 +31,9 @@ NO_CLUSTER = (
     "its core-site.xml and hdfs-site.xml, or copy it here first: hdfs dfs -get."
 )
 NO_ARCHIVE = (
-    "it is a file, but no archive. Archives are tar, tar.gz, tar.bz2, tar.xz or zip, told by content. Give the "
+    "it is a file, but not an archive. Supported are tar, tar.gz, tar.bz2, tar.xz or zip, detected by content. "
 )
-NO_ARCHIVE += "folder it is in, or name it under `files`."
+NO_ARCHIVE += "Give the folder it is in, or list it under `files`."
 MIB = 1024**2
 
 
@@ -121,9 +121,9 @@ def test_a_source_that_leads_out_or_goes_too_deep(lab: Lab) -> None:
     refused(
         lab,
         done,
-        f"source = {source} (--source): the folder {shown} lies more than 200 folders deep. Leave it out with "
+        f"source = {source} (--source): the folder {shown} is nested more than 200 levels deep. Leave it out with "
         ".tonyignore.",
-        f"source = {source} (--source): the link out -> /etc leads out of the folder. Name its target under `files`, "
+        f"source = {source} (--source): the link out -> /etc leads out of the folder. List its target under `files`, "
         "or leave it out with .tonyignore.",
     )
 
@@ -165,7 +165,7 @@ def test_unreadable_files(person: Lab) -> None:
     mend = "Make it readable, or leave it out with .tonyignore."
     done = person.submit(job)
     assert sorted(done.stderr.splitlines()[:-1]) == [  # folders are read in no order
-        f"files = {project}/data.npz ({job}:3): it cannot be read (permission denied). Make it readable for you.",
+        f"files = {project}/data.npz ({job}:3): it cannot be read (permission denied). Make it readable.",
         f"source = {project} ({job}:2): inner/key.pem cannot be read (permission denied). {mend}",
         f"source = {project} ({job}:2): secret.py cannot be read (permission denied). {mend}",
         f"source = {project} ({job}:2): the folder shut/ cannot be read (Permission denied). {mend}",
@@ -382,9 +382,9 @@ def encrypted(path: Path) -> Path:
     return path
 
 
-UNSAFE = "the archive X is damaged or not safe to unpack: its member {}. Make it again from inside the folder that it "
-UNSAFE += "shall hold, for instance with `tar -C FOLDER -czf X.tar.gz .`"
-DAMAGED = "the archive X is damaged or cut off ({}). Make it again."
+UNSAFE = "the archive X is damaged or not safe to unpack: its member {}. Create it again from inside its "
+UNSAFE += "folder, for instance with `tar -C FOLDER -czf X.tar.gz .`"
+DAMAGED = "the archive X is damaged or truncated ({}). Create it again."
 ARCHIVES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "dots.tar": (
         lambda p: tar(p, ("../evil", {})),
@@ -404,7 +404,7 @@ ARCHIVES: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "through-a-link.tar": (
         lambda p: tar(p, ("link", {"type": tarfile.SYMTYPE, "linkname": "/tmp", "size": 0}), ("link/evil", {})),
-        UNSAFE.format("link/evil lies below link, which is a link"),
+        UNSAFE.format("link/evil is below link, which is a link"),
     ),
     "hard-link.tar": (
         lambda p: tar(p, ("x", {"type": tarfile.LNKTYPE, "linkname": "../../etc/passwd", "size": 0})),
@@ -412,11 +412,14 @@ ARCHIVES: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "device.tar": (
         lambda p: tar(p, ("null", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3, "size": 0})),
-        "the archive X holds null, which is a device or pipe, not a file, folder or link. Make it again without that.",
+        (
+            "the archive X contains null, which is a device or pipe, not a file, folder or link. "
+            "Create it again without it."
+        ),
     ),
     "cut.tar.gz": (cut, DAMAGED.format("Compressed file ended before the end-of-stream marker was reached")),
     "flipped.tar.gz": (flipped, DAMAGED.format("...")),
-    "encrypted.zip": (encrypted, "the archive X is encrypted. Make it again without a password."),
+    "encrypted.zip": (encrypted, "the archive X is encrypted. Create it again without a password."),
 }
 
 
@@ -443,11 +446,11 @@ def test_an_archive_that_is_no_environment(lab: Lab) -> None:
     """Sound, but without a Python in it, or with one that borrows from what is not here."""
     path = zip_of(lab.root / "env.zip", **{"123.xml": "<xml/>"})
     done = lab.tony("run", "--source", "", "--python", "./env.zip", "--", "true")
-    assert "the archive env.zip holds no bin/python." in done.stderr
+    assert "the archive env.zip contains no bin/python." in done.stderr
     refused(lab, done, done.stderr.splitlines()[0])
     path = tar(lab.root / "env.tar", ("bin/python", {"type": tarfile.SYMTYPE, "linkname": "/opt/none", "size": 0}))
     done = lab.tony("run", "--source", "", "--python", str(path), "--", "true")
-    assert "its bin/python is a link to /opt/none, which is not on this machine." in done.stderr
+    assert "its bin/python is a link to /opt/none, which does not exist on this machine." in done.stderr
     refused(lab, done, done.stderr.splitlines()[0])
 
 

@@ -61,7 +61,7 @@ def test_fcfs_is_refused() -> None:
     spec = JobSpec(framework="pytorch", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
     (problem,) = PyTorch().validate(spec)
     assert (problem.key, problem.value) == ("distributed_mode", "fcfs")
-    assert 'Write distributed_mode = "gang"' in problem.message
+    assert 'Set distributed_mode = "gang"' in problem.message
 
 
 def test_sound_job_has_no_problems() -> None:

@@ -123,8 +123,8 @@ class TestSize:
         (problem,) = TensorFlow().validate(spec_of(roles))
         assert (problem.key, problem.value) == ("roles.worker.instances", "9000")
         assert problem.message.startswith(
-            "TF_CONFIG takes 410,080 bytes for 10,000 tasks (41 each and 80 around them), but Linux gives one variable "
-            "131,072: 3,194 tasks would fit. Host names are taken to have 32 characters here."
+            "TF_CONFIG takes 410,080 bytes for 10,000 tasks (41 each plus 80), but Linux allows 131,072 per "
+            "variable: 3,194 tasks would fit. Host names are assumed to have 32 characters."
         )
 
     @pytest.mark.parametrize("role", ["worker", "evaluator", "w"])

@@ -285,7 +285,9 @@ def test_a_full_file_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(StorageError) as caught:
             writer.flush()
     writer.close()
-    assert f"cannot write the event log {tmp_path}/events.1.jsonl: no room in {tmp_path}: more" in str(caught.value)
+    assert f"cannot write the event log {tmp_path}/events.1.jsonl: not enough disk space in {tmp_path}: more" in str(
+        caught.value
+    )
 
 
 def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_numbers_are_read(padding: str, number: str, value: float) -> None:
         ("-1e00999", "a number beyond what a double holds"),
         ("1" * 310 + ".0", "a number beyond what a double holds"),
         ("999999999999999999e291", "a number beyond what a double holds"),
-        ("NaN", "NaN is no JSON number"),
-        ("-Infinity", "-Infinity is no JSON number"),
+        ("NaN", "NaN is not a JSON number"),
+        ("-Infinity", "-Infinity is not a JSON number"),
     ],
 )
 def test_numbers_beyond_are_refused(as_bytes: bool, padding: str, number: str, why: str) -> None:

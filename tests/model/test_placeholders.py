@@ -84,7 +84,7 @@ def test_a_slip_in_params_is_found(word: str) -> None:
     text = f"run --lr {{{word}.lr}}"
     (mistake,) = near_misses(text, ["lr"])
     assert (9, f"{word}.lr") == (mistake.position, mistake.name)
-    assert f"{{{word}.lr}} is no placeholder; did you mean {{params.lr}}?" == mistake.message
+    assert f"{{{word}.lr}} is not a placeholder; did you mean {{params.lr}}?" == mistake.message
 
 
 @pytest.mark.parametrize(

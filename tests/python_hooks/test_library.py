@@ -12,7 +12,7 @@ import pytest
 import tony
 from tony import clock
 from tony.executor.progress_listener import Advance, CheckpointReport, parse
-from tony.python_hooks.library.tony.reporting import _Teller, checkpoint, progress
+from tony.python_hooks.library.tony.reporting import _Reporter, checkpoint, progress
 from tony.rpc.sockets import short_path
 
 FOLDER = Path(tony.__file__).parent / "python_hooks/library"
@@ -92,8 +92,8 @@ def test_outside_of_tony_both_do_nothing() -> None:
         "tony.progress(1, **{'x' * 10000: 1})",
         "tony.progress(10 ** 400)",
         "tony.checkpoint('no number').__exit__(None, None, None)",
-        "tony.reporting._teller.name = '/nobody/there'; tony.progress(1)",
-        "tony.reporting._teller.name = 'x' * 500; tony.progress(1)",
+        "tony.reporting._reporter.name = '/nobody/there'; tony.progress(1)",
+        "tony.reporting._reporter.name = 'x' * 500; tony.progress(1)",
         "tony.progress(1); import os; os.closerange(3, 50); tony.progress(2)",
     ],
 )
@@ -140,19 +140,19 @@ def test_who_does_not_read_holds_up_nobody(hearer: socket.socket) -> None:
 
 def test_a_fork_does_not_tell_what_its_parent_has_to_tell(hearer: socket.socket) -> None:
     """Checkpoints that wait are told once, and both go on telling."""
-    teller = _Teller()
-    teller.name = hearer.getsockname()
-    while teller.tell(b"x"):
+    reporter = _Reporter()
+    reporter.name = hearer.getsockname()
+    while reporter.send(b"x"):
         pass
-    teller.keep(b"c\t1\t1\t1")
+    reporter.keep(b"c\t1\t1\t1")
     child = os.fork()
     if child == 0:
-        teller.begin()
-        os._exit(len(teller.waiting))
+        reporter.reset()
+        os._exit(len(reporter.waiting))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert len(teller.waiting) == 1
+    assert len(reporter.waiting) == 1
     heard(hearer)
-    teller.finish()
+    reporter.finish()
     assert len(heard(hearer)) == 1
 
 

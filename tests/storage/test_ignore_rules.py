@@ -81,5 +81,5 @@ def test_gitignore_can_be_switched_off(tmp_path: Path) -> None:
 def test_meaningless_pattern_is_named(tmp_path: Path) -> None:
     """A line that is no pattern is refused with its file and number."""
     write_tree(tmp_path, {".tonyignore": patterns("a", "!")})
-    with pytest.raises(IgnoreFileError, match=r"\.tonyignore:2: `!` is no pattern"):
+    with pytest.raises(IgnoreFileError, match=r"\.tonyignore:2: `!` is not a valid pattern"):
         rules_for(tmp_path, git=True)

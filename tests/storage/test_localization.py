@@ -154,7 +154,7 @@ def test_full_disk(tmp_path: Path, small_disk: Path) -> None:
     """Place and remedy are named, no half-unpacked tree is left, and with more room the same call completes."""
     cache = cache_at(small_disk / "c")
     item = put_folder(cache, write_tree(tmp_path / "s", {"x": (os.urandom(600_000), 0o644)}))
-    with pytest.raises(StorageError, match=f"cannot unpack source: no room in {cache.trees}.*TONY_HOME"):
+    with pytest.raises(StorageError, match=f"cannot unpack source: not enough disk space in {cache.trees}.*TONY_HOME"):
         localize(StagedRole(items=(item,)), cache.path, small_disk / "work")
     assert os.listdir(cache.trees) == []
     subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)

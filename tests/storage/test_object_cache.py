@@ -195,7 +195,7 @@ def test_old_parts_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.M
 def test_what_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:
     """The disk is not filled first; the message has place, need and room."""
     cache = cache_at(tmp_path)
-    expected = r"cannot stage it: no room in .*: 1024t are needed, .* are free.*TONY_HOME"
+    expected = r"cannot stage it: not enough disk space in .*: 1024t needed, .* free.*TONY_HOME"
     with pytest.raises(StorageError, match=expected), cache.writing("stage it", 1024**5):
         pytest.fail("not reached")
     assert files(cache) == []
@@ -210,7 +210,7 @@ def test_full_disk(small_disk: Path) -> None:
             for _ in range(100):
                 writer.write(bytes(100_000))
 
-    with pytest.raises(StorageError, match=f"no room in {cache.path}: 10 bytes are needed"):
+    with pytest.raises(StorageError, match=f"not enough disk space in {cache.path}: 10 bytes needed"):
         fill()
     assert files(cache) == []
     put(cache, b"small")

@@ -175,7 +175,7 @@ def test_nothing_outside_is_removed(tmp_path: Path) -> None:
     for path in ("jobs/job-1/job.json", "jobs/job-1"):
         with pytest.raises(StorageError, match="cannot remove"):
             store.remove(path)
-    with pytest.raises(StorageError, match="is not removed"):
+    with pytest.raises(StorageError, match="cannot be removed"):
         store.remove("")
     assert (outside / "job.json").read_text() == "precious"
     store.remove("jobs")

@@ -123,8 +123,8 @@ def test_later_member_wins(tmp_path: Path) -> None:
         ({"l": "/etc/passwd"}, ["member l", "/etc/passwd", "out of the folder"]),
         ({"l": "../x"}, ["member l", "out of the folder"]),
         ({"d/up": "..", "z": "d/up/../x"}, ["member z", "out of the folder"]),
-        ({"l": "d", "l/x": (b"x", 0o644)}, ["l/x", "lies below l", "link"]),
-        ({"a": (b"x", 0o644), "a/x": (b"x", 0o644)}, ["a/x", "lies below a"]),
+        ({"l": "d", "l/x": (b"x", 0o644)}, ["l/x", "is below l", "link"]),
+        ({"a": (b"x", 0o644), "a/x": (b"x", 0o644)}, ["a/x", "is below a"]),
         ({"l": ""}, ["member l", "leads nowhere"]),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_link_that_leaves_the_folder_is_told_with_what_helps(tmp_path: Path, f
     members: dict[str, Node] = {"bin/python3": "python", "bin/python": "/usr/bin/python3"}
     text = refusal((tar_of if form == "tar" else zip_of)(tmp_path / f"venv.{form}", members))
     assert "its member bin/python is a link to /usr/bin/python3, which leads out of the folder" in text
-    assert text.endswith("Make it again with what its links lead to: `zip -r` without `-y`, `tar -h`.")
+    assert text.endswith("Create it again with the targets of its links: `zip -r` without `-y`, `tar -h`.")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_cut_off_archives_are_refused(tmp_path: Path, mode: str, part: float) ->
     # A tar is filled up with zeros to 10 KiB; only what matters is cut.
     os.truncate(path, int((20 * 3584 if mode == "w" else path.stat().st_size) * part))
     text = refusal(path)
-    assert "damaged or cut off" in text or "is cut off" in text
+    assert "damaged or truncated" in text or "is truncated" in text
 
 
 def test_damaged_header_in_the_middle_is_refused(tmp_path: Path) -> None:
@@ -213,13 +213,13 @@ def test_damaged_content_is_refused(tmp_path: Path) -> None:
     content = bytearray(gzip.compress(tar_of(tmp_path / "t", {"a": (b"x" * 5000, 0o644)}).read_bytes(), 0))
     content[2000] ^= 1
     path.write_bytes(content)
-    assert "damaged or cut off" in refusal(path)
+    assert "damaged or truncated" in refusal(path)
     (tmp_path / "z").mkdir()
     stored = zip_of(tmp_path / "z" / "a.zip", {"a": (b"x" * 5000, 0o644)})
     content = bytearray(stored.read_bytes())
     content[2000] ^= 1
     stored.write_bytes(content)
-    assert "damaged or cut off" in refusal(stored)
+    assert "damaged or truncated" in refusal(stored)
 
 
 def test_encrypted_zip_is_refused(tmp_path: Path) -> None:

@@ -465,7 +465,7 @@ def test_where_values_were_set(app: ASGIApp) -> None:
     [
         ("/job/local-20200101-000000-000000", 404, "There is no such job here"),
         ("/nothing", 404, "There is no such page"),
-        ("/?state=odd", 400, "none of"),
+        ("/?state=odd", 400, "not one of"),
         ("/?after=odd", 400, "no place in a list"),
         (f"/job/{JOB}/events?after=x", 400, "whole number"),
         (f"/job/{JOB}/log/worker:0/both", 404, "out and err"),

@@ -71,10 +71,10 @@ def test_programs_that_fail(lab: YarnLab) -> None:
     assert (status["exit_code"], status["failure"]["task"], status["failure"]["signal"]) == (1, "worker:0", "SIGSEGV")
     deaf = lab.tasks(crash)["deaf:0"]
     assert (deaf["state"], deaf["signal"]) == ("stopped", "SIGKILL")
-    assert "it did not end within 0.5 s of SIGTERM and was killed" in deaf["note"]
+    assert "it did not exit within 0.5 s of SIGTERM and was killed" in deaf["note"]
     status = lab.wait(missing)
     assert (status["exit_code"], status["failure"]["cause"]) == (1, "launch")
-    assert "failed: command not found: nonesuch (it is in no folder of PATH) on 127.0.1." in status["failure"]["reason"]
+    assert "failed: command not found: nonesuch (not on PATH) on 127.0.1." in status["failure"]["reason"]
     status = lab.wait(python)
     assert (status["exit_code"], status["failure"]["cause"]) == (3, "launch")
     assert 'python = "/opt/no/such/python3": there is no /opt/no/such/python3 on ' in status["failure"]["reason"]

@@ -87,7 +87,7 @@ def test_files_in_place(lab: YarnLab) -> None:
         done = lab.submit(job, "--set", f"scheduler.yarn.staging={place}/staging")
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"hdfs://{place}/gone is not there; the job goes without it" in done.stderr
-        assert "only its files are taken: deeper" in done.stderr
+        assert "only its files are copied: deeper" in done.stderr
         assert [name for name in lab.listed(f"{place}/staging/cache") if not name.startswith(".")] == [
             name for name in lab.listed(f"{place}/staging/cache") if name.endswith(".zip")
         ]
@@ -127,11 +127,11 @@ def test_mistakes(lab: YarnLab) -> None:
         assert done.returncode == 2, done.stdout + done.stderr
         for words in (
             f"source = hdfs://{place}/lib (",
-            "it is a folder. Of HDFS only an archive can be taken here",
+            "it is a folder. From HDFS only an archive can be used here",
             f"roles.worker.files = hdfs://{place}/gone (",
             "/job.toml:8): ",
             f"there is no {hdfs_name(lab)}{place}/gone.",
-            "it is no archive. Archives are tar, tar.gz",
+            "it is not an archive. Supported are tar, tar.gz",
         ):
             assert words in done.stderr
         assert (lab.jobs(), lab.applications()) == ([], before)

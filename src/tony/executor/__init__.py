@@ -13,5 +13,5 @@
 
 `task_run` is one task attempt, from the start command to the last report. `rendezvous` is a process that answers on
 the task's own port where the framework needs one. `yarn_main` is the same program in a YARN container: it finds its
-launch payload and prepares its files before `main` goes on.
+launch payload and prepares its files before `main` continues.
 """

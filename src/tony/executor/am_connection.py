@@ -1,4 +1,4 @@
-"""The one connection to the application master: made, kept, made anew; and the end of patience."""
+"""The connection to the application master: connect, reconnect, renew the lease, and give up when it has expired."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.lease import Backoff, Lease
-from tony.executor.session_protocol import LinkState, SessionProtocol, Wish
+from tony.executor.session_protocol import LinkState, ProtocolAction, SessionProtocol
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram, Welcome
@@ -19,54 +19,54 @@ from tony.rpc.client_connection import connect
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a connection and the answer to Attach may take each.
-_ANSWER = 10.0
-#: Seconds, in which this machine did not sleep, that an application master may take to renew a lease that is over. So
-#: whoever shuts a laptop and opens it an hour later finds the program as it was. Part of what the application master
-#: reckons with: `SLACK` in `core/policies/unconfirmed_exit.py`.
-LAST_CHANCE = 5.0
-#: Seconds by which a timer may be early.
-_TICK = 0.01
-#: What says only that it is the wrong moment, or the wrong one of two application masters.
-_FOR_NOW = frozenset({Code.BUSY, Code.SUPERSEDED})
+#: Seconds for the connection, and again for the answer to Attach.
+_ANSWER_TIMEOUT_SECONDS = 10.0
+#: Seconds, not counting suspend, that an application master has to renew a lease that has expired. So the program of a
+#: laptop that was closed for an hour survives. The application master allows for this: `SLACK` in
+#: `core/policies/unconfirmed_exit.py`.
+EXPIRY_GRACE_SECONDS = 5.0
+#: Seconds by which a timer may fire early.
+_TIMER_SLACK_SECONDS = 0.01
+#: Errors that may pass: the AM is busy, or it is the wrong one of two.
+_TEMPORARY = frozenset({Code.BUSY, Code.SUPERSEDED})
 
 
 class Clock(Protocol):
-    """What time it is; `tony.clock` in earnest."""
+    """A clock; `tony.clock` except in tests."""
 
     def monotonic(self) -> float:
-        """Seconds that never jump, and go on while the machine sleeps."""
+        """Return seconds that never jump and include suspend."""
 
     def wall(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
 
 
 class AmTransport(Protocol):
-    """What we need of `tony.rpc.connection.RpcConnection`."""
+    """The part of `tony.rpc.connection.RpcConnection` that is used here."""
 
     def send(self, message: Message) -> None:
-        """Sends a message; one that is over swallows it."""
+        """Send a message; do nothing on a closed connection."""
 
     async def receive(self) -> Message | None:
-        """The next message; None at the end."""
+        """Return the next message; None at the end."""
 
     def close(self) -> None:
-        """Ends it once the other side has what was sent."""
+        """Close the connection once everything sent has been delivered."""
 
     @property
     def is_full(self) -> bool:
-        """Whether more was sent than the other side takes now."""
+        """Return True if the send buffer is full."""
 
 
-#: Makes a connection to the application master within so many seconds.
+#: Connects to the application master within so many seconds.
 Connect = Callable[[float], Awaitable[AmTransport]]
 
 
 class Reach:
-    """The way to the application master, which may move. Called, it makes a connection.
+    """Connects to the application master, which may move.
 
     Attributes:
-        address: where it is now, as far as we know.
+        address: its latest known address.
     """
 
     def __init__(self, context: LaunchContext) -> None:
@@ -74,230 +74,232 @@ class Reach:
         self._credentials = context.credentials
 
     async def __call__(self, timeout: float) -> AmTransport:
-        """Connects within so many seconds."""
         return await connect(self.address, self._credentials, timeout=timeout)
 
 
 class AmConnection:
-    """Keeps in touch with the application master for as long as the lease allows.
+    """Keeps the connection to the application master for as long as the lease allows.
 
     Attributes:
-        unwanted: it has said that we are not wanted any more.
+        is_rejected: the application master has rejected this executor for good.
     """
 
     def __init__(
         self,
-        dialog: SessionProtocol,
+        protocol: SessionProtocol,
         lease: Lease,
         connect: Connect,
         clock: Clock,
-        beat: Callable[[], Heartbeat],
-        perform: Callable[[Wish], None],
-        apart: Callable[[], None] = lambda: None,
-        renewed: Callable[[], None] = lambda: None,
-        before: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], Heartbeat],
+        perform: Callable[[ProtocolAction], None],
+        on_disconnect: Callable[[], None] = lambda: None,
+        on_renew: Callable[[], None] = lambda: None,
+        before_reports: Callable[[], None] = lambda: None,
     ) -> None:
-        """Connects to nobody yet.
+        """Create the object; connect nothing yet.
 
         Args:
-            beat: makes a heartbeat.
-            perform: is told what the application master wants.
-            apart: is called when a conversation has ended.
-            renewed: is called when the lease has been renewed.
-            before: is called before reports are sent, for what must not come after the report that all is over.
+            perform: performs an action that the application master has commanded.
+            on_disconnect: called when a connection has ended.
+            on_renew: called when the lease has been renewed.
+            before_reports: called before reports are sent, for what must not follow the report of an exit.
         """
-        self._dialog = dialog
+        self._protocol = protocol
         self._lease = lease
         self._connect = connect
         self._clock = clock
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._perform = perform
-        self._apart = apart
-        self._renewed = renewed
-        self._before = before
+        self._on_disconnect = on_disconnect
+        self._on_renew = on_renew
+        self._before_reports = before_reports
         self._connection: AmTransport | None = None
         self._welcome = asyncio.Event()
         self._backoff = Backoff()
-        self._gone = False
-        self._why = "no connection yet"
-        self._stale: set[int] = set()
-        self._resting = False
-        self._step: asyncio.Timeout | None = None
+        self._is_gone = False
+        self._reason = "no connection yet"
+        self._logged_sessions: set[int] = set()
+        self._is_backing_off = False
+        self._wait_timeout: asyncio.Timeout | None = None
         self._attached_at: float | None = None
-        self._missed = False
-        self.unwanted = False
+        self._has_skipped_start = False
+        self.is_rejected = False
 
     def flush(self) -> None:
-        """Sends the reports that have not been sent."""
+        """Send the reports that have not been sent."""
         if self._connection:
-            self._before()
-            for report in self._dialog.unsent(self._clock.monotonic()):
+            self._before_reports()
+            for report in self._protocol.unsent(self._clock.monotonic()):
                 self._connection.send(report)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is anybody who would hear us."""
+        """Return True if there is a connection."""
         return self._connection is not None
 
     def send(self, message: Message) -> None:
-        """Sends a message that may get lost, if there is a connection."""
+        """Send a message that may get lost; do nothing without a connection."""
         if self._connection:
             self._connection.send(message)
 
-    def spare(self, message: Message) -> bool:
-        """Sends a message of no great weight, unless it would have to wait; answers whether it went."""
-        if self._connection is None or not self._dialog.heeds or self._connection.is_full:
+    def send_low_priority(self, message: Message) -> bool:
+        """Send a message of low priority unless it would have to wait; return True if it was sent."""
+        if self._connection is None or not self._protocol.is_obeying or self._connection.is_full:
             return False
         self._connection.send(message)
         return True
 
-    def summoned(self, attempt: int, *, moved: bool) -> None:
-        """An application master that we obey has called: goes to it at once, if we are not there yet.
+    def on_reattach_request(self, attempt: int, *, moved: bool) -> None:
+        """Connect at once to an application master that has called, unless this is its connection.
 
         Args:
-            moved: it is at another place than we thought.
+            moved: its address differs from the known one.
         """
         self._backoff.reset()
-        if moved or self._resting or self._dialog.partner not in (0, attempt):
-            log.info("attempt %d of the application master calls", attempt)
+        if moved or self._is_backing_off or self._protocol.peer_attempt not in (0, attempt):
+            log.info("reattach request from AM attempt %d", attempt)
             self._break_off()
 
     async def keep(self) -> str:
-        """Connects again and again until the lease is over, or we are not wanted; answers why contact was lost."""
+        """Reconnect until the lease has expired or the executor is rejected; return why contact was lost."""
         while True:
             try:
-                async with asyncio.timeout(None) as self._step:
-                    await self._meet()
+                async with asyncio.timeout(None) as self._wait_timeout:
+                    await self._connect_once()
             except TimeoutError:
-                if self._step is not None:
-                    raise  # it was none of ours
-            self._step = None
-            if self.unwanted or self._left() <= 0:
-                return self._why
+                if self._wait_timeout is not None:
+                    raise  # not from `_break_off`
+            self._wait_timeout = None
+            if self.is_rejected or self._left() <= 0:
+                return self._reason
 
     def _break_off(self) -> None:
-        """Ends what `keep` is doing; it looks anew what there is to do."""
-        if self._step is not None:
-            self._step.reschedule(asyncio.get_running_loop().time())
-            self._step = None
+        """Cancel the current wait of `keep`, which then decides anew."""
+        if self._wait_timeout is not None:
+            self._wait_timeout.reschedule(asyncio.get_running_loop().time())
+            self._wait_timeout = None
 
-    async def _meet(self) -> None:
-        """One try to connect, and all that comes of it."""
+    async def _connect_once(self) -> None:
+        """Connect once, and handle the connection until it ends."""
         left = self._left()
-        self._resting = True
+        self._is_backing_off = True
         try:
             await asyncio.sleep(min(self._backoff.delay(), left))
         finally:
-            self._resting = False
+            self._is_backing_off = False
         try:
-            connection = await self._connect(min(_ANSWER, max(1.0, left)))
+            connection = await self._connect(min(_ANSWER_TIMEOUT_SECONDS, max(1.0, left)))
         except ConnectionFailed as error:
-            self._lost(str(error), gone=error.gone)
+            self._record_loss(str(error), gone=error.gone)
         except ProtocolError as error:
-            self._refused(error, str(error))
+            self._handle_refusal(error, str(error))
         else:
-            await self._converse(connection)
+            await self._run_connection(connection)
 
     def _left(self) -> float:
-        return self._lease.left(self._clock.monotonic(), gone=self._gone)
+        return self._lease.left(self._clock.monotonic(), gone=self._is_gone)
 
-    def _lost(self, why: str, *, gone: bool) -> None:
-        if why != self._why:
-            log.warning("no contact to the application master: %s", why)
-        self._why, self._gone = why, gone
+    def _record_loss(self, why: str, *, gone: bool) -> None:
+        if why != self._reason:
+            log.warning("no connection to the application master: %s", why)
+        self._reason, self._is_gone = why, gone
 
-    def _refused(self, error: ProtocolError, why: str) -> None:
-        """It will not hear of us. If we are not wanted, waiting is wrong; else another one may come that wants us."""
-        is_for_now = error.code in _FOR_NOW
-        self.unwanted = error.code == Code.STALE or (self._attached_at is None and not is_for_now)
-        self._lost(why, gone=not is_for_now)
+    def _handle_refusal(self, error: ProtocolError, why: str) -> None:
+        """Handle a rejection: give up if it is final, else retry, as another AM attempt may accept."""
+        is_for_now = error.code in _TEMPORARY
+        self.is_rejected = error.code == Code.STALE or (self._attached_at is None and not is_for_now)
+        self._record_loss(why, gone=not is_for_now)
 
-    async def _converse(self, connection: AmTransport) -> None:
+    async def _run_connection(self, connection: AmTransport) -> None:
         self._connection = connection
         self._welcome.clear()
-        began = self._clock.monotonic()
-        connection.send(self._dialog.connected())
+        connected_at = self._clock.monotonic()
+        connection.send(self._protocol.connected())
         try:
-            # A heart that beats for ever ends with the conversation, and the conversation with whatever breaks it.
+            # Heartbeats end with the connection, and an error in either ends both.
             async with asyncio.TaskGroup() as group:
-                beating = group.create_task(self._beat_on(connection))
-                await self._listen(connection, began)
+                beating = group.create_task(self._send_heartbeats(connection))
+                await self._listen(connection, connected_at)
                 beating.cancel()
         finally:
             self._connection = None
-            self._dialog.disconnected()
-            self._apart()
+            self._protocol.disconnected()
+            self._on_disconnect()
             connection.close()
 
-    async def _listen(self, connection: AmTransport, began: float) -> None:
-        """Hears what comes until the end, and keeps in mind what that means."""
+    async def _listen(self, connection: AmTransport, connected_at: float) -> None:
+        """Handle messages until the connection ends, and record why it ended."""
         try:
-            async with asyncio.timeout(_ANSWER) as patience:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS) as timeout:
                 while (message := await connection.receive()) is not None:
-                    self._hear(message, began)
-                    if self._dialog.stance is LinkState.WELCOME:
-                        patience.reschedule(None)
+                    self._handle(message, connected_at)
+                    if self._protocol.link_state is LinkState.WELCOME:
+                        timeout.reschedule(None)
         except TimeoutError:
-            self._lost(f"no answer to attach within {_ANSWER:g} s", gone=False)
+            self._record_loss(f"no answer to attach within {_ANSWER_TIMEOUT_SECONDS:g} s", gone=False)
         except ProtocolError as error:
-            self._refused(error, f"the application master refused us: {error}")
+            self._handle_refusal(error, f"the application master refused the executor: {error}")
         else:
-            self._lost("it closed the connection", gone=False)
+            self._record_loss("the connection was closed", gone=False)
 
-    def _hear(self, message: Message, began: float) -> None:
-        welcome = self._dialog.stance is LinkState.ATTACHED
+    def _handle(self, message: Message, connected_at: float) -> None:
+        welcome = self._protocol.link_state is LinkState.ATTACHED
         if isinstance(message, StartProgram) and self._left() <= 0:
-            # We stood still, and so did this message: who knows what it has been replaced by. It will be said again.
-            self._missed = True
+            # This process was suspended, and the message may be outdated: the AM repeats it if it still applies.
+            self._has_skipped_start = True
             return
-        refused = self._dialog.refused
-        wishes = self._dialog.received(message)
-        if self._dialog.refused > refused:
-            self._say_refused(message)
-        if welcome and self._dialog.stance is LinkState.ATTACHED:
+        refused = self._protocol.refused
+        actions = self._protocol.received(message)
+        if self._protocol.refused > refused:
+            self._log_ignored(message)
+        if welcome and self._protocol.link_state is LinkState.ATTACHED:
             raise ProtocolError(Code.SUPERSEDED, "an older application master answered")
         if welcome:
-            log.info("attached; heartbeats every %g s", self._dialog.heartbeat_interval)
-            self._attached_at = began
+            log.info("attached; heartbeats every %g s", self._protocol.heartbeat_interval)
+            self._attached_at = connected_at
             if isinstance(message, Welcome) and message.renews:
-                self._renew(began)
+                self._renew(connected_at)
             self._welcome.set()
-            self._gone, self._missed, self._why = False, False, ""
+            self._is_gone, self._has_skipped_start, self._reason = False, False, ""
             self._backoff.reset()
-        elif isinstance(message, Ack) and message.heard is not None and self._dialog.heeds:
+        elif isinstance(message, Ack) and message.heard is not None and self._protocol.is_obeying:
             self._renew(min(message.heard, self._clock.monotonic()))
-            if self._missed and self._left() > 0:
-                self._break_off()  # on a new connection it tells us all that we must know
-        for wish in wishes:
-            self._perform(wish)
+            if self._has_skipped_start and self._left() > 0:
+                self._break_off()  # on a new connection the AM repeats all current commands
+        for action in actions:
+            self._perform(action)
         self.flush()
 
-    def _say_refused(self, message: Message) -> None:
-        """Says, once for each older session, that something of it came."""
-        session = getattr(message, "session", self._dialog.session)
-        if session < self._dialog.session and session not in self._stale:
-            self._stale.add(session)
-            log.warning("%s of session %d came in session %d: refused", message.kind, session, self._dialog.session)
+    def _log_ignored(self, message: Message) -> None:
+        """Log, once per older session, that a message of it was ignored."""
+        session = getattr(message, "session", self._protocol.session)
+        if session < self._protocol.session and session not in self._logged_sessions:
+            self._logged_sessions.add(session)
+            log.warning(
+                "ignored %s of session %d: the current one is %d", message.kind, session, self._protocol.session
+            )
 
     def _renew(self, sent: float) -> None:
         self._lease.renew(sent)
-        self._renewed()
+        self._on_renew()
 
-    async def _beat_on(self, connection: AmTransport) -> None:
+    async def _send_heartbeats(self, connection: AmTransport) -> None:
         await self._welcome.wait()
-        # The first one at any time within the interval: those of ten thousand executors shall not come together.
-        await asyncio.sleep(self._pause() * os.urandom(1)[0] / 256)
+        # The first at a random time within the interval, so that those of many executors are spread.
+        await asyncio.sleep(self._heartbeat_pause() * os.urandom(1)[0] / 256)
         while True:
             now = self._clock.monotonic()
             is_over = self._lease.left(now, gone=False) <= 0
             asks = self._lease.wants_renewal(now)
-            beat = self._beat()
-            connection.send(replace(beat, mono=now, asks=True) if asks else beat)
+            heartbeat = self._heartbeat()
+            connection.send(replace(heartbeat, mono=now, asks=True) if asks else heartbeat)
             left = self._lease.left(now, gone=False)
-            await asyncio.sleep(LAST_CHANCE if is_over else min(self._pause(), left + _TICK))
+            await asyncio.sleep(
+                EXPIRY_GRACE_SECONDS if is_over else min(self._heartbeat_pause(), left + _TIMER_SLACK_SECONDS)
+            )
             if is_over and self._left() <= 0:
-                self._lost(f"it has not answered for {self._lease.term:.0f} s", gone=False)
+                self._record_loss(f"no answer for {self._lease.term:.0f} s", gone=False)
                 self._break_off()
 
-    def _pause(self) -> float:
-        return min(self._dialog.heartbeat_interval, self._lease.pulse)
+    def _heartbeat_pause(self) -> float:
+        return min(self._protocol.heartbeat_interval, self._lease.pulse)

@@ -1,14 +1,14 @@
-"""The line of a program's output that says why it failed: `ValueError: ...` at the beginning of a line. Pure."""
+"""Finds the line of a program's output that says why it failed: `ValueError: ...` at the beginning of a line. Pure."""
 
 from __future__ import annotations
 
 import re
 
-#: As Python ends a traceback: a class, perhaps with its module, and what it says. Where a task has several processes, a
-#: label stands in front of the line (`rank_output`).
+#: The end of a Python traceback: a class, perhaps with its module, and its message. The output of several processes is
+#: labelled (`rank_output`).
 _EXCEPTION = re.compile(rb"(?:\[\d+\] )?(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)(?:: [^\r\n]*)?\r?(?=\n|$)")
 _ENDINGS = (b"Error", b"Exception")
-#: Places that are looked at from the end, for output that is full of these words.
+#: Occurrences checked, from the end, in output that is full of these words.
 _MAX_PLACES = 200
 
 
@@ -28,7 +28,7 @@ def find_decisive_line(data: bytes) -> bytes:
 
 
 def with_decisive_line(tail: list[bytes], decisive: bytes) -> list[bytes]:
-    """Return the last lines with the decisive one in front if it is not among them; never more lines than before."""
+    """Return the last lines, with the decisive one put first if it is not among them; never more lines than before."""
     if not decisive or decisive in tail or len(tail) < 3:
         return tail
     return [decisive, b"...", *tail[2:]]

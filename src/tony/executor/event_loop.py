@@ -1,4 +1,4 @@
-"""The executor's event loop, from its beginning to its exit code."""
+"""Runs the executor's event loop and returns its exit code."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tony.executor.am_connection import Connect, Reach
 from tony.executor.executor import Executor
 from tony.executor.program_environment import find_task_secrets
 from tony.executor.watchdog import Watchdog
-from tony.executor.writer_thread import PenHandler, WriterThread
+from tony.executor.writer_thread import WriterThread, WriterThreadHandler
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 
-#: Seconds that the last lines of our log may take to reach the disk.
-_LAST_LINES = 5.0
+#: Seconds that the last lines of the executor's log may take to reach the disk.
+_LAST_LINES_TIMEOUT_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
 
 class _MaskingFormatter(logging.Formatter):
-    """Write lines of the executor's own log without the secrets of the task."""
+    """Formats lines of the executor's own log without the secrets of the task."""
 
     def __init__(self, mask: SecretMask) -> None:
         super().__init__(clock.LOG_LINE)
@@ -37,11 +37,11 @@ class _MaskingFormatter(logging.Formatter):
 
 
 def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:
-    """Runs an executor to its end. The watchdog sweeps if this function is left in any other way."""
+    """Run an executor until it exits. If this function is left in any other way, the watchdog cleans up."""
     settle()
     task = context.task
     log.info(
-        "executor of %s:%d of job %s, container %s, attempt %d, session %d",
+        "executor of %s:%d of job %s, container %s, AM attempt %d, session %d",
         task.role,
         task.index,
         task.job_id,
@@ -51,18 +51,18 @@ def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Con
     )
     environment = dict(os.environ)
     mask = SecretMask(find_task_secrets(task, environment))
-    pen = WriterThread()
+    writer = WriterThread()
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
         if mask:
             handler.setFormatter(_MaskingFormatter(mask))
-        root.addHandler(PenHandler(pen, handler))
+        root.addHandler(WriterThreadHandler(writer, handler))
     try:
         reach = Reach(context)
-        return asyncio.run(Executor(context, environment, watchdog, pen, reach, wrap(reach), mask).run())
+        return asyncio.run(Executor(context, environment, watchdog, writer, reach, wrap(reach), mask).run())
     except Exception:
-        log.exception("the executor broke: please report this")
+        log.exception("the executor failed: please report this")
         return ExitCode.BUG
     finally:
-        pen.close(_LAST_LINES)
+        writer.close(_LAST_LINES_TIMEOUT_SECONDS)

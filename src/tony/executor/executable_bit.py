@@ -1,6 +1,6 @@
-"""Lets the files that a command line runs be executed, if they came here without their execute bits.
+"""Sets the execute bits of files that a command line runs, where they were lost in transfer.
 
-Zips that were not made on Unix, files out of HDFS and out of many a checkout have lost it; the original does likewise.
+Zips not made on Unix, files from HDFS and many checkouts lack them; LinkedIn TonY does the same.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _FIRST_WORDS = re.compile(r"(?:^|[`;&|(\n])\s*([^\s`;&|()<>\"']+)")
 def make_executable(command: str, folder: str) -> None:
     """Give the files that a command line runs the execute bits that go with their read bits.
 
-    Only a path to a file below the working directory, which belongs to the program alone. What cannot be done is left:
-    the shell will say what is wrong.
+    Only paths below the working directory, which belongs to this task alone. Failures are ignored: the shell will
+    report the problem.
 
     Args:
-        command: as bash gets it.
+        command: as passed to bash.
         folder: the working directory.
     """
     for word in dict.fromkeys(_FIRST_WORDS.findall(command)):
-        if "/" in word:  # bash looks for others in PATH
-            _give_bits(word, folder)
+        if "/" in word:  # bash looks up others on PATH
+            _set_bits(word, folder)
 
 
-def _give_bits(word: str, folder: str) -> None:
+def _set_bits(word: str, folder: str) -> None:
     with suppress(OSError, ValueError):
         root = os.path.realpath(folder)
         place = os.path.realpath(os.path.join(root, word))

@@ -1,4 +1,4 @@
-"""How a try ended, from what was seen. Pure."""
+"""Classifies how a task attempt ended. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tony.dataclass import dataclass
 from tony.model.exit_status import ExitReason
 from tony.units import format_duration
 
-#: As many names of processes are told.
-_SHOWN = 5
+#: Number of process names in a message.
+_MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How one process of the program ended, at time `at`: by code or by signal number."""
+    """How one process of the program ended, at time `at`: by exit code or by signal number."""
 
     process: int
     code: int | None
@@ -24,26 +24,26 @@ class ProcessExit:
 
     @property
     def failed(self) -> bool:
-        """Anything but code 0."""
+        """Return True unless the exit code is 0."""
         return self.code != 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitObservation:
-    """What was seen of a try.
+    """What was observed of a task attempt.
 
     Attributes:
-        ends: of all its processes, in the order in which they came.
-        through_shell: bash ran the command, so that codes above 128 may be signals of what it ran.
-        stopped: we told it to end before the decisive end.
+        ends: exits of all its processes, in the order of their arrival.
+        through_shell: bash ran the command, so that codes above 128 may be signals of its children.
+        stopped: the executor stopped it before the decisive exit.
         stop_reason: why.
-        forced_after: seconds of grace that were not enough; None if it ended before.
-        memory: what became of the memory limit; empty if it was kept.
-        collision: who had its port; empty if nobody.
-        missing: what file it did not find, and why; empty if none.
-        loss: what of its output is not on disk; empty if nothing.
-        left: names of what it had left running when it ended by itself, and what we ended.
-        undead: pids of what it had started and could not be killed.
+        forced_after: seconds of grace that were not enough; None if it ended in time.
+        memory: what happened at the memory limit; empty if it was kept.
+        collision: which process had its port; empty if none.
+        missing: which file it did not find, and why; empty if none.
+        loss: which output is not on disk; empty if none is missing.
+        left: names of processes that it left running when it exited by itself, and that were killed.
+        undead: pids of its processes that could not be killed.
     """
 
     ends: Sequence[ProcessExit]
@@ -61,15 +61,15 @@ class ExitObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifiedExit:
-    """The verdict: the end that decided, and why the try is over."""
+    """The decisive exit, and why the task attempt ended."""
 
     end: ProcessExit
     reason: ExitReason
     message: str
 
 
-def judge(seen: ExitObservation) -> ClassifiedExit:
-    """Finds the decisive end (the first failure, else the last end), the reason and the sentence."""
+def classify_exit(seen: ExitObservation) -> ClassifiedExit:
+    """Find the decisive exit (the first failure, else the last exit), the reason and the message."""
     end = next((end for end in seen.ends if end.failed), seen.ends[-1])
     reason, head = _reason(seen, end)
     notes = []
@@ -80,7 +80,7 @@ def judge(seen: ExitObservation) -> ClassifiedExit:
     if seen.memory and reason is not ExitReason.MEMORY:
         notes.append(seen.memory)
     if seen.forced_after is not None:
-        notes.append(f"it did not end within {format_duration(seen.forced_after)} of SIGTERM and was killed")
+        notes.append(f"it did not exit within {format_duration(seen.forced_after)} of SIGTERM and was killed")
     if seen.loss:
         notes.append(seen.loss)
     if seen.left and reason is ExitReason.EXITED:
@@ -94,12 +94,13 @@ def judge(seen: ExitObservation) -> ClassifiedExit:
 def _left_behind(names: Sequence[str]) -> str:
     one = len(names) == 1
     count = "one process" if one else f"{len(names)} processes"
-    shown = ", ".join(dict.fromkeys(names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
-    return f"it left {count} running, which {'was' if one else 'were'} ended ({shown}): a program is over when it exits"
+    shown = ", ".join(dict.fromkeys(names[:_MAX_NAMES])) + (", ..." if len(names) > _MAX_NAMES else "")
+    were = "was" if one else "were"
+    return f"it left {count} running, which {were} killed ({shown}): the task ends when its command exits"
 
 
 def signal_name(signum: int) -> str:
-    """`SIGKILL`, also for real-time signals that have no name of their own."""
+    """Return a name such as `SIGKILL`, also for real-time signals without a name of their own."""
     try:
         return signal.Signals(signum).name
     except ValueError:
@@ -115,7 +116,8 @@ def _reason(seen: ExitObservation, end: ProcessExit) -> tuple[ExitReason, str]:
         return ExitReason.PORT_COLLISION, seen.collision
     if seen.through_shell and end.code is not None and 128 < end.code <= 128 + signal.SIGRTMAX:
         name = signal_name(end.code - 128)
-        return ExitReason.EXITED, f"exit code {end.code} (a process of its shell was killed by {name}, or it said so)"
+        detail = f"a process of its shell was killed by {name}, or exited with this code"
+        return ExitReason.EXITED, f"exit code {end.code} ({detail})"
     return ExitReason.EXITED, _plain(end)
 
 

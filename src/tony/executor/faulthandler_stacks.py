@@ -1,7 +1,7 @@
-"""Stack traces of Python programs in which the hook of `tony.python_hooks` has registered `faulthandler`.
+"""Stack traces of Python processes in which the hook of `tony.python_hooks` has registered `faulthandler`.
 
-Such a process has an anonymous file open whose name tells it, and catches the hook's signal. Who does not is never sent
-it: a signal that nobody expects is the end of a process.
+Such a process has an anonymous file with a known name open and handles the hook's signal. No other process is ever sent
+the signal: an unhandled one would kill it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,29 @@ import time
 from tony.executor.python_hooks import STACKS_SIGNAL
 from tony.linux import process
 
-#: What the hook calls its file, as /proc shows it: `/memfd:tony-stacks (deleted)`, or one that was deleted at once.
+#: Name of the hook's file, as /proc shows it: `/memfd:tony-stacks (deleted)`, or a file that was deleted at once.
 _NAME = "tony-stacks"
-#: Seconds to wait for the first word, and for silence after the last one.
-_PATIENCE, _SILENCE, _LOOK = 2.0, 0.1, 0.01
+#: Seconds to wait for the first output.
+_TIMEOUT_SECONDS = 2.0
+#: Seconds without further output after which it counts as complete.
+_SILENCE_SECONDS = 0.1
+_POLL_SECONDS = 0.01
 #: Bytes of one process.
-_MOST = 64 << 10
+_MAX_BYTES = 64 << 10
 
 
 def is_registered(pid: int) -> bool:
-    """Whether a process can be asked."""
-    return _file_of(pid) is not None and _catches(pid)
+    """Return True if a process has registered the hook."""
+    return _find_hook_file(pid) is not None and _handles_signal(pid)
 
 
 def stacks_of(pid: int) -> str:
-    """Where every thread of a process stands, the one that runs first; empty if it does not say.
+    """Return the stack traces of all threads of a process, the running one first; empty if it does not answer.
 
-    Waits some tenths of a second.
+    Takes some tenths of a second.
     """
-    file = _file_of(pid)
-    if file is None or not _catches(pid):
+    file = _find_hook_file(pid)
+    if file is None or not _handles_signal(pid):
         return ""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -44,8 +47,8 @@ def stacks_of(pid: int) -> str:
         os.ftruncate(descriptor, 0)
         if not process.send(pid, STACKS_SIGNAL, is_registered):
             return ""
-        _wait(descriptor)
-        text = os.pread(descriptor, _MOST, 0).decode(errors="replace")
+        _wait_for_output(descriptor)
+        text = os.pread(descriptor, _MAX_BYTES, 0).decode(errors="replace")
         os.ftruncate(descriptor, 0)
         return text
     except OSError:
@@ -54,21 +57,21 @@ def stacks_of(pid: int) -> str:
         os.close(descriptor)
 
 
-def _wait(descriptor: int) -> None:
-    """Waits until it has said something, and then no more."""
-    deadline = time.monotonic() + _PATIENCE
+def _wait_for_output(descriptor: int) -> None:
+    """Wait for output, then for its end."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     size, since = 0, time.monotonic()
     while time.monotonic() < deadline:
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
         now = os.fstat(descriptor).st_size
         if now != size:
             size, since = now, time.monotonic()
-        elif size and time.monotonic() - since >= _SILENCE:
+        elif size and time.monotonic() - since >= _SILENCE_SECONDS:
             return
 
 
-def _file_of(pid: int) -> str | None:
-    """The hook's file in a process, as a path by which we can open it."""
+def _find_hook_file(pid: int) -> str | None:
+    """Return a path by which the hook's file in a process can be opened."""
     folder = f"/proc/{pid}/fd"
     try:
         for number in os.listdir(folder):
@@ -80,7 +83,7 @@ def _file_of(pid: int) -> str | None:
     return None
 
 
-def _catches(pid: int) -> bool:
+def _handles_signal(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/status", "rb") as status:
             for line in status:

@@ -1,6 +1,6 @@
-"""What NVIDIA's driver measures of the devices that a task was granted, through `pynvml` (package nvidia-ml-py).
+"""Metrics of a task's GPUs from NVIDIA's driver through `pynvml` (package nvidia-ml-py).
 
-Tony does not bring that package: it is used where it lies beside tony, or in this machine's Python.
+tony does not bundle the package: it is used if installed next to tony or in this machine's Python.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ log = logging.getLogger(__name__)
 
 _PACKAGE = "pynvml"
 _MHZ, _MILLI = 1e6, 1e-3
-#: Errors that are taken at a time.
-_MOST_EVENTS = 100
+#: Xid errors read at a time.
+_MAX_EVENTS = 100
 
 
 class Devices:
-    """The devices of one task. All methods may wait for the driver: call them beside the event loop.
+    """The GPUs of one task. All methods may block on the driver: call them outside the event loop.
 
     Args:
-        granted: their ids as CUDA_VISIBLE_DEVICES has them, UUIDs or numbers; None: those that can be seen here.
-        load: finds the package; another one in tests.
+        granted: device ids as in CUDA_VISIBLE_DEVICES, UUIDs or numbers; None: all visible ones.
+        load: imports the package; replaced in tests.
     """
 
     def __init__(self, granted: Sequence[str] | None, load: Callable[[], Any] | None = None) -> None:
@@ -41,25 +41,24 @@ class Devices:
         self._events: Any = None
         self._xids: dict[int, int] = {}
 
-    def look(self) -> dict[str, float]:
-        """What is measured, by the names of `model/metrics.py`; nothing of what the driver does not tell."""
+    def poll(self) -> dict[str, float]:
+        """Return metrics by the names of `model/metrics.py`, without those that the driver does not provide."""
         if self._handles is None:
             self._open()
         found: dict[str, float] = {}
         self._count_errors()
         for place, handle in enumerate(self._handles or ()):
-            for name, value in self._of(handle):
+            for name, value in self._metrics(handle):
                 found[f"gpu{place}.{name}"] = value
             if place in self._xids:
                 found[f"gpu{place}.xid"] = float(self._xids[place])
         return found
 
     def close(self) -> None:
-        """Lets go of the driver."""
         if self._nvml is not None:
             if self._events is not None:
-                self._ask(self._nvml.nvmlEventSetFree, self._events)
-            self._ask(self._nvml.nvmlShutdown)
+                self._call(self._nvml.nvmlEventSetFree, self._events)
+            self._call(self._nvml.nvmlShutdown)
         self._nvml, self._handles, self._events = None, [], None
 
     def _open(self) -> None:
@@ -67,41 +66,41 @@ class Devices:
         try:
             self._nvml = self._load()
         except ImportError as error:
-            log.info("devices are not measured: %s", error)
+            log.info("GPU metrics are not available: %s", error)
             return
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            log.info("devices are not measured: %s", error)
+            log.info("GPU metrics are not available: %s", error)
             self._nvml = None
             return
-        self._handles = self._visible() if self._granted is None else self._named(self._granted)
+        self._handles = self._visible_handles() if self._granted is None else self._granted_handles(self._granted)
         self._watch_errors()
 
-    def _visible(self) -> list[Any]:
-        """All that a container sees."""
+    def _visible_handles(self) -> list[Any]:
+        """Return handles of all devices visible in the container."""
         nvml = self._nvml
-        count = self._ask(nvml.nvmlDeviceGetCount) or 0
-        handles = (self._ask(nvml.nvmlDeviceGetHandleByIndex, place) for place in range(count))
+        count = self._call(nvml.nvmlDeviceGetCount) or 0
+        handles = (self._call(nvml.nvmlDeviceGetHandleByIndex, place) for place in range(count))
         return [handle for handle in handles if handle is not None]
 
-    def _named(self, granted: Sequence[str]) -> list[Any]:
+    def _granted_handles(self, granted: Sequence[str]) -> list[Any]:
         nvml = self._nvml
-        return [  # one that is not known keeps its place
-            self._ask(nvml.nvmlDeviceGetHandleByIndex, int(name))
+        return [  # an unknown device keeps its place
+            self._call(nvml.nvmlDeviceGetHandleByIndex, int(name))
             if name.isdigit()
-            else self._ask(nvml.nvmlDeviceGetHandleByUUID, name)
+            else self._call(nvml.nvmlDeviceGetHandleByUUID, name)
             for name in granted
         ]
 
-    def _of(self, handle: Any) -> Iterator[tuple[str, float]]:
+    def _metrics(self, handle: Any) -> Iterator[tuple[str, float]]:
         if handle is None:
             return
         nvml = self._nvml
-        use = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
+        use = self._call(nvml.nvmlDeviceGetUtilizationRates, handle)
         if use is not None:
             yield "util", use.gpu / 100
-        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        memory = self._call(nvml.nvmlDeviceGetMemoryInfo, handle)
         if memory is not None:
             yield "memory", float(memory.used)
             yield "memory-total", float(memory.total)
@@ -117,7 +116,7 @@ class Devices:
                 nvml.NVML_VOLATILE_ECC,
             ),
         ):
-            value = self._ask(read, handle, *about)
+            value = self._call(read, handle, *about)
             if value is not None:
                 yield name, value * scale
 
@@ -125,7 +124,7 @@ class Devices:
 
     def _watch_errors(self) -> None:
         nvml = self._nvml
-        self._events = self._ask(nvml.nvmlEventSetCreate) if self._handles else None
+        self._events = self._call(nvml.nvmlEventSetCreate) if self._handles else None
         if self._events is None:
             return
         for place, handle in enumerate(self._handles or ()):
@@ -136,27 +135,31 @@ class Devices:
                 self._xids[place] = 0
 
     def _count_errors(self) -> None:
-        """Takes what the driver has reported since the last look."""
+        """Count the errors that the driver has reported since the last call."""
         if self._events is None:
             return
         wait = getattr(self._nvml, "nvmlEventSetWait_v2", None) or self._nvml.nvmlEventSetWait
-        for _ in range(_MOST_EVENTS):
-            event = self._ask(wait, self._events, 0)
+        for _ in range(_MAX_EVENTS):
+            event = self._call(wait, self._events, 0)
             if event is None:
                 return
-            place = self._place_of(event.device)
+            place = self._index_of(event.device)
             if place in self._xids:
                 self._xids[place] += 1
 
-    def _place_of(self, device: Any) -> int:
-        number = self._ask(self._nvml.nvmlDeviceGetIndex, device)
+    def _index_of(self, device: Any) -> int:
+        number = self._call(self._nvml.nvmlDeviceGetIndex, device)
         for place, handle in enumerate(self._handles or ()):
-            if handle is not None and number is not None and self._ask(self._nvml.nvmlDeviceGetIndex, handle) == number:
+            if (
+                handle is not None
+                and number is not None
+                and self._call(self._nvml.nvmlDeviceGetIndex, handle) == number
+            ):
                 return place
         return -1
 
-    def _ask(self, read: Callable[..., Any], *about: Any) -> Any:
-        """What the driver says; None for what this device cannot do, or a driver in trouble."""
+    def _call(self, read: Callable[..., Any], *about: Any) -> Any:
+        """Return the driver's answer; None if the device does not support the call or the driver fails."""
         try:
             return read(*about)
         except self._nvml.NVMLError:
@@ -164,23 +167,25 @@ class Devices:
 
 
 def load_package() -> Any:
-    """`pynvml`, from beside tony or from this machine's Python; our programs see neither by themselves.
+    """Import `pynvml` from next to tony or from this machine's Python, which are not on the executor's path.
 
     Raises:
-        ImportError: it is in none of these places.
+        ImportError: it is in neither.
     """
     before = list(sys.path)
-    sys.path += [folder for folder in places() if folder not in sys.path]
+    sys.path += [folder for folder in find_folders() if folder not in sys.path]
     try:
         return importlib.import_module(_PACKAGE)
     except ImportError as error:
-        raise ImportError(f"no package nvidia-ml-py beside tony or in {sys.executable}: {error}") from error
+        raise ImportError(
+            f"package nvidia-ml-py is installed neither next to tony nor in {sys.executable}: {error}"
+        ) from error
     finally:
         sys.path[:] = before
 
 
-def places() -> list[str]:
-    """Folders in which it may lie."""
+def find_folders() -> list[str]:
+    """Return the folders that contain it."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     beside = str(Path(tony.__file__).parent.parent)
     prefix = Path(sys.executable).parent.parent

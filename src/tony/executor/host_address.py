@@ -1,4 +1,4 @@
-"""The address behind a host's name."""
+"""Resolves a host's name to an IPv4 address that other hosts can reach."""
 
 from __future__ import annotations
 
@@ -7,41 +7,43 @@ from ipaddress import IPv4Address
 
 from tony.errors import UserError
 
-#: An address that nobody has (RFC 5737). Nothing is sent there: the kernel is only asked which way it would go.
-_ELSEWHERE = ("192.0.2.1", 9)
+#: A documentation address (RFC 5737). Nothing is sent there: the kernel is only asked for the route.
+_UNUSED_ADDRESS = ("192.0.2.1", 9)
 
 
 def ip_of(host: str) -> str:
-    """The IPv4 address by which others reach a host. Asks the system's resolver, and waits for it.
+    """Return the IPv4 address by which others reach a host. Blocks on the system's resolver.
 
-    Many systems give their own name an address that they alone can reach (Debian: 127.0.1.1). Then it is the address
-    that leads out of this machine; if none does, nobody is outside.
+    Many systems resolve their own name to a loopback address (Debian: 127.0.1.1). Then the address of the outgoing
+    route is returned; without such a route, the loopback address.
 
     Raises:
-        UserError: the name has no such address.
+        UserError: the name has no IPv4 address.
     """
     try:
         found = {entry[4][0]: None for entry in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)}
     except (OSError, UnicodeError) as error:
-        raise UserError(f"the host {host} has no IPv4 address here: {error}. See how its name is resolved.") from error
+        raise UserError(
+            f"the host {host} cannot be resolved to an IPv4 address: {error}. Check its DNS or /etc/hosts entry."
+        ) from error
     addresses = [IPv4Address(address) for address in found]
     outside = [address for address in addresses if not address.is_loopback]
     if outside:
         return str(outside[0])
-    return str(addresses[0]) if _is_plainly_local(host) else _own() or str(addresses[0])
+    return str(addresses[0]) if _is_local_name(host) else _outgoing_address() or str(addresses[0])
 
 
-def _is_plainly_local(host: str) -> bool:
+def _is_local_name(host: str) -> bool:
     try:
         return IPv4Address(host).is_loopback
     except ValueError:
         return host.rstrip(".").lower() in ("localhost", "localhost.localdomain")
 
 
-def _own() -> str | None:
+def _outgoing_address() -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(_ELSEWHERE)
+            probe.connect(_UNUSED_ADDRESS)
             return str(probe.getsockname()[0])
         except OSError:
             return None

@@ -1,28 +1,28 @@
-"""How long an executor goes on without its application master, and how often it looks for it. No clock of its own."""
+"""How long an executor continues without its application master, and how often it reconnects. Has no clock."""
 
 from __future__ import annotations
 
 import os
 
-#: Seconds between two tries to connect: the first wait, and the longest.
+#: Seconds between two connection attempts: the first delay, and the longest.
 _FIRST, _MOST = 0.05, 1.0
 _GROWTH = 1.5
-#: Parts of the term after which it is time to have it renewed.
+#: Number of renewals per term.
 _RENEWALS = 10
 
 
 class Lease:
-    """The right to go on, renewed by each proof that the application master hears us.
+    """The right to continue, renewed by each proof that the application master receives the executor's messages.
 
-    An executor cannot tell a dead application master from a network that is cut. If something says that nobody is
-    there, it goes on for `length` seconds after the last proof; if nothing says so, for `patience`, if that is more.
+    An executor cannot tell a dead application master from a network that is cut. If something says that no AM is there,
+    it continues for `length` seconds after the last proof; if nothing says so, for `patience`, if that is more.
 
-    A lease runs from when we *sent* what the application master then answered, never from when the answer came. So it
-    is over no later than the application master reckons, which counts from when it heard us. The whole argument:
-    docs/am-failures.md.
+    A lease runs from when the executor *sent* the message that the application master answered, never from when the
+    answer arrived. So it expires no later than the application master assumes, which counts from when it received the
+    message. The full argument is in docs/am-failures.md.
 
     Attributes:
-        term: seconds after which it is over in any case, unless it is renewed.
+        term: seconds after which it expires in any case, unless it is renewed.
     """
 
     def __init__(self, length: float, patience: float, now: float) -> None:
@@ -31,11 +31,11 @@ class Lease:
         self._proof = now
 
     def renew(self, sent: float) -> None:
-        """The application master has answered what was sent at that time."""
+        """Note that the application master has answered a message sent at that time."""
         self._proof = max(self._proof, sent)
 
     def left(self, now: float, *, gone: bool) -> float:
-        """Seconds that are left; 0 when it is over.
+        """Return the seconds that are left; 0 once expired.
 
         Args:
             gone: whether something says that no application master is there.
@@ -58,17 +58,17 @@ class Lease:
 
 
 class Backoff:
-    """Waiting times between tries to connect: the first at once, then from 0.05 s up to 1 s, with jitter."""
+    """Delays between connection attempts: the first at once, then from 0.05 s up to 1 s, with jitter."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def reset(self) -> None:
-        """There is reason to hope: the next try is the first again."""
+        """Start again without a delay."""
         self._next = 0.0
 
     def delay(self) -> float:
-        """Seconds to wait before the next try: between half and all of the growing time."""
+        """Return the seconds to wait before the next connection attempt: half to all of the growing delay."""
         delay = self._next * (0.5 + os.urandom(1)[0] / 510)
         self._next = min(max(_GROWTH * self._next, _FIRST), _MOST)
         return delay

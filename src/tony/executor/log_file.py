@@ -1,4 +1,4 @@
-"""One stream's file on disk: of bounded size, written by one thread, and read from any place of what was written."""
+"""A log file of bounded size on disk, written by one thread and readable from any offset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class FileChunk:
     """Bytes of a log file.
 
     Attributes:
-        start: offset of the first byte of the file on disk that they are in.
-        offset: of the data, counted from the first byte ever written.
+        start: offset of the first byte of the file on disk that holds them.
+        offset: offset of the data. Both count from the first byte ever written.
     """
 
     start: int
@@ -26,9 +26,9 @@ class FileChunk:
 
 
 class BoundedLogFile:
-    """A file that never takes more than `limit` bytes on disk: `<name>.1` holds what came before, the newest stays.
+    """A file that takes at most `limit` bytes on disk: older output is in `<name>.1`, the newest is always kept.
 
-    A disk that is full, or any other refusal, costs output and nothing else.
+    A full disk or any other write error costs output, nothing else.
 
     Attributes:
         lost: bytes that could not be written.
@@ -36,7 +36,6 @@ class BoundedLogFile:
     """
 
     def __init__(self, path: Path, limit: int) -> None:
-        """Touches nothing yet."""
         self.lost = 0
         self.trouble = ""
         self._path = path
@@ -48,9 +47,9 @@ class BoundedLogFile:
         self._older: int | None = None
 
     def read(self, offset: int, most: int) -> FileChunk:
-        """What was written from an offset on; the oldest that is left, if that is gone. Raises nothing.
+        """Return data from an offset on, or from the oldest byte still on disk. Never raises.
 
-        To be called where `write` is: nothing is renamed meanwhile.
+        Call it in the thread that calls `write`, so that no rotation happens meanwhile.
 
         Args:
             offset: bytes since the first one ever written.
@@ -66,28 +65,28 @@ class BoundedLogFile:
         return FileChunk(start=self._start, offset=offset, data=data)
 
     def create(self) -> None:
-        """Makes the file, so that a program that prints nothing has an empty log."""
+        """Create the file, so that a program without output has an empty log."""
         self._append(memoryview(b""))
 
     def write(self, data: bytes) -> None:
-        """Takes output, as it came."""
+        """Append output, rotating the file where needed."""
         if self._half < 1:
             return
-        start = max(0, len(data) - self._limit)  # what is before would be rotated away before anyone saw it
+        start = max(0, len(data) - self._limit)  # what is before would be rotated away at once
         while len(data) - start > (room := self._half - self._size):
-            # Up to the last line end that fits, if one does: then the next file begins with a line.
+            # Up to the last line end that fits, if there is one, so that the next file begins with a whole line.
             end = data.rfind(b"\n", start, start + room) + 1
             end = end if end > start else start + room
             self._append(memoryview(data)[start:end])
             start = end
             trouble = self._rotate()
-            if trouble:  # the limit holds all the same: what comes is lost until a rotation succeeds
+            if trouble:  # the limit still holds: output is lost until a rotation succeeds
                 self._lose(len(data) - start, trouble)
                 return
         self._append(memoryview(data)[start:])
 
     def close(self) -> None:
-        """No more output. May be called twice."""
+        """Close the file. May be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -108,7 +107,7 @@ class BoundedLogFile:
         self._size = os.fstat(self._descriptor).st_size
 
     def _rotate(self) -> OSError | None:
-        """Begins another file; answers what is in the way."""
+        """Start a new file; return the error that prevents it."""
         self.close()
         try:
             os.replace(self._path, f"{self._path}.1")
@@ -121,7 +120,7 @@ class BoundedLogFile:
     def _lose(self, size: int, error: OSError) -> None:
         reason = error.strerror or str(error)
         if not self.trouble:
-            log.error("output is lost: %s: %s", self._path, reason)
+            log.error("cannot write log file, output is lost: %s: %s", self._path, reason)
         self.trouble = reason
         self.lost += size
 
@@ -135,5 +134,5 @@ def _read(path: str, offset: int, size: int) -> bytes:
             return os.pread(descriptor, size, offset)
         finally:
             os.close(descriptor)
-    except OSError:  # somebody has removed it, or the disk is broken: then nothing can be read
+    except OSError:  # removed, or the disk fails: nothing can be read
         return b""

@@ -21,42 +21,38 @@ from tony.protocol.launch import LaunchContext
 if TYPE_CHECKING:
     from tony.executor.am_connection import Connect
 
-#: Bytes of a launch context. The longest parts are `env` and the command; Linux passes some 2 MiB to a program.
-_MOST = 16 << 20
-#: `program_environment.MARKER`; that module is not to be loaded before the watchdog is forked.
+#: Maximum bytes of a launch context. The longest parts are `env` and the command; Linux passes some 2 MiB to a program.
+_MAX_CONTEXT_BYTES = 16 << 20
+#: `program_environment.MARKER`; that module must not be loaded before the watchdog is forked.
 _MARKER = "TONY_TASK"
 
 log = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Runs one executor. An argument names a file that holds the context instead; it is deleted once it was read."""
+    """Run one executor. An argument names a file with the launch context, which is deleted once read."""
     return run(sys.argv[1] if len(sys.argv) > 1 else None)
 
 
 def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: connect) -> int:
-    """Runs one executor.
+    """Run one executor.
 
     Args:
-        file: that holds the launch context; None for standard input.
-        wrap: puts something between the executor and its application master; for executors with faults.
+        file: file with the launch context; None for standard input.
+        wrap: wraps the function that connects to the application master; for fault injection.
     """
 
     def read() -> LaunchContext:
         try:
             return _read_context(file)
         except (OSError, ValueError) as error:
-            raise PlatformError(f"no launch context: {error}") from error
+            raise PlatformError(f"cannot read the launch context: {error}") from error
 
     return begin(read, wrap)
 
 
 def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] = lambda connect: connect) -> int:
-    """Runs one executor.
-
-    Args:
-        read: finds out what to do, as long as nothing else is loaded; may raise TonyError.
-    """
+    """Run one executor. `read` returns the launch context before anything else is loaded; may raise TonyError."""
     process.hear_signals()
     score = oom_score.own()
     process.set_not_dumpable()
@@ -70,18 +66,18 @@ def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] 
     try:
         watchdog.fork()
     except OSError as error:
-        print(f"the watchdog cannot be started: {resource_limits.describe_os_error(error)}", file=sys.stderr)
+        print(f"cannot start the watchdog: {resource_limits.describe_os_error(error)}", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     score.settle(oom_score.OomScoreOffset.EXECUTOR)
     _open_log(context)
-    return _load_life(context)(context, watchdog, wrap)
+    return _load_event_loop(context)(context, watchdog, wrap)
 
 
-def _load_life(context: LaunchContext) -> Callable[[LaunchContext, Watchdog, Callable[[Connect], Connect]], int]:
-    """Loads the rest of the program, which the watchdog does not need: asyncio and all that uses it."""
+def _load_event_loop(context: LaunchContext) -> Callable[[LaunchContext, Watchdog, Callable[[Connect], Connect]], int]:
+    """Load the rest of the executor, which the watchdog does not need: asyncio and everything that uses it."""
     without_ssl = context.task.am_address.startswith("unix:") and "ssl" not in sys.modules
     if without_ssl:
-        # asyncio loads OpenSSL if it is there: 4 MiB in each of a machine's executors, for nothing.
+        # asyncio loads OpenSSL if it is installed: 4 MiB in each executor of a machine, unused.
         sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
         from tony.executor.event_loop import run_executor
@@ -108,17 +104,17 @@ def _read_context(file: str | None) -> LaunchContext:
 
 
 def decode_context(data: bytes) -> LaunchContext:
-    """What an executor is told, from its JSON.
+    """Return the launch context of an executor from its JSON.
 
     Raises:
-        ValueError: it is none; the text holds nothing of what came.
+        ValueError: it is invalid; the message quotes nothing of it.
     """
     try:
         return from_plain(LaunchContext, loads(data), ignore_unknown=True)
     except DecodeError as error:
         raise ValueError(str(error)) from None
     except BadJson:
-        raise ValueError("what came is not JSON") from None  # and may be full of secrets: not quoted
+        raise ValueError("it is not JSON") from None  # may hold secrets: not quoted
 
 
 def _read(descriptor: int) -> bytes:
@@ -127,8 +123,8 @@ def _read(descriptor: int) -> bytes:
     while piece := os.read(descriptor, 1 << 16):
         pieces.append(piece)
         size += len(piece)
-        if size > _MOST:
-            raise ValueError(f"more than {_MOST} bytes")
+        if size > _MAX_CONTEXT_BYTES:
+            raise ValueError(f"more than {_MAX_CONTEXT_BYTES} bytes")
     return b"".join(pieces)
 
 

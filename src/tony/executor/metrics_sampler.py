@@ -1,8 +1,7 @@
-"""One try measured: a `Sample` every few seconds, and one more at its end.
+"""Samples the metrics of one task attempt: a `Sample` every few seconds, and one more at its end.
 
-What a look at a process may wait for (a disk, a driver, a program's memory that is being changed) keeps a thread
-waiting, never the event loop. It costs at most a 200th of a core, whatever there is to look at: where it is much, looks
-become fewer.
+Reads that may block (a disk, a driver, a program's memory map) run in a thread, never on the event loop. Sampling costs
+at most a 200th of a core: where it takes longer, samples become less frequent.
 """
 
 from __future__ import annotations
@@ -30,41 +29,40 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds after the start until the first sample, in jobs that are not so large that all of them would come at once.
-_FIRST = 1.0
-#: The interval of jobs that are not.
-_USUAL = 5.0
-#: How many times longer than it takes (seconds of a core) a look pauses.
-_LEISURE = 200
-#: Seconds that a look that has begun may go on when the program is over: the next one's start waits for it.
-_LAST_LOOK = 1.0
-#: Samples of programs that are over which wait for somebody to hear them.
-_MOST_KEPT = 20
-#: Ways to hear of a program's progress: the later one goes before the earlier ones.
-_FILES, _PRINTED, _TOLD = range(3)
-#: Checkpoints of the program that wait for somebody to hear of them, the latest ones.
-_MOST_WAITING = 10_000
+#: Seconds from the start to the first sample, in jobs small enough that not all of them arrive at once.
+_FIRST_SECONDS = 1.0
+#: The sample interval of such jobs.
+_USUAL_INTERVAL_SECONDS = 5.0
+#: Minimum ratio of the pause to the CPU seconds of a sample.
+_PAUSE_RATIO = 200
+#: Seconds that a running sample may take once the program has exited: the next start waits for it.
+_LAST_SAMPLE_TIMEOUT_SECONDS = 1.0
+#: Last samples of exited programs that wait to be sent.
+_MAX_KEPT = 20
+#: Sources of progress: later ones take precedence.
+_FILES, _PRINTED, _REPORTED = range(3)
+#: Checkpoints that wait to be sent, the latest ones.
+_MAX_WAITING = 10_000
 #: Checkpoints in one message.
-_MOST_SAVED = 100
+_MAX_CHECKPOINTS = 100
 
 
 class Outbox:
-    """Samples on their way. One that finds nobody is lost, but for the last of a program that is over.
+    """Samples to send. One that cannot be sent is dropped, except for the last of an exited program.
 
     Args:
-        send: hands a sample on; answers whether it could: while nobody hears us, or too slowly, it cannot.
+        send: sends a sample; returns False without a connection, or if it is too slow.
     """
 
     def __init__(self, send: Callable[[Sample], bool]) -> None:
         self.send = send
-        self._kept: deque[tuple[float, Sample]] = deque(maxlen=_MOST_KEPT)
+        self._kept: deque[tuple[float, Sample]] = deque(maxlen=_MAX_KEPT)
 
     def keep(self, sample: Sample) -> None:
-        """Sends a sample as soon as it can be."""
+        """Send a sample as soon as possible."""
         self._kept.append((clock.monotonic(), sample))
 
     def catch_up(self) -> None:
-        """Sends what waits."""
         while self._kept:
             at, sample = self._kept[0]
             late = clock.monotonic() - at
@@ -77,15 +75,15 @@ class Outbox:
 
 
 class MetricsSampler:
-    """Measures one try. `run` while it runs, then `finish`.
+    """Samples one task attempt. `run` it while the program runs, then `finish`.
 
     Args:
-        session, try_: whose samples they are.
-        interval: seconds between samples, as the application master wants it now; 0: none.
-        pids: all processes of the program.
+        session, try_: of the samples.
+        interval: returns the seconds between samples that the application master wants now; 0: none.
+        pids: returns all processes of the program.
         outbox: where samples go.
-        progress: what the program tells; None if it cannot.
-        step_interval: seconds between samples of steps alone, which are sent between the others; 0: none.
+        progress: progress that the program reports; None if it cannot.
+        step_interval: returns the seconds between samples of steps alone, sent between the others; 0: none.
     """
 
     def __init__(
@@ -112,26 +110,25 @@ class MetricsSampler:
         self._streams: Sequence[Stream] = ()
         self._summaries: TensorBoardProgress | None = None
         self._devices: Devices | None = None
-        self._advances = [Advance(), Advance(), Advance()]
+        self._progress_by_source = [Advance(), Advance(), Advance()]
         self._first: tuple[float, float] | None = None
         self._step_at = 0.0
         self._saved: list[CheckpointReport] = []
-        self._looking: asyncio.Future[dict[str, float]] | None = None
+        self._sampling: asyncio.Future[dict[str, float]] | None = None
         self._cost = 0.0
 
-    def also(
+    def add_sources(
         self,
         pattern: str | None,
         streams: Sequence[Stream],
         summaries: Path | None,
         devices: Devices | None,
     ) -> None:
-        """What else to look at. What is not wanted is not loaded.
+        """Add further sources; unused ones are not loaded.
 
         Args:
             pattern: for lines of the streams.
-            summaries: folder with event files of TensorBoard.
-            devices: that the task was granted.
+            summaries: folder with TensorBoard event files.
         """
         if pattern is not None:
             from tony.executor.progress_pattern import LogPattern
@@ -144,30 +141,30 @@ class MetricsSampler:
         self._devices = devices
 
     async def run(self) -> None:
-        """Samples for ever."""
+        """Sample until cancelled."""
         if self._interval() <= 0:
             return
         try:
-            await self._sample_on()
-        except Exception:  # whatever a kernel or a driver says that we do not expect: no program ends for that
-            log.exception("measuring failed, and is given up: please report this")
+            await self._sample_periodically()
+        except Exception:  # unexpected data of a kernel or a driver must not end the program
+            log.exception("sampling metrics failed and is disabled: please report this")
 
-    async def _sample_on(self) -> None:
-        usual = self._interval() <= _USUAL
-        await asyncio.sleep(min(_FIRST, self._interval()) if usual else self._interval() * random.random())
+    async def _sample_periodically(self) -> None:
+        usual = self._interval() <= _USUAL_INTERVAL_SECONDS
+        await asyncio.sleep(min(_FIRST_SECONDS, self._interval()) if usual else self._interval() * random.random())
         while True:
             began = clock.monotonic()
-            self._looking = asyncio.ensure_future(to_thread(self._look))
-            values = await asyncio.shield(self._looking)
-            self._tell(values, clock.monotonic() - began)
+            self._sampling = asyncio.ensure_future(to_thread(self._take_sample))
+            values = await asyncio.shield(self._sampling)
+            self._send(values, clock.monotonic() - began)
             await self._report_steps_until(began + self._pause)
 
     async def _report_steps_until(self, end: float) -> None:
-        """Report each new step soon, for it is what people wait for."""
+        """Report each new step soon, between the samples."""
         cost = 0.0
         while (left := end - clock.monotonic()) > 0:
             interval = self._step_interval()
-            pause = max(interval, _LEISURE * cost) if interval > 0 else left
+            pause = max(interval, _PAUSE_RATIO * cost) if interval > 0 else left
             await asyncio.sleep(min(pause, left))
             if pause < left:
                 began = clock.processor()
@@ -176,61 +173,60 @@ class MetricsSampler:
 
     def _report_step(self) -> None:
         """Send the newest step alone, if it has not been sent."""
-        values = self._told()
+        values = self._current_progress()
         if self._step_at == self._reported_at:
             return
         steps = {name: value for name, value in values.items() if name in ("step", "total")}
         self._take_saved()
         if self._outbox.send(self._sample(steps, 0.0)):
             self._reported_at = self._step_at
-            del self._saved[:_MOST_SAVED]
+            del self._saved[:_MAX_CHECKPOINTS]
 
     @property
     def _pause(self) -> float:
-        """Seconds from one look to the next."""
-        return max(self._interval() or _USUAL, _LEISURE * self._cost)
+        return max(self._interval() or _USUAL_INTERVAL_SECONDS, _PAUSE_RATIO * self._cost)
 
     async def finish(self) -> None:
-        """The program is over: tells the last that it has told."""
+        """Send the last progress of the program, which has exited."""
         try:
-            async with asyncio.timeout(_LAST_LOOK):
-                if self._looking is not None and not self._looking.done():
-                    await asyncio.shield(self._looking)
+            async with asyncio.timeout(_LAST_SAMPLE_TIMEOUT_SECONDS):
+                if self._sampling is not None and not self._sampling.done():
+                    await asyncio.shield(self._sampling)
                 if self._summaries is not None or self._devices is not None:
-                    await to_thread(self._last_look)
+                    await to_thread(self._take_last_sample)
         except TimeoutError:
-            log.warning("the last look takes too long: it is left out")
+            log.warning("the last metrics sample takes too long and is skipped")
         except Exception:  # as above
-            log.exception("the last look failed: please report this")
+            log.exception("the last metrics sample failed: please report this")
         if self._interval() <= 0:
             return
-        values = self._tell({}, 0.0)
+        values = self._send({}, 0.0)
         while values or self._saved:
             self._outbox.keep(self._sample(values, 0.0))
-            del self._saved[:_MOST_SAVED]
+            del self._saved[:_MAX_CHECKPOINTS]
             values = {}
 
-    def _tell(self, values: Mapping[str, float], ago: float) -> Mapping[str, float]:
-        """Sends a sample, and the checkpoints that wait; answers the values that found nobody."""
-        values = {**values, **self._told()}
+    def _send(self, values: Mapping[str, float], ago: float) -> Mapping[str, float]:
+        """Send a sample and the waiting checkpoints; return the values that could not be sent."""
+        values = {**values, **self._current_progress()}
         self._take_saved()
         while values or self._saved:
             if not self._outbox.send(self._sample(values, ago)):
                 return values
             self._reported_at = self._step_at
-            del self._saved[:_MOST_SAVED]
+            del self._saved[:_MAX_CHECKPOINTS]
             values = {}
         return values
 
     def _take_saved(self) -> None:
         if self._progress:
-            self._saved = [*self._saved, *self._progress.saved()][-_MOST_WAITING:]
+            self._saved = [*self._saved, *self._progress.saved()][-_MAX_WAITING:]
 
     def _sample(self, values: Mapping[str, float], ago: float) -> Sample:
         now = clock.monotonic()
         saved = tuple(
             Saved(step=each.step, ago=round(now - each.at, 3), took=round(each.took, 3))
-            for each in self._saved[:_MOST_SAVED]
+            for each in self._saved[:_MAX_CHECKPOINTS]
         )
         return Sample(
             session=self._session,
@@ -243,49 +239,49 @@ class MetricsSampler:
             step_ago=round(now - self._step_at, 3) if self._first else 0.0,
         )
 
-    def _told(self) -> dict[str, float]:
-        """How far the program is by now. Its own word goes before what it prints, and that before files.
+    def _current_progress(self) -> dict[str, float]:
+        """Return the current progress. What the program reports takes precedence over its output, and that over files.
 
-        What it said last holds until it says something else: who looks sees that it stands still.
+        The last reported values are repeated until there are newer ones.
         """
         if self._pattern:
-            self._heard(_PRINTED, self._pattern.look(self._streams))
+            self._merge(_PRINTED, self._pattern.poll(self._streams))
         if self._progress:
-            self._heard(_TOLD, self._progress.advance(), self._progress.first, self._progress.stepped)
-        files, printed, told = self._advances
-        return files.then(printed).then(told).values()
+            self._merge(_REPORTED, self._progress.advance(), self._progress.first, self._progress.stepped)
+        files, printed, reported = self._progress_by_source
+        return files.then(printed).then(reported).values()
 
-    def _heard(
-        self, way: int, advance: Advance | None, first: tuple[float, float] | None = None, at: float = 0.0
+    def _merge(
+        self, source: int, advance: Advance | None, first: tuple[float, float] | None = None, at: float = 0.0
     ) -> None:
-        """The program has told something.
+        """Merge new progress.
 
         Args:
-            first: its first step, and when it told that; None: just now, if this is it.
-            at: when it told this one; 0: just now.
+            first: the program's first step and its time; None: this one is the first, just now.
+            at: time of this step; 0: just now.
         """
         if advance is None:
             return
-        self._advances[way] = self._advances[way].then(advance)
-        if advance.step is not None and all(each.step is None for each in self._advances[way + 1 :]):
+        self._progress_by_source[source] = self._progress_by_source[source].then(advance)
+        if advance.step is not None and all(each.step is None for each in self._progress_by_source[source + 1 :]):
             self._step_at = at or clock.monotonic()
             self._first = self._first or first or (advance.step, self._step_at)
 
-    def _look(self) -> dict[str, float]:
-        """In a thread of its own."""
+    def _take_sample(self) -> dict[str, float]:
+        """Take a sample, in a thread."""
         began = clock.processor()
         values = self._usage.look(self._pids())
         if self._devices:
-            values.update(self._devices.look())
+            values.update(self._devices.poll())
         self._read_summaries()
         self._cost = clock.processor() - began
         return values
 
-    def _last_look(self) -> None:
+    def _take_last_sample(self) -> None:
         self._read_summaries()
         if self._devices:
             self._devices.close()
 
     def _read_summaries(self) -> None:
         if self._summaries:
-            self._heard(_FILES, self._summaries.look())
+            self._merge(_FILES, self._summaries.poll())

@@ -1,4 +1,4 @@
-"""Recognizes in a program's last lines that it misses a file that was left out of the job's source."""
+"""Recognizes in a program's last output that it misses a file that was left out of the job's source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tony.model.staged import LeftOut
 
 _NO_FILE = re.compile(r"no such file or directory|FileNotFoundError|ENOENT", re.IGNORECASE)
-#: These also say that something else is missing, such as a column or a key.
+#: These may also mean that something else is missing, such as a column or a key.
 _NOT_FOUND = re.compile(r"does not exist|not found", re.IGNORECASE)
 _QUOTED = re.compile(r"""'([^']+)'|"([^"]+)"|`([^`']+)[`']""")
 _SEPARATORS = re.compile(r"""[\s'"`:;,()<>=\[\]]+""")

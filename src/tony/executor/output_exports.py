@@ -1,6 +1,6 @@
-"""What a program hands on: the rest of the last line of its output that holds a certain text.
+"""Exported values of a program: the rest of the last line of its output that contains a given text.
 
-Looked for in pieces as they are read, at the speed of a search in memory, and only for those who asked for it.
+Searched in the chunks as they are read, at the speed of a memory search, and only for tasks with exports.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from collections.abc import Mapping
 
 from tony.protocol.messages import LONGEST_EXPORT
 
-#: Bytes at the beginning of a line that are looked at: a text may stand anywhere in them. Whoever prints a gigabyte
-#: without a line's end shall not fill our memory.
+#: Bytes at the beginning of a line that are searched; the text may be anywhere in them. Bounds the memory for a program
+#: that prints gigabytes without a line end.
 LONGEST_LINE = 2 * LONGEST_EXPORT
-#: What all values of a program may take in a message together, which has room for twice as much.
-_ALL = 512 << 10
+#: Bytes that all values of a program may take in a message together, which has room for twice as much.
+_MAX_TOTAL_BYTES = 512 << 10
 #: As in `output_capture`: progress bars end their lines with a carriage return.
 _LINE_END = re.compile(rb"[\r\n]")
 
 
 class Exports:
-    """The values of one try, from both of its streams; what was printed last counts.
+    """The values of one task attempt, from both of its streams; the last one printed counts.
 
     Args:
         wanted: variable -> text.
     """
 
     def __init__(self, wanted: Mapping[str, str]) -> None:
-        self._marks = {name: text.encode() for name, text in wanted.items()}
+        self._patterns = {name: text.encode() for name, text in wanted.items()}
         self._found: dict[str, bytes] = {}
         self._readers: list[ExportReader] = []
 
     def reader(self) -> ExportReader:
-        """Looks for them in one further stream."""
-        reader = ExportReader(self._marks, self._found)
+        """Return a reader for one more stream."""
+        reader = ExportReader(self._patterns, self._found)
         self._readers.append(reader)
         return reader
 
     def values(self) -> dict[str, str | None]:
-        """Variable -> value, None where no line held the text. To be called when nothing more is printed."""
+        """Return variable -> value, None where no line contained the text. Call it after all output has been read."""
         for reader in self._readers:
             reader.finish()
         values: dict[str, str | None] = {}
-        room = _ALL
-        for name in self._marks:
+        room = _MAX_TOTAL_BYTES
+        for name in self._patterns:
             value = _text(self._found[name]) if name in self._found else None
             room -= 0 if value is None else len(json.dumps(value, ensure_ascii=False).encode())
             values[name] = value if room >= 0 else None
@@ -52,50 +52,49 @@ class Exports:
 
 
 class ExportReader:
-    """One stream, in pieces of any size."""
+    """Searches one stream, in chunks of any size."""
 
-    def __init__(self, marks: Mapping[str, bytes], found: dict[str, bytes]) -> None:
-        self._marks = marks
+    def __init__(self, patterns: Mapping[str, bytes], found: dict[str, bytes]) -> None:
+        self._patterns = patterns
         self._found = found
-        self._begun = bytearray()  # of the line whose end has not come yet, as much as is looked at
+        self._partial = bytearray()  # the unfinished line, as far as it is searched
 
     def feed(self, data: bytes) -> None:
-        """Takes a piece."""
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end:
-            self._look(bytes(self._begun) + data[:end] if self._begun else data[:end])
-            self._begun.clear()
-        room = LONGEST_LINE - len(self._begun)
+            self._search(bytes(self._partial) + data[:end] if self._partial else data[:end])
+            self._partial.clear()
+        room = LONGEST_LINE - len(self._partial)
         if room > 0:
-            self._begun += data[end : end + room]
+            self._partial += data[end : end + room]
 
     def finish(self) -> None:
-        """The stream is over: what has no line end is a line as well."""
-        self._look(bytes(self._begun))
-        self._begun.clear()
+        """Search the last line, which may have no line end."""
+        self._search(bytes(self._partial))
+        self._partial.clear()
 
-    def _look(self, lines: bytes) -> None:
-        for name, mark in self._marks.items():
-            rest = _rest(lines, mark)
+    def _search(self, lines: bytes) -> None:
+        for name, pattern in self._patterns.items():
+            rest = _rest(lines, pattern)
             if rest is not None:
                 self._found[name] = rest[:LONGEST_EXPORT]
 
 
-def _rest(lines: bytes, mark: bytes) -> bytes | None:
-    """What follows a text in the last of some lines that holds it."""
-    place = lines.rfind(mark)
+def _rest(lines: bytes, pattern: bytes) -> bytes | None:
+    """Return what follows the text in the last line that contains it; None if no line does."""
+    place = lines.rfind(pattern)
     while place >= 0:
         begin = max(lines.rfind(b"\n", 0, place), lines.rfind(b"\r", 0, place)) + 1
         ended = _LINE_END.search(lines, place)
         line = lines[begin : min(ended.start() if ended else len(lines), begin + LONGEST_LINE)]
-        first = line.find(mark)
+        first = line.find(pattern)
         if first >= 0:
-            return line[first + len(mark) :].strip()
-        place = lines.rfind(mark, 0, begin)
+            return line[first + len(pattern) :].strip()
+        place = lines.rfind(pattern, 0, begin)
     return None
 
 
 def _text(value: bytes) -> str:
-    """As a variable can hold it: a NUL would end it, and half a character at the cut is none."""
+    """Return a value as a variable can hold it: without NUL, and without half a character where it was cut."""
     cut = value if len(value) < LONGEST_EXPORT else value.decode(errors="ignore").encode()
     return cut.decode(errors="replace").replace("\0", "").strip()

@@ -1,4 +1,4 @@
-"""The ports that a task has reserved for its program."""
+"""The ports reserved for a task's program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony.model.states import ReservedPort
 log = logging.getLogger(__name__)
 
 _IN_USE = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
-#: What may be a port in such a line; error numbers are shorter.
+#: A possible port number in such a line; error numbers are shorter.
 _PORT = re.compile(r"(?<![\d.])\d{4,5}(?![\d.])")
 
 
@@ -22,8 +22,8 @@ class TaskPorts:
     """One session's ports: one that other tasks know, perhaps one for TensorBoard.
 
     Attributes:
-        port: the first is what the cluster spec names; 0 before the first `renew`.
-        tb_port: for TensorBoard, None for tasks that have none.
+        port: the port in the cluster spec; 0 before the first `renew`.
+        tb_port: for TensorBoard; None for tasks without one.
     """
 
     def __init__(
@@ -33,25 +33,24 @@ class TaskPorts:
         role: str = "main",
         mode: ReservedPort = ReservedPort.RESERVED,
     ) -> None:
-        """Reserves nothing yet."""
         self._role = role
         self.port = 0
         self.tb_port: int | None = None
         self._range = port_range
         self._wants_tb_port = wants_tb_port
-        self._held: list[Reservation] = []
-        self._let_go = mode is ReservedPort.FREE
-        self._answered = False
+        self._reservations: list[Reservation] = []
+        self._is_free = mode is ReservedPort.FREE
+        self._is_served_by_tony = False
 
     def renew(self) -> None:
-        """Reserves ports for another session and gives up those of the last one.
+        """Reserve ports for another session and release those of the previous one.
 
-        They are others if there are others: what was meant for the last session finds nobody.
+        They differ from the previous ones if possible, so that late connections of the previous session fail.
 
         Raises:
-            PortsExhausted: says which range is full.
+            PortsExhausted: the range is full; the message names it.
         """
-        old, self._held = self._held, []
+        old, self._reservations = self._reservations, []
         try:
             self._reserve()
         except PortsExhausted:
@@ -63,47 +62,47 @@ class TaskPorts:
             reservation.close()
 
     def listen(self) -> socket.socket:
-        """Takes the first port for ourselves: a socket that listens there. To be called after each `renew`.
+        """Return a socket that listens on the first port, for tony itself. Call it after each `renew`.
 
         Raises:
-            PortsExhausted: it was taken meanwhile.
+            PortsExhausted: the port was taken meanwhile.
         """
-        listening = self._held[0].listen()
-        self._answered = True
+        listening = self._reservations[0].listen()
+        self._is_served_by_tony = True
         return listening
 
     def _reserve(self) -> None:
-        self._held.append(reserve(self._range))
-        self.port = self._held[0].port
+        self._reservations.append(reserve(self._range))
+        self.port = self._reservations[0].port
         if self._wants_tb_port:
-            self._held.append(reserve(self._range))
-            self.tb_port = self._held[1].port
+            self._reservations.append(reserve(self._range))
+            self.tb_port = self._reservations[1].port
 
     def close(self) -> None:
-        """Gives up everything. May be called twice."""
-        for reservation in self._held:
+        """Release everything. May be called twice."""
+        for reservation in self._reservations:
             reservation.close()
-        self._held.clear()
+        self._reservations.clear()
 
     def before_start(self) -> None:
-        """Free the ports of a program that is about to start, if its role says so or it has failed to bind them."""
-        if self._let_go:
-            for reservation in self._held:
+        """Release the ports of a program that is about to start, if its role says so or it has failed to bind them."""
+        if self._is_free:
+            for reservation in self._reservations:
                 reservation.close()
 
-    def taken(self) -> str:
-        """Who else listens on a port of ours while our program does not run; empty if nobody."""
+    def find_taken(self) -> str:
+        """Return which process has taken a reserved port while the program does not run; empty if none has."""
         for name, port in self._named():
             for listener in listeners(port):
                 return f"{name} {port}, reserved for this task, was taken by {listener}"
         return ""
 
-    def blamed(self, tail: Sequence[str]) -> str:
-        """Whether a program's last words say that it could not bind a port of ours; empty if not.
+    def explain_bind_failure(self, tail: Sequence[str]) -> str:
+        """Return a sentence if the program's last lines say that it could not bind a reserved port; else empty.
 
-        A line without a port's number (as Python prints it) is taken to mean ours. As long as this process holds the
-        port, a server that sets neither SO_REUSEADDR nor SO_REUSEPORT cannot bind it: from now on ports are freed when
-        the program starts.
+        A line without a port number (as Python prints it) counts as well. While this process holds the port, a server
+        that sets neither SO_REUSEADDR nor SO_REUSEPORT cannot bind it: from now on ports are released when the program
+        starts.
         """
         words = [line for line in tail if _IN_USE.search(line)]
         if not words:
@@ -113,17 +112,17 @@ class TaskPorts:
         if not ours:
             return ""
         name, port = ours[0]
-        in_use = f"{name} {port}, reserved for this task, was in use when the program wanted it"
-        if self._let_go:
+        in_use = f"{name} {port}, reserved for this task, was in use when the program tried to bind it"
+        if self._is_free:
             return f"{in_use}, by a process that no longer listens on it"
-        log.warning("the program found an address in use; from now on its ports are freed when it starts")
-        self._let_go = True
+        log.warning("the program found its address in use; from now on its ports are released when it starts")
+        self._is_free = True
         return (
             f"{in_use}: tony's executor (process {os.getpid()}) holds it, and the program's server sets neither "
             f'SO_REUSEADDR nor SO_REUSEPORT (roles.{self._role}.port = "free" leaves it free, as the next session does)'
         )
 
     def _named(self) -> list[tuple[str, int]]:
-        """The ports that are the program's."""
-        found = [("port", self.port)] if self.port and not self._answered else []
+        """Return the program's ports with their names."""
+        found = [("port", self.port)] if self.port and not self._is_served_by_tony else []
         return found if self.tb_port is None else [*found, ("TensorBoard port", self.tb_port)]

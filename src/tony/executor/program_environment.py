@@ -1,9 +1,9 @@
-"""What a program is started with: its command and its environment.
+"""The command and the environment of a program.
 
-Precedence, weakest first: what the framework suggests, the executor's own environment (or a bare one), the container's
-variables, the job's interpreter, Hadoop's class path, the user's `env`, what other programs have handed on, what the
-scheduler granted, the variables that every program gets, the framework's. So a user can change anything that we merely
-inherit, and nothing that other tasks rely on. No secret is ever among them.
+Precedence, weakest first: defaults of the framework, the executor's own environment (or a minimal one), the container's
+variables, the job's interpreter, Hadoop's class path, the user's `env`, exports of other programs, devices granted by
+the scheduler, the variables that every program gets, those of the framework. So a user can override anything merely
+inherited, and nothing that other tasks rely on. No secret of tony is among them.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from tony.model.placeholders import fill, find_addressed_roles
 from tony.protocol.launch import ContainerPart, TaskPart
 from tony.protocol.messages import StartProgram
 
-#: Set in everything that a program starts; the last sweep looks for it.
+#: Set in every process of a program; cleanup searches for it.
 MARKER = "TONY_TASK"
-#: Markers of jobs in whose programs we run ourselves: their sweeps find our programs, too.
+#: Markers of outer jobs, where tony itself runs inside a job: their cleanup finds these programs, too.
 OUTER_MARKERS = "TONY_OUTER_TASKS"
-#: Our own business; a program that had them would be taken for an executor.
+#: For tony only; a program that inherited them would be taken for an executor.
 _INTERNAL = ("TONY_EXECUTOR",)
 
-#: The chief of a job that is one program.
-_ALONE = "main:0"
+#: The chief of a job that is a single program.
+_SINGLE_PROGRAM_CHIEF = "main:0"
 
-_BARE = ("PATH", "HOME", "LANG", "USER")
-_BARE_DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-#: Longest string that Linux passes to a program, its closing zero included (MAX_ARG_STRLEN).
-_LONGEST = 32 * os.sysconf("SC_PAGE_SIZE")
+_INHERITED = ("PATH", "HOME", "LANG", "USER")
+_DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+#: Longest string that Linux passes to a program, including its closing zero (MAX_ARG_STRLEN).
+_MAX_STRING_BYTES = 32 * os.sysconf("SC_PAGE_SIZE")
 
 
 class LaunchFailed(UserError):  # noqa: N818 - a noun reads better where it is raised
-    """The program could not be started; the text says why."""
+    """The program could not be started; the message says why."""
 
 
 def load_framework(home: str, path: str | None) -> Framework:
-    """Loads a framework's adapter.
+    """Load a framework's adapter.
 
     Args:
         home: "module:Class".
-        path: folder to add to the end of sys.path for a plug-in.
+        path: folder to append to sys.path for a plug-in.
     """
     if path is not None and path not in sys.path:
         sys.path.append(path)
@@ -64,7 +64,7 @@ def load_framework(home: str, path: str | None) -> Framework:
 
 
 def renumber_for_session(task: TaskPart, command: StartProgram) -> TaskId:
-    """The task as programs of its session know it: counted among those that take part."""
+    """Return the task's id as programs of its session know it: counted among the tasks that take part."""
     return TaskId(task.role, place_among(task.index, command.absent.get(task.role, ())))
 
 
@@ -74,7 +74,7 @@ def has_board(task: TaskPart, command: StartProgram) -> bool:
 
 
 def view(task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = ".") -> TaskView:
-    """What a framework's adapter is told of the task: of those that take part in the session, counted without gaps."""
+    """Return the task as the framework's adapter sees it: among those that take part in the session, without gaps."""
     seen = renumber_for_session(task, command)
     return TaskView(
         job_id=task.job_id,
@@ -101,29 +101,29 @@ def environments(
     shared: Json,
     seen: TaskView,
     own: Mapping[str, str],
-    handed_on: Mapping[str, str] | None = None,
+    exports: Mapping[str, str] | None = None,
     classpath: str | None = None,
     addresses: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[dict[str, str]]:
-    """The environment of each process of a try.
+    """Return the environment of each process of a task attempt.
 
     Args:
         own: the executor's.
-        classpath: CLASSPATH, if Hadoop's is wanted.
-        handed_on: variables that programs of other roles give.
+        exports: variables exported by programs of other roles.
+        classpath: CLASSPATH, if Hadoop's is needed.
         addresses: role -> address of its first task.
 
     Raises:
-        LaunchFailed: a variable holds a role's address that is not known.
+        LaunchFailed: a variable contains a role's address that is not known.
     """
     values = _values(task, seen, addresses)
     base = {**framework.defaults(), **_inherited(task, container, own)}
     if classpath is not None:
         base["CLASSPATH"] = classpath
     base.update({name: _fill(value, values) for name, value in task.env.items()})
-    base.update(handed_on or {})
+    base.update(exports or {})
     if container.python_path:
-        base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _BARE_DEFAULTS["PATH"])])
+        base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _DEFAULTS["PATH"])])
     base.update(_devices(task, container))
     base.update(common_environment(seen))
     base[MARKER] = container.marker
@@ -131,10 +131,10 @@ def environments(
 
 
 def command_line(task: TaskPart, seen: TaskView, addresses: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-    """What to execute: text goes through bash, a list is taken as it is.
+    """Return the command to execute: a string runs through bash, a list unchanged.
 
     Raises:
-        LaunchFailed: it holds a role's address that is not known.
+        LaunchFailed: it contains a role's address that is not known.
     """
     values = _values(task, seen, addresses)
     if isinstance(task.command, str):
@@ -143,34 +143,38 @@ def command_line(task: TaskPart, seen: TaskView, addresses: Mapping[str, str] = 
 
 
 def summaries_folder(task: TaskPart, container: ContainerPart, seen: TaskView) -> Path | None:
-    """Where the program writes event files for TensorBoard; None if nobody wants to know."""
+    """Return the folder of the program's TensorBoard event files; None if they are not read."""
     if task.progress_summaries is None:
         return None
     return Path(container.work_folder, fill(task.progress_summaries, _values(task, seen, {})))
 
 
 def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Refuses what Linux would refuse with less words.
+    """Refuse what Linux would refuse with a less specific error.
 
     Raises:
-        LaunchFailed: a string that is too long, with its name and size.
+        LaunchFailed: a string is too long or invalid; the message has its name and size.
     """
     for name, value in env.items():
         if "\0" in name or "\0" in value or "=" in name or not name:
-            raise LaunchFailed(f"environment variable {name[:80]!a} cannot be set: it holds a NUL, or its name a `=`.")
-        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
-        if size > _LONGEST:
             raise LaunchFailed(
-                f"environment variable {name} has {size} bytes with its name; Linux passes at most {_LONGEST} "
-                "in one string. Make it shorter, or put its content in a file."
+                f"environment variable {name[:80]!a} cannot be set: it contains a NUL byte, or its name is empty or "
+                "contains `=`."
+            )
+        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+        if size > _MAX_STRING_BYTES:
+            raise LaunchFailed(
+                f"environment variable {name} has {size} bytes with its name; Linux allows at most {_MAX_STRING_BYTES} "
+                "per string. Shorten it, or put its content in a file."
             )
     for part in argv:
         if "\0" in part:
-            raise LaunchFailed("the command holds a NUL, which ends a string for Linux.")
+            raise LaunchFailed("the command contains a NUL byte, which Linux cannot pass.")
         size = len(os.fsencode(part)) + 1
-        if size > _LONGEST:
+        if size > _MAX_STRING_BYTES:
             raise LaunchFailed(
-                f"the command holds a string of {size} bytes; Linux passes at most {_LONGEST}. Put it in a script."
+                f"the command contains a string of {size} bytes; Linux allows at most {_MAX_STRING_BYTES}. "
+                "Put it in a script."
             )
 
 
@@ -204,10 +208,10 @@ def find_task_secrets(task: TaskPart, *environments: Mapping[str, str]) -> set[s
 
 
 def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
-    """The job's variables of containers, as this one has them.
+    """Return the job's variables of containers, as set in this one.
 
     Args:
-        own: the executor's; a cluster has set them there.
+        own: the executor's environment; a cluster has set them there.
     """
     if container.inherit_env:
         return expand_variables(task.container_env, own)
@@ -218,15 +222,15 @@ def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str])
     if container.inherit_env:
         base = {name: value for name, value in own.items() if name not in _INTERNAL}
     else:
-        base = {name: own.get(name, _BARE_DEFAULTS.get(name, "")) for name in _BARE}
+        base = {name: own.get(name, _DEFAULTS.get(name, "")) for name in _INHERITED}
         base = {name: value for name, value in base.items() if value}
-        if task.chief == _ALONE:
-            base["HOME"] = container.work_folder  # as in the original; and what a node calls home is nobody's
+        if task.chief == _SINGLE_PROGRAM_CHIEF:
+            base["HOME"] = container.work_folder  # as in LinkedIn TonY; the node's home is no user's
     base.update(in_container(task, container, own))
     outer = own.get(MARKER)
     if outer:
         base[OUTER_MARKERS] = f"{own.get(OUTER_MARKERS, '')} {MARKER}={outer}".strip()
-    # A pipe instead of a terminal makes Python hold its output back for minutes; nobody who follows a log wants that.
+    # Python block-buffers output to a pipe, which would delay a followed log for minutes.
     base.setdefault("PYTHONUNBUFFERED", "1")
     if container.python_path:
         base.pop("PYTHONHOME", None)  # of another interpreter
@@ -235,7 +239,7 @@ def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str])
 
 
 def _devices(task: TaskPart, container: ContainerPart) -> dict[str, str]:
-    """GPUs: what was granted, and nothing else. Without a grant list, a task that asked for none sees none."""
+    """Return the granted GPUs. Without a grant list, a task that requested none sees none."""
     if container.gpu_devices is None:
         return {} if task.gpus else {"CUDA_VISIBLE_DEVICES": ""}
     return {"CUDA_VISIBLE_DEVICES": ",".join(container.gpu_devices)}

@@ -1,8 +1,7 @@
-"""What a program tells of itself with `tony.progress` and `tony.checkpoint` (`tony.python_hooks`): heard and checked.
+"""Receives and checks what a program reports with `tony.progress` and `tony.checkpoint` (`tony.python_hooks`).
 
-It comes in datagrams, to a socket file that other users cannot reach, so they cannot fill its short queue. Whatever
-comes may be nonsense, and as much as it likes: it is looked at no more often than a few times a second, and what makes
-no sense is nothing.
+It arrives as datagrams at a socket file that other users cannot reach, so they cannot fill its short queue. Datagrams
+may be invalid and of any number: they are read at most a few times a second, and invalid ones are dropped.
 """
 
 from __future__ import annotations
@@ -25,25 +24,27 @@ from tony.rpc.sockets import short_path
 
 log = logging.getLogger(__name__)
 
-#: Bytes of a datagram; a longer one is cut by the kernel, and refused.
-_LONGEST = 4096
-#: Datagrams that are taken at a time, and seconds until it is looked again.
-_AT_ONCE, _PAUSE = 64, 0.05
-#: Checkpoints that may wait until they are told.
-_MOST_SAVED = 256
-#: Seconds that a checkpoint may be old when it comes, or take.
-_OLDEST = 7 * 86400.0
+#: Bytes of a datagram; the kernel cuts a longer one, which is then refused.
+_MAX_DATAGRAM_BYTES = 4096
+#: Datagrams read at a time.
+_BATCH_SIZE = 64
+#: Seconds between two batches.
+_PAUSE_SECONDS = 0.05
+#: Checkpoints that may wait to be reported.
+_MAX_CHECKPOINTS = 256
+#: Maximum age and duration of a checkpoint, in seconds.
+_MAX_AGE_SECONDS = 7 * 86400.0
 _CREDENTIALS = struct.Struct("3i")
-#: Every user can search it. For the sockets of root only.
+#: Searchable by every user. For the sockets of root only.
 _PUBLIC_FOLDER = Path("/tmp")
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How far a program is.
+    """The progress of a program.
 
     Attributes:
-        metrics: numbers of its own, by their full names: `user.loss`.
+        metrics: the program's own metrics, by their full names: `user.loss`.
     """
 
     step: float | None = None
@@ -51,7 +52,7 @@ class Advance:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def then(self, later: Advance) -> Advance:
-        """Both together: where they speak of the same, the later one."""
+        """Merge with a later report, which takes precedence."""
         metrics = {**self.metrics, **later.metrics}
         return Advance(
             self.step if later.step is None else later.step,
@@ -60,7 +61,7 @@ class Advance:
         )
 
     def values(self) -> dict[str, float]:
-        """By the names of `model/metrics.py`."""
+        """Return the values by the names of `model/metrics.py`."""
         counts = {"step": self.step, "total": self.total}
         return {**{name: value for name, value in counts.items() if value is not None}, **self.metrics}
 
@@ -75,7 +76,7 @@ class CheckpointReport:
 
 
 def parse(data: bytes, now: float) -> Advance | CheckpointReport | None:
-    """One datagram; None for what makes no sense.
+    """Parse one datagram; return None if it is invalid.
 
     Args:
         now: `tony.clock.monotonic`.
@@ -86,7 +87,7 @@ def parse(data: bytes, now: float) -> Advance | CheckpointReport | None:
             return _advance(parts)
         if kind == "c" and len(parts) == 3:
             step, at, took = map(number, parts)
-            if step >= 0 and now - _OLDEST <= at and 0 <= took <= _OLDEST:
+            if step >= 0 and now - _MAX_AGE_SECONDS <= at and 0 <= took <= _MAX_AGE_SECONDS:
                 return CheckpointReport(int(step), min(at, now), took)
     except ValueError:
         return None
@@ -96,7 +97,7 @@ def parse(data: bytes, now: float) -> Advance | CheckpointReport | None:
 def _advance(parts: list[str]) -> Advance:
     step, total = number(parts[0]), number(parts[1]) if parts[1] else None
     if step < 0 or (total is not None and total < 0):
-        raise ValueError("counts begin at 0")
+        raise ValueError("counts start at 0")
     metrics = {}
     for part in parts[2:]:
         name, _, value = part.rpartition("=")
@@ -108,47 +109,47 @@ def _advance(parts: list[str]) -> Advance:
 
 
 def own_name(name: str) -> str:
-    """The full name of a number of a program's own.
+    """Return the full name of a metric that a program reports.
 
     Raises:
-        ValueError: it cannot be one.
+        ValueError: the name is invalid.
     """
     if not NAME.fullmatch(name) or not NAME.fullmatch(full := OF_PROGRAMS + name):
-        raise ValueError(f"{name!r:.80} is no name of a series")
+        raise ValueError(f"{name!r:.80} is not a valid metric name")
     return full
 
 
 def number(text: str) -> float:
-    """A number that can be drawn.
+    """Parse a finite number of reasonable size.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     value = float(text)
     if not math.isfinite(value) or abs(value) > 1e300:
-        raise ValueError("not a number to draw")
+        raise ValueError("not a finite number")
     return value
 
 
 class ProgressListener:
-    """What one try has told. Lives on the event loop.
+    """Receives the progress of one task attempt. Lives on the event loop.
 
     Attributes:
-        path: of the socket, as `TONY_PROGRESS` has it.
-        refused: datagrams that made no sense.
-        first: the first step that it told, and when (`tony.clock.monotonic`); None before that.
-        stepped: when it told the newest one.
+        path: the socket's path, as in `TONY_PROGRESS`.
+        refused: number of invalid datagrams.
+        first: the first reported step and its time (`tony.clock.monotonic`); None before that.
+        stepped: time of the newest step.
     """
 
     def __init__(self, trusts: Callable[[int, int], bool], folder: Path) -> None:
-        """Listens.
+        """Create the socket.
 
         Args:
-            trusts: whether a process (pid, uid) is one of the program's.
+            trusts: returns True if a process (pid, uid) belongs to the program.
             folder: where the socket's file goes, unless this is root.
 
         Raises:
-            OSError: there is no socket to be had.
+            OSError: the socket cannot be created.
         """
         self._trusts = trusts
         self._files = contextlib.ExitStack()
@@ -160,36 +161,36 @@ class ProgressListener:
         except OSError:
             self._socket.close()
             raise
-        self._resting: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._advance: Advance | None = None
-        self._saved: deque[CheckpointReport] = deque(maxlen=_MOST_SAVED)
+        self._saved: deque[CheckpointReport] = deque(maxlen=_MAX_CHECKPOINTS)
         self.refused = 0
         self.first: tuple[float, float] | None = None
         self.stepped = 0.0
 
     def begin(self) -> None:
-        """The program runs."""
-        self._resting = None
+        """Start reading; the program runs."""
+        self._pause_timer = None
         if self._socket.fileno() >= 0:
             asyncio.get_running_loop().add_reader(self._socket, self._read)
 
     def advance(self) -> Advance | None:
-        """The newest of what it has told since the last call."""
+        """Return the progress reported since the last call, merged."""
         self.take()
         found, self._advance = self._advance, None
         return found
 
     def saved(self) -> list[CheckpointReport]:
-        """Checkpoints since the last call, oldest first."""
+        """Return checkpoints since the last call, oldest first."""
         self.take()
         found = list(self._saved)
         self._saved.clear()
         return found
 
     def close(self) -> None:
-        """Takes what is there, and listens no more. May be called twice."""
-        if self._resting:
-            self._resting.cancel()
+        """Read what is there, and close the socket. May be called twice."""
+        if self._pause_timer:
+            self._pause_timer.cancel()
         if self._socket.fileno() >= 0:
             self.take()
             asyncio.get_running_loop().remove_reader(self._socket)
@@ -197,30 +198,29 @@ class ProgressListener:
             self._files.close()
 
     def _read(self) -> None:
-        """Something has come: takes it, and then leaves the rest for a while."""
+        """Read a batch, then pause."""
         loop = asyncio.get_running_loop()
         self.take()
         loop.remove_reader(self._socket)
-        self._resting = loop.call_later(_PAUSE, self.begin)
+        self._pause_timer = loop.call_later(_PAUSE_SECONDS, self.begin)
 
     def take(self) -> None:
-        """Takes what is there."""
         if self._socket.fileno() < 0:
             return
         now = clock.monotonic()
-        for _ in range(_AT_ONCE):
+        for _ in range(_BATCH_SIZE):
             try:
-                data, about, flags, _ = self._socket.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+                data, about, flags, _ = self._socket.recvmsg(_MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
             except OSError:
                 return
-            told = parse(data, now) if self._is_ours(about) and not flags & socket.MSG_TRUNC else None
-            match told:
+            report = parse(data, now) if self._is_ours(about) and not flags & socket.MSG_TRUNC else None
+            match report:
                 case Advance(step=step):
                     if step is not None:
                         self.first, self.stepped = self.first or (step, now), now
-                    self._advance = told if self._advance is None else self._advance.then(told)
+                    self._advance = report if self._advance is None else self._advance.then(report)
                 case CheckpointReport():
-                    self._saved.append(told)
+                    self._saved.append(report)
                 case None:
                     self.refused += 1
 
@@ -276,11 +276,13 @@ def _remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-class Trusted:
-    """Whose word counts: the same user's; from root, which may run programs as anybody, that of whoever has a marker.
+class TrustedSenders:
+    """Decides which processes may report progress.
+
+    Those of the same user and, for root, which may run programs as any user, also those with the program's marker.
 
     Args:
-        marker: `TONY_TASK=...` as the program's environment has it.
+        marker: `TONY_TASK=...` as in the program's environment.
     """
 
     def __init__(self, marker: str, has_marker: Callable[[int, bytes], bool]) -> None:
@@ -289,7 +291,7 @@ class Trusted:
         self._known: dict[int, bool] = {}
 
     def __call__(self, pid: int, uid: int) -> bool:
-        """Whether a process may tell."""
+        """Return True if a process may report."""
         own = os.geteuid()
         if uid == own or own != 0:
             return uid == own

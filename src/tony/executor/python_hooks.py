@@ -1,4 +1,4 @@
-"""What a program's environment says of us, for those of its processes that are Python: see `tony.python_hooks`."""
+"""Environment variables that connect a program's Python processes with tony: see `tony.python_hooks`."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 
 import tony
 
-#: Where `tony.progress` tells.
+#: Path of the socket to which `tony.progress` reports.
 PROGRESS = "TONY_PROGRESS"
-#: The signal at which Python shows where it stands.
+#: Number of the signal on which Python dumps its stack traces.
 STACKS = "TONY_STACKS"
-#: Of the signals that mean nothing: no framework that we know of uses it. Only who has registered it is ever sent it.
+#: A real-time signal that no known framework uses. It is sent only to processes that have registered it.
 STACKS_SIGNAL = signal.SIGRTMIN + 11
 _PATH = "PYTHONPATH"
 #: Set in processes of JAX: the hooks let `jax.distributed.initialize()` find the others.
 _JAX = "JAX_PROCESS_ID"
-#: On a node our modules lie in a zip for one version of Python; that of the sources is beside it.
+#: On a node, tony's modules are in a zip for one version of Python; the zip of sources is next to it.
 _SOURCES = "programs.zip"
 
 
 def variables(environment: Mapping[str, str], progress: str | None, *, hooks: bool) -> dict[str, str]:
-    """What to add to a program's environment. Its own PYTHONPATH goes first.
+    """Return the variables to add to a program's environment. Its own PYTHONPATH comes first.
 
     Args:
         environment: of the program.
-        progress: path of the socket for `tony.progress`; None if nobody listens.
-        hooks: whether its Python shall show where it stands when it is asked.
+        progress: path of the socket for `tony.progress`; None if progress is not recorded.
+        hooks: whether its Python dumps its stack traces on the signal.
     """
     found = {} if progress is None else {PROGRESS: progress}
     if hooks:
@@ -41,7 +41,7 @@ def variables(environment: Mapping[str, str], progress: str | None, *, hooks: bo
 
 
 def folder() -> str | None:
-    """Where `tony.python_hooks` lies as sources; a folder of a zip will do for Python. None if it is not here."""
+    """Return the directory, perhaps inside a zip, with the sources of `tony.python_hooks`; None without one."""
     root = Path(tony.__file__).parent.parent
     if root.is_dir():
         return str(root / "tony/python_hooks")

@@ -1,6 +1,6 @@
-"""Labels the output of a task's processes, where it has several, with their local ranks: `[1] loss 0.3`.
+"""Labels the output of a task with several processes by their local ranks: `[1] loss 0.3`.
 
-Each process writes to pipes of its own. Whole lines of all of them go, labelled, into the pipes of the task's output.
+Each process writes to its own pipes. Whole lines of all of them go, labelled, into the pipes of the task's output.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tony.model.masking import MaskedStream, SecretMask
 _READ_BYTES = 1 << 16
 #: Bytes that may wait for room in the task's pipe; beyond, the processes' output stays in their pipes.
 _MAX_PENDING_BYTES = 1 << 20
-#: Seconds, and bytes, after which the beginning of a line is passed on although its end has not come.
+#: Seconds after which, and bytes beyond which, an unfinished line is passed on.
 _PARTIAL_LINE_SECONDS = 0.25
 _MAX_PARTIAL_LINE_BYTES = 1 << 16
 #: tqdm and the like end their lines with a carriage return.
@@ -23,13 +23,13 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class RankOutput:
-    """Both streams of several processes."""
+    """Both output streams of several processes."""
 
     def __init__(self, output: Output, count: int) -> None:
-        """Make the pipes; `output_capture` has not begun yet.
+        """Create the pipes, before `output_capture` starts to read.
 
         Raises:
-            OSError: there are too many open files; none of the pipes stays open.
+            OSError: too many open files; no pipe stays open.
         """
         self._streams: list[_RankStream] = []
         try:
@@ -42,12 +42,12 @@ class RankOutput:
             raise
 
     def writing(self, rank: int) -> tuple[int, int]:
-        """The ends of the pipes for standard output and standard error of one process."""
+        """Return the write ends of the pipes for standard output and standard error of one process."""
         out, err = self._streams
         return out.sources[rank].writing, err.sources[rank].writing
 
     def begin(self) -> None:
-        """All processes have been started: close our copies of their ends, and read."""
+        """Close the executor's copies of the write ends, and read: all processes have been started."""
         for stream in self._streams:
             stream.begin()
 
@@ -58,11 +58,11 @@ class RankOutput:
 
 
 class _Source:
-    """One process's pipe, and the beginning of the line that it is printing."""
+    """One process's pipe, and the unfinished line that it is printing."""
 
     def __init__(self, rank: int, mask: SecretMask | None) -> None:
         self.label = b"[%d] " % rank
-        # Before the label: in the midst of a secret it would keep it from being recognised.
+        # Masked before labelling: a label in the middle of a secret would hide it from the mask.
         self.masked = MaskedStream(mask or SecretMask())
         self.reading, self.writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.reading, False)
@@ -88,7 +88,7 @@ class _RankStream:
         self._stream = stream
         self._writing = os.dup(stream.writing)
         self._pending = bytearray()
-        self._unfinished: _Source | None = None  # the last text passed on was the beginning of a line of this one
+        self._unfinished: _Source | None = None  # its unfinished line was passed on last
         self._is_paused = False
 
     def begin(self) -> None:

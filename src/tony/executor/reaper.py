@@ -1,4 +1,4 @@
-"""Who has ended: one place that waits for all children, ours and those we inherit as subreaper."""
+"""Waits for all child processes: the executor's own, and orphans inherited as subreaper."""
 
 from __future__ import annotations
 
@@ -8,35 +8,33 @@ import signal
 from collections.abc import Callable
 from resource import struct_rusage
 
-#: Told of an end: the wait status and what the process (and the children it waited for) used.
+#: Called with the wait status and the resource usage of a process (and of the children it waited for).
 Ended = Callable[[int, struct_rusage], None]
 
 
 class Reaper:
-    """Waits for children whenever the kernel says that one has ended. Lives on the event loop of the main thread."""
+    """Waits for children on each SIGCHLD. Lives on the event loop of the main thread."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Ended] = {}
-        self._stranger: Ended = lambda status, usage: None
+        self._watched: dict[int, Ended] = {}
+        self._on_other_exit: Ended = lambda status, usage: None
 
     def open(self) -> None:
-        """Begins to listen."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._look)
-        self._look()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
+        self._reap()
 
     def close(self) -> None:
-        """Stops listening."""
         asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
 
     def watch(self, pid: int, ended: Ended) -> None:
-        """Has the end of a child told, on the event loop. Call before the loop runs again."""
-        self._known[pid] = ended
+        """Report the exit of a child on the event loop. Call it before the loop runs again."""
+        self._watched[pid] = ended
 
     def adopt(self, ended: Ended) -> None:
-        """Has the ends of children told that nobody watches: what a program left behind."""
-        self._stranger = ended
+        """Report the exits of all other children: processes that a program left behind."""
+        self._on_other_exit = ended
 
-    def _look(self) -> None:
+    def _reap(self) -> None:
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -44,4 +42,4 @@ class Reaper:
                 return
             if pid == 0:
                 return
-            self._known.pop(pid, self._stranger)(status, usage)
+            self._watched.pop(pid, self._on_other_exit)(status, usage)

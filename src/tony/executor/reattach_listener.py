@@ -1,8 +1,9 @@
-"""Where a later application master can call: it comes up on any node, and an executor cannot know on which.
+"""Listens for a later application master, which may start on any node, unknown to the executor.
 
-Whoever calls must hold the job's token *and* prove by its certificate that it is an application master of this job.
-Executors and clients hold the token and another name, user programs neither; and all that a call can say is where to
-connect to, where whoever answers must prove that name again. Loaded only where messages can leave the machine.
+The caller must hold the job's token *and* prove by its certificate that it is an application master of this job.
+Executors and clients hold the token and a certificate of another name, user programs neither. All that a call can do is
+to say where to connect to, and the peer there must prove that name again. Loaded only where messages can leave the
+machine.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ from tony.rpc.sockets import EVERYWHERE
 
 log = logging.getLogger(__name__)
 
-#: Callers at one time that have not proved who they are: there is one application master, at times two.
-_MOST_STRANGERS = 8
-#: Callers at one time that do not show the job's tag. A new one takes the place of the oldest.
+#: Unauthenticated clients at one time: there is one application master, at times two.
+_MAX_UNAUTHENTICATED = 8
+#: Clients at one time that have not shown the job's tag. A new one replaces the oldest.
 _MAX_UNRECOGNIZED = 32
 #: Seconds that each of them has for it.
-_PATIENCE = 5.0
-#: Lives of an application master. A scheduler gives up after a few.
-_MOST_ATTEMPTS = 10**6
+_HANDSHAKE_TIMEOUT_SECONDS = 5.0
+#: Upper bound of AM attempts. A scheduler gives up after a few.
+_MAX_AM_ATTEMPTS = 10**6
 
 
 class ReattachListener:
-    """The executor's own door, for application masters only.
+    """The executor's own server, for application masters only.
 
     Args:
-        obey: is told who calls from where; answers whether we come.
+        accept: gets the reattach request; returns True if the executor accepts it.
     """
 
-    def __init__(self, context: LaunchContext, obey: Callable[[Summon], bool]) -> None:
+    def __init__(self, context: LaunchContext, accept: Callable[[Summon], bool]) -> None:
         self._host = context.container.host
-        self._obey = obey
+        self._accept = accept
         self._server = RpcServer(
             context.credentials,
             self,
-            handshake_timeout=_PATIENCE,
-            most_strangers=_MOST_STRANGERS,
+            handshake_timeout=_HANDSHAKE_TIMEOUT_SECONDS,
+            most_strangers=_MAX_UNAUTHENTICATED,
             max_unrecognized=_MAX_UNRECOGNIZED,
             min_age_to_drop=0.0,
             guests=frozenset({PeerKind.MASTER}),
         )
 
     async def open(self) -> str:
-        """Begins to listen; answers where we can be called, or nothing if that cannot be."""
+        """Start to listen; return the address to call, or an empty string if listening is impossible."""
         failures = []
-        for place in _places(self._host):
+        for place in _listen_addresses(self._host):
             try:
                 real = parse(await self._server.listen(str(TlsAddress(host=place, port=0))))
             except InfraError as error:
@@ -63,39 +64,38 @@ class ReattachListener:
                 continue
             assert isinstance(real, TlsAddress)
             return str(TlsAddress(host=self._host, port=real.port))
-        log.warning("a later application master cannot call us: %s", "; ".join(failures))
+        log.warning("cannot listen for a later AM attempt: %s", "; ".join(failures))
         return ""
 
     async def close(self) -> None:
-        """Listens no more."""
         await self._server.close()
 
-    # --- what the server tells us ---------------------------------------------------------------------------------
+    # --- callbacks of the server ----------------------------------------------------------------------------------
 
     def connected(self, connection: RpcConnection) -> None:
-        """An application master has proved itself. It speaks first."""
+        """Do nothing: an application master has authenticated, and speaks first."""
 
     def received(self, connection: RpcConnection, message: Message) -> None:
-        """It says where it is. One call, one answer."""
-        if not isinstance(message, Summon) or not is_sound(message):
-            connection.refuse(Code.BAD_MESSAGE, "an executor can be told where its application master is, nothing else")
-        elif self._obey(message):
+        """Answer a reattach request; one per connection."""
+        if not isinstance(message, Summon) or not is_valid(message):
+            connection.refuse(Code.BAD_MESSAGE, "an executor accepts only reattach requests")
+        elif self._accept(message):
             connection.send(Done())
             connection.close()
         else:
-            connection.refuse(Code.SUPERSEDED, f"attempt {message.attempt} is not the latest that has been obeyed here")
+            connection.refuse(Code.SUPERSEDED, f"AM attempt {message.attempt} is older than one already accepted")
 
     def closed(self, connection: RpcConnection, reason: str) -> None:
-        """It is gone."""
+        """Do nothing."""
 
 
-def is_sound(summon: Summon) -> bool:
-    """Whether a summons makes sense: attempts count from 1, and nobody is sent to a place that speaks no TLS."""
-    return is_callable(summon.address) and 1 <= summon.attempt <= _MOST_ATTEMPTS
+def is_valid(summon: Summon) -> bool:
+    """Return True if a reattach request is valid: an AM attempt from 1 on and an address that speaks TLS."""
+    return is_callable(summon.address) and 1 <= summon.attempt <= _MAX_AM_ATTEMPTS
 
 
-def _places(host: str) -> tuple[str, ...]:
-    """Where to listen: on every address, since a name may mean any; for what never leaves this machine, there only."""
+def _listen_addresses(host: str) -> tuple[str, ...]:
+    """Return the addresses to listen on: all, since a name may mean any, but only loopback for a loopback host."""
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return (host,)
     return EVERYWHERE, "0.0.0.0"

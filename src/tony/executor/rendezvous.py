@@ -1,8 +1,8 @@
-"""The executor's handle on its meeting point: a process of ours that answers on the task's port, beside the program.
+"""The executor's handle on its rendezvous: a process of tony that listens on the task's port, next to the program.
 
-It is opened before the task registers. So whoever learns the address finds somebody there, or at worst waits in the
-kernel's queue until the process has come up: nobody needs to be told when it is ready, and nobody has to try again. It
-outlives the program, and goes with the session or with the executor.
+It is started before the task registers. So a peer that learns the address finds it listening, or at worst waits in the
+kernel's accept queue until the process is up: no readiness message and no retries are needed. It outlives the program,
+and ends with the session or with the executor.
 """
 
 from __future__ import annotations
@@ -26,36 +26,35 @@ log = logging.getLogger(__name__)
 
 
 class RendezvousError(InfraError):
-    """The meeting point cannot be opened."""
+    """The rendezvous cannot be started."""
 
 
 class Rendezvous:
-    """One session's after the other's. `close` it in the end; that may be done twice.
+    """The rendezvous processes of a task, one per session. `close` may be called twice.
 
     Attributes:
         pid: of the process; 0 while there is none.
     """
 
     def __init__(self, kind: Meeting | None, work_folder: str, reaper: Reaper) -> None:
-        """Opens nothing yet."""
         self.pid = 0
         self._kind = kind
         self._work_folder = work_folder
         self._reaper = reaper
 
     @property
-    def wanted(self) -> bool:
-        """Whether the task has one."""
+    def is_needed(self) -> bool:
+        """Return True if the task has a rendezvous."""
         return self._kind is not None
 
     def open(self, listening: socket.socket, session: int) -> None:
-        """Starts an empty one for a session and ends the one before.
+        """Start an empty rendezvous for a session and stop the previous one.
 
         Args:
-            listening: what it is to serve; closed here, so that the port falls silent with the process.
+            listening: the socket to serve; closed here, so that the port closes with the process.
 
         Raises:
-            NoMeeting: it cannot be started.
+            RendezvousError: it cannot be started.
         """
         self.close()
         try:
@@ -68,7 +67,7 @@ class Rendezvous:
                 )
         except (OSError, subprocess.SubprocessError) as error:
             raise RendezvousError(
-                f"the meeting point of the task cannot be started: {resource_limits.describe_os_error(error)}"
+                f"cannot start the rendezvous of the task: {resource_limits.describe_os_error(error)}"
             ) from error
         child.returncode = 0  # the reaper waits for it, not this object
         self.pid = child.pid
@@ -76,7 +75,7 @@ class Rendezvous:
         log.info("session %d: process %d answers on the task's port", session, child.pid)
 
     def close(self) -> None:
-        """Ends it. What it knew is gone."""
+        """Stop the process; its contents are lost."""
         pid, self.pid = self.pid, 0
         if pid:
             process.send(pid, signal.SIGKILL)
@@ -86,19 +85,19 @@ class Rendezvous:
             return command("tony.executor.rendezvous_store")
         folder = meeting_folder(self._work_folder, session)
         os.makedirs(folder, exist_ok=True)
-        # By this clock the file system judges what is left elsewhere: it may be an earlier session's.
+        # The file system's own time, for comparison with files elsewhere that may be of an earlier session.
         return command("tony.executor.rendezvous_relay", folder, self._work_folder, str(os.stat(folder).st_mtime_ns))
 
     def _ended(self, pid: int, status: int, usage: struct_rusage) -> None:
         if pid == self.pid:
             self.pid = 0
-            log.error("the meeting point ended (wait status %d): programs that still look for it will fail", status)
+            log.error("the rendezvous process exited (wait status %d): programs that still need it will fail", status)
 
 
 def _die_with(parent: int) -> Callable[[], None]:
     def prepare() -> None:
         process.set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
-            os._exit(127)  # it died before we asked to be told
+            os._exit(127)  # the parent died before the signal was set
 
     return prepare

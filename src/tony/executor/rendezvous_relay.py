@@ -1,8 +1,8 @@
-"""A meeting point that passes connections on to the port that the task's program names.
+"""A rendezvous that forwards connections to the port that the task's program announces.
 
-The program is a rendezvous server of the user's own, in the original's manner: once it listens it leaves a file named
-`<port>____HOROVOD_RENDEZVOUS_SERVER____` in the folder that it was told, or beside the job's source as the original's
-first ones did. Whoever connects earlier waits here.
+The program is a rendezvous server of the user, as in LinkedIn TonY: once it listens it creates a file named
+`<port>____HOROVOD_RENDEZVOUS_SERVER____` in the given folder, or next to the job's source as early versions of TonY
+did. Connections that arrive earlier wait here.
 """
 
 from __future__ import annotations
@@ -15,62 +15,63 @@ import socket
 import sys
 
 _NAME = re.compile(r"(\d{1,5})_+HOROVOD_RENDEZVOUS_SERVER_+")
-#: Seconds between looks into the folder, which is ours alone, while somebody waits.
-_LOOK = 0.05
+#: Seconds between polls of the folder, which belongs to this task alone, while a connection waits.
+_POLL_SECONDS = 0.05
 #: Seconds that a connection waits for the program. Horovod's processes try three times.
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 _CHUNK = 1 << 16
 
 
 class Relay:
-    """Passes connections on.
+    """Forwards connections.
 
     Args:
-        folder: where the program leaves its file.
-        other: a folder where it may leave it instead; older files there do not count.
-        since: nanoseconds since 1970: what is older there.
-        patience: seconds to wait for it.
+        folder: where the program creates its file.
+        other: a folder where it may create it instead, apart from older files there.
+        since: nanoseconds since 1970; files in `other` that are older do not count.
+        timeout: seconds to wait for the file.
     """
 
-    def __init__(self, folder: str, other: str, since: int, patience: float = PATIENCE) -> None:
+    def __init__(self, folder: str, other: str, since: int, timeout: float = TIMEOUT_SECONDS) -> None:
         self._folder = folder
         self._other = other
         self._since = since
-        self._patience = patience
-        self._said = False
+        self._timeout = timeout
+        self._has_warned = False
 
     async def serve(self, listening: socket.socket) -> None:
-        """Passes on for ever."""
         server = await asyncio.start_server(self._connected, sock=listening, backlog=socket.SOMAXCONN)
         await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(self._patience):
-                while (port := self._announced()) is None:
-                    await asyncio.sleep(_LOOK)
+            async with asyncio.timeout(self._timeout):
+                while (port := self._find_port()) is None:
+                    await asyncio.sleep(_POLL_SECONDS)
             beyond_reader, beyond_writer = await asyncio.open_connection("127.0.0.1", port)
         except TimeoutError:
-            self._say(f"no file in {self._folder} says after {self._patience:.0f} s where the driver listens")
+            self._warn_once(
+                f"the driver has not announced its port by a file in {self._folder} within {self._timeout:.0f} s"
+            )
             writer.transport.abort()
             return
         except OSError as error:
-            self._say(f"the driver does not listen on the port {port} that it has named: {error.strerror}")
+            self._warn_once(f"the driver does not listen on port {port}, which it has announced: {error.strerror}")
             writer.transport.abort()
             return
-        await asyncio.gather(_pass(reader, beyond_writer), _pass(beyond_reader, writer))
+        await asyncio.gather(_copy(reader, beyond_writer), _copy(beyond_reader, writer))
 
-    def _announced(self) -> int | None:
-        return announced(self._folder) or announced(self._other, self._since)
+    def _find_port(self) -> int | None:
+        return find_announced_port(self._folder) or find_announced_port(self._other, self._since)
 
-    def _say(self, text: str) -> None:
-        if not self._said:
-            self._said = True
+    def _warn_once(self, text: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             print(text, file=sys.stderr, flush=True)
 
 
-def announced(folder: str, since: int = 0) -> int | None:
-    """The port that the program has named last, after `since`; None as long as it has not."""
+def find_announced_port(folder: str, since: int = 0) -> int | None:
+    """Return the port announced last, after `since`; None if there is none yet."""
     found: list[tuple[int, int]] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -81,8 +82,8 @@ def announced(folder: str, since: int = 0) -> int | None:
     return max(found)[1] if found else None
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Everything from one to the other, and the end of it."""
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy everything from one side to the other, including the end."""
     try:
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)
@@ -96,6 +97,6 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def main() -> int:
-    """Serves the listening socket that is our standard input until we are killed; arguments as for `Relay`."""
+    """Serve the listening socket on standard input until killed; arguments as for `Relay`."""
     asyncio.run(Relay(sys.argv[1], sys.argv[2], int(sys.argv[3])).serve(socket.socket(fileno=0)))
     return 0

@@ -1,4 +1,4 @@
-"""What a program of this machine says when it is asked: run as our child, ended if it takes too long."""
+"""Runs a command with a timeout and captures its output."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from tony.executor.program_environment import LaunchFailed
 from tony.executor.reaper import Reaper
 from tony.executor.spawn import spawn
 
-#: Bytes of its output that are kept, and characters of its complaints.
-_MOST, _MOST_COMPLAINTS = 1 << 20, 500
+#: Bytes of the output that are kept.
+_MAX_OUTPUT_BYTES = 1 << 20
+#: Characters of standard error that are kept.
+_MAX_ERROR_CHARACTERS = 500
 
-
-#: Starts a program with these arguments, environment, folder, standard output and error; answers its pid.
+#: Starts a program with arguments, environment, working directory, standard output and error; returns its pid.
 Start = Callable[[Sequence[str], Mapping[str, str], str, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a program said, and how it ended: below 0 by that signal."""
+    """The output of a command and its exit status; negative: killed by that signal."""
 
     status: int
     out: str
@@ -36,25 +37,25 @@ async def run_captured(
     environment: Mapping[str, str],
     folder: str,
     reaper: Reaper,
-    patience: float,
-    began: Callable[[int], None] = lambda pid: None,
+    timeout: float,
+    on_start: Callable[[int], None] = lambda pid: None,
     start: Start | None = None,
 ) -> CommandOutput:
-    """Runs a program to its end.
+    """Run a command until it exits.
 
     Args:
-        patience: seconds that it may take.
-        began: is told its pid.
-        start: starts it; without one it is started so that other threads of ours do not matter.
+        timeout: seconds that it may take.
+        on_start: called with its pid.
+        start: starts it; by default in a way that is safe while the executor has other threads.
 
     Raises:
         LaunchFailed: it cannot be started.
-        TimeoutError: it takes too long; nothing of it is left.
+        TimeoutError: it took too long and was killed.
     """
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     (out, out_writing), (err, err_writing) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     try:
-        pid = (start or _start)(argv, environment, folder, out_writing, err_writing)
+        pid = (start or _start_without_preexec)(argv, environment, folder, out_writing, err_writing)
     except LaunchFailed:
         os.close(out)
         os.close(err)
@@ -63,31 +64,31 @@ async def run_captured(
         os.close(out_writing)
         os.close(err_writing)
 
-    def tell(status: int, usage: object) -> None:
+    def on_exit(status: int, usage: object) -> None:
         if not ended.done():
             ended.set_result(status)
 
-    began(pid)
-    reaper.watch(pid, tell)
+    on_start(pid)
+    reaper.watch(pid, on_exit)
     try:
-        async with asyncio.timeout(patience), asyncio.TaskGroup() as group:
-            texts = [group.create_task(_text(reading)) for reading in (out, err)]
+        async with asyncio.timeout(timeout), asyncio.TaskGroup() as group:
+            texts = [group.create_task(_read_text(reading)) for reading in (out, err)]
             status = await ended
     except BaseException:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         raise
-    complaints = " ".join(texts[1].result().split())[-_MOST_COMPLAINTS:]
-    return CommandOutput(os.waitstatus_to_exitcode(status), texts[0].result(), complaints)
+    error_text = " ".join(texts[1].result().split())[-_MAX_ERROR_CHARACTERS:]
+    return CommandOutput(os.waitstatus_to_exitcode(status), texts[0].result(), error_text)
 
 
 def spawn_command(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
-    """Starts it as a program is started: it dies with us. Only while we have one thread."""
+    """Start a command like a program: it dies with the executor. Only while the executor has one thread."""
     return spawn(argv, environment, folder, (), out, err)
 
 
-def _start(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
-    # Nothing of Python runs between fork and exec: what another thread holds locked stays locked there.
+def _start_without_preexec(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
+    # No Python code may run between fork and exec: locks that other threads hold stay locked in the child.
     try:
         child = subprocess.Popen(
             argv,
@@ -104,8 +105,8 @@ def _start(argv: Sequence[str], environment: Mapping[str, str], folder: str, out
     return child.pid
 
 
-async def _text(reading: int) -> str:
-    """All that comes out of a pipe, as far as it is of use."""
+async def _read_text(reading: int) -> str:
+    """Read a pipe to its end; return the first part."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
@@ -113,7 +114,7 @@ async def _text(reading: int) -> str:
     data = bytearray()
     try:
         while piece := await reader.read(1 << 16):
-            data += piece[: _MOST - len(data)]
+            data += piece[: _MAX_OUTPUT_BYTES - len(data)]
     finally:
         transport.close()
     return data.decode(errors="replace")

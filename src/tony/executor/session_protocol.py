@@ -1,11 +1,12 @@
-"""The executor's side of all it says to application masters and hears from them. No I/O, no clock.
+"""The executor's side of the protocol with application masters. No I/O, no clock.
 
 Rules:
 
-- Reports are numbered from 1 and kept until they are acknowledged; on a new connection the rest is sent again.
-- Commands may be repeated, late or out of order. What belongs to an older session or an older attempt changes nothing.
-- Of each session at most one try runs at a time, and each try that we are told to start has exactly one end.
-- A stop that comes before the start holds: the start is answered with "not started". It holds for no later try.
+- Reports are numbered from 1 and kept until they are acknowledged; a new connection sends the rest again.
+- Commands may be repeated, late or out of order. Those of an older session or an older AM attempt change nothing.
+- At most one task attempt of a session runs at a time, and each that the executor is told to start has exactly one end.
+- A stop that arrives before its start is kept: the start is answered with "not started". It does not apply to later
+  task attempts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tony.protocol import messages as msg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareSession:
-    """Stop what runs, reserve ports, then call `SessionProtocol.ready`."""
+    """Stop the running program, reserve ports, then call `SessionProtocol.ready`."""
 
     session: int
 
@@ -36,7 +37,7 @@ class StartTaskAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopTaskAttempt:
-    """Stop the program that runs or is about to; `exited` follows."""
+    """Stop the program that runs or is about to start; `exited` follows."""
 
     session: int
     try_: int
@@ -46,54 +47,55 @@ class StopTaskAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndExecutor:
-    """Stop what runs, have it reported, end."""
+    """Stop the running program, have its exit reported, exit."""
 
     grace: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyLogLevel:
-    """Write our own log from this level on: `debug`, `info`, `warning`, `error`."""
+    """Set the level of the executor's own log: `debug`, `info`, `warning`, `error`."""
 
     level: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeLog:
-    """Somebody reads what our programs print, or does so no more."""
+    """A client starts or stops reading the output of the task's programs."""
 
     command: msg.ReadLog | msg.DropLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPort:
-    """Somebody wants to be connected to a port of ours."""
+    """A client wants a tunnel to a port of the task."""
 
     command: msg.DialTunnel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendStacks:
-    """Somebody wants to know where the program stands."""
+    """A client requests stack traces of the program."""
 
     request: str
 
 
-Wish = (
+ProtocolAction = (
     PrepareSession | StartTaskAttempt | StopTaskAttempt | EndExecutor | ApplyLogLevel | ServeLog | OpenPort | SendStacks
 )
 
 
-#: Seconds between heartbeats, whatever a Welcome says: a master that has lost its senses shall not drown in them.
-_FASTEST, _SLOWEST = 0.01, 600.0
+#: Seconds between heartbeats, whatever a Welcome says: a faulty AM must not be flooded with them.
+_MIN_INTERVAL_SECONDS = 0.01
+_MAX_INTERVAL_SECONDS = 600.0
 
 
 class LinkState(Enum):
-    """How far we are with the application master at the other end of the present connection."""
+    """The state of the current connection to the application master."""
 
     APART = "apart"  #: no connection
-    ATTACHED = "attached"  #: we have said who we are
-    WELCOME = "welcome"  #: it has answered; reports may go
+    ATTACHED = "attached"  #: the executor has sent Attach
+    WELCOME = "welcome"  #: the AM has answered with Welcome; reports may be sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +105,20 @@ class _Kept:
 
 
 class SessionProtocol:
-    """One executor's memory of what was said.
+    """One executor's state of the protocol.
 
     Attributes:
-        highest_attempt: no older application master is obeyed.
-        session: the newest session we have heard of.
-        heartbeat_interval: seconds, as the last Welcome said.
-        sample_interval: seconds between two measurements, as the last Welcome said; 0: none.
+        highest_attempt: commands of older AM attempts are ignored.
+        session: the newest session known.
+        heartbeat_interval: seconds, from the last Welcome.
+        sample_interval: seconds between two metric samples, from the last Welcome; 0: none.
         step_interval: seconds between two reports of steps in between; 0: none.
-        partner: attempt of the application master that we talk with; 0 where it has not answered, or there is none.
-        refused: how many messages were ignored as stale, repeated or out of place.
+        peer_attempt: AM attempt at the other end of the connection; 0 before its Welcome and without a connection.
+        refused: number of messages ignored as stale, repeated or out of place.
     """
 
     def __init__(self, attach: msg.Attach, session: int) -> None:
-        """Begins with the session that the executor was made for; it is to be prepared without being told."""
+        """Begin with the executor's first session, which it prepares without a command."""
         self._attach = attach
         self.highest_attempt = attach.highest_attempt
         self.session = session
@@ -124,15 +126,15 @@ class SessionProtocol:
         self.sample_interval = 0.0
         self.step_interval = 0.0
         self.refused = 0
-        self.stance = LinkState.APART
-        self.partner = 0
+        self.link_state = LinkState.APART
+        self.peer_attempt = 0
         self._kept: deque[_Kept] = deque()
-        self._made = 0
+        self._report_count = 0
         self._sent = 0
         self._acked = 0
-        self._asked = session
+        self._prepared_session = session
         self._ready = False
-        self._barred = 0
+        self._stopped_try = 0
         self._last_try = 0
         self._running: tuple[int, int] | None = None
         self._released = False
@@ -140,22 +142,22 @@ class SessionProtocol:
     # --- connection -----------------------------------------------------------------------------------------------
 
     def connected(self) -> msg.Attach:
-        """A new connection is there; answers what to say first."""
-        self.stance = LinkState.ATTACHED
+        """Note a new connection; return the first message to send."""
+        self.link_state = LinkState.ATTACHED
         return replace(
             self._attach,
             highest_attempt=self.highest_attempt,
             session=self.session,
             try_=self._last_try,
-            acked=min(self._acked, self._made),
+            acked=min(self._acked, self._report_count),
         )
 
     def listens(self, address: str) -> None:
-        """From now on we can be called there."""
+        """Set the address at which this executor accepts reattach requests from now on."""
         self._attach = replace(self._attach, listens=address)
 
-    def summoned(self, attempt: int) -> bool:
-        """An application master calls; answers whether to come. From then on no older one is obeyed."""
+    def accept_reattach(self, attempt: int) -> bool:
+        """Handle a reattach request; return True to accept it. Older AM attempts are ignored from then on."""
         if attempt < self.highest_attempt:
             self.refused += 1
             return False
@@ -163,36 +165,36 @@ class SessionProtocol:
         return True
 
     def disconnected(self) -> None:
-        """The connection is gone; what it carried may be lost."""
-        self.stance = LinkState.APART
-        self.partner = 0
+        """Note that the connection is closed; what it carried may be lost."""
+        self.link_state = LinkState.APART
+        self.peer_attempt = 0
 
     def unsent(self, now: float) -> Sequence[msg.Reported]:
-        """Reports to send now, oldest first; each once per connection. None before the Welcome."""
-        if self.stance is not LinkState.WELCOME:
+        """Return reports to send now, oldest first; each once per connection. None before the Welcome."""
+        if self.link_state is not LinkState.WELCOME:
             return ()
         found = [_aged(kept, now) for kept in self._kept if kept.report.n > self._sent]
-        self._sent = self._made
+        self._sent = self._report_count
         return found
 
     @property
-    def settled(self) -> bool:
-        """Whether every report was acknowledged."""
+    def is_settled(self) -> bool:
+        """Return True if every report was acknowledged."""
         return not self._kept
 
-    # --- what the application master says -------------------------------------------------------------------------
+    # --- messages of the application master -----------------------------------------------------------------------
 
     @property
-    def heeds(self) -> bool:
-        """Whether the one that we talk with has welcomed us, and no later one has called since."""
-        return self.stance is LinkState.WELCOME and self.partner == self.highest_attempt
+    def is_obeying(self) -> bool:
+        """Return True if the connected AM attempt has sent its Welcome, and no later one has called since."""
+        return self.link_state is LinkState.WELCOME and self.peer_attempt == self.highest_attempt
 
-    def received(self, message: msg.Message) -> Sequence[Wish]:
-        """Takes a message; answers what is to be done about it, in this order."""
+    def received(self, message: msg.Message) -> Sequence[ProtocolAction]:
+        """Handle a message; return the actions to perform, in this order."""
         match message:
             case msg.Welcome():
                 return self._welcome(message)
-            case _ if not self.heeds:
+            case _ if not self.is_obeying:
                 return self._ignore()
             case msg.Ack(n=n):
                 self._acknowledged(n)
@@ -216,18 +218,18 @@ class SessionProtocol:
                 return [SendStacks(request=request)]
         return self._ignore()
 
-    def _welcome(self, message: msg.Welcome) -> Sequence[Wish]:
+    def _welcome(self, message: msg.Welcome) -> Sequence[ProtocolAction]:
         if message.attempt < self.highest_attempt:
             return self._ignore()
-        self.highest_attempt = self.partner = message.attempt
-        self.heartbeat_interval = min(max(message.heartbeat_interval, _FASTEST), _SLOWEST)
+        self.highest_attempt = self.peer_attempt = message.attempt
+        self.heartbeat_interval = min(max(message.heartbeat_interval, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS)
         wanted = message.sample_interval
-        self.sample_interval = min(max(wanted, _FASTEST), _SLOWEST) if wanted > 0 else 0.0
+        self.sample_interval = min(max(wanted, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if wanted > 0 else 0.0
         steps = message.step_interval
-        self.step_interval = min(max(steps, _FASTEST), _SLOWEST) if steps > 0 else 0.0
+        self.step_interval = min(max(steps, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if steps > 0 else 0.0
         self._acknowledged(message.acked)
-        if self.stance is LinkState.ATTACHED:
-            self.stance = LinkState.WELCOME
+        if self.link_state is LinkState.ATTACHED:
+            self.link_state = LinkState.WELCOME
             self._sent = 0
         return ()
 
@@ -236,34 +238,34 @@ class SessionProtocol:
         while self._kept and self._kept[0].report.n <= n:
             self._kept.popleft()
 
-    def _prepare(self, session: int) -> Sequence[Wish]:
-        if session < self.session or session <= self._asked or self._released:
+    def _prepare(self, session: int) -> Sequence[ProtocolAction]:
+        if session < self.session or session <= self._prepared_session or self._released:
             return self._ignore()
         self._enter(session)
-        self._asked = session
+        self._prepared_session = session
         return [PrepareSession(session=session)]
 
     def _enter(self, session: int) -> None:
         if session > self.session:
             self.session = session
             self._ready = False
-            self._barred = self._last_try = 0
+            self._stopped_try = self._last_try = 0
 
-    def _start(self, message: msg.StartProgram) -> Sequence[Wish]:
+    def _start(self, message: msg.StartProgram) -> Sequence[ProtocolAction]:
         if message.attempt < self.highest_attempt or message.session < self.session:
             return self._ignore()
         self._enter(message.session)
         if message.try_ <= self._last_try:
             return self._ignore()
         self._last_try = message.try_
-        if message.try_ <= self._barred or self._released:
-            self._not_started(message, ExitReason.NOT_STARTED, "told to stop before it had been started")
+        if message.try_ <= self._stopped_try or self._released:
+            self._not_started(message, ExitReason.NOT_STARTED, "stopped before it was started")
         elif not self._ready:
             self._not_started(
                 message, ExitReason.LAUNCH_FAILED, f"session {message.session} has not been prepared here"
             )
         elif self._running is not None:
-            why = "try {1} of session {0} still runs".format(*self._running)
+            why = "task attempt {1} of session {0} is still running".format(*self._running)
             self._not_started(message, ExitReason.LAUNCH_FAILED, why)
         else:
             self._running = message.session, message.try_
@@ -271,37 +273,37 @@ class SessionProtocol:
         return ()
 
     def _not_started(self, message: msg.StartProgram, reason: ExitReason, why: str) -> None:
-        # It ended before it began: no age, so that every sending says "just now".
+        # It never ran: without a time, so that it is "just now" whenever the report is sent.
         self._report(_exited(message.session, message.try_, ExitStatus(reason=reason, message=why)))
 
-    def _stop(self, message: msg.StopProgram) -> Sequence[Wish]:
+    def _stop(self, message: msg.StopProgram) -> Sequence[ProtocolAction]:
         if message.session < self.session:
             return self._ignore()
         self._enter(message.session)
         session, try_ = self._running or (0, 0)
         if session == message.session and (not message.try_ or try_ <= message.try_):
             return [StopTaskAttempt(session=session, try_=try_, grace=message.grace, reason=message.reason)]
-        self._barred = max(self._barred, message.try_ or (0 if self._last_try else 1))
+        self._stopped_try = max(self._stopped_try, message.try_ or (0 if self._last_try else 1))
         return ()
 
-    def _ignore(self) -> Sequence[Wish]:
+    def _ignore(self) -> Sequence[ProtocolAction]:
         self.refused += 1
         return ()
 
-    # --- what happened here ---------------------------------------------------------------------------------------
+    # --- local events ---------------------------------------------------------------------------------------------
 
     def ready(self, session: int, address: str, tb_port: int | None = None) -> None:
-        """Ports are reserved. Of no interest if the session is over by now."""
+        """Report that ports are reserved. Ignored if the session has ended meanwhile."""
         if session == self.session and not self._ready:
             self._ready = True
             self._report(msg.Ready(n=0, session=session, address=address, tb_port=tb_port))
 
     def started(self, session: int, try_: int, pid: int) -> None:
-        """The program runs."""
+        """Report that the program runs."""
         self._report(msg.ProgramStarted(n=0, session=session, try_=try_, pid=pid))
 
     def first_output(self, session: int, try_: int) -> None:
-        """The program has printed something."""
+        """Report that the program has printed something."""
         self._report(msg.ProgramOutput(n=0, session=session, try_=try_))
 
     def exited(
@@ -312,15 +314,15 @@ class SessionProtocol:
         ended: float,
         exports: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """The try is over, at time `ended` of the clock that `unsent` is given."""
+        """Report that the task attempt has ended, at time `ended` of the clock that `unsent` is given."""
         if self._running != (session, try_):
-            raise ValueError(f"try {try_} of session {session} ended twice, or never began")
+            raise ValueError(f"task attempt {try_} of session {session} ended twice, or never started")
         self._running = None
         self._report(replace(_exited(session, try_, status), exports=exports), ended)
 
     def _report(self, report: msg.Reported, ended: float | None = None) -> None:
-        self._made += 1
-        self._kept.append(_Kept(replace(report, n=self._made), ended))
+        self._report_count += 1
+        self._kept.append(_Kept(replace(report, n=self._report_count), ended))
 
 
 def _exited(session: int, try_: int, status: ExitStatus) -> msg.ProgramExited:

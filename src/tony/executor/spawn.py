@@ -1,4 +1,4 @@
-"""Fork and exec of one process of a program."""
+"""Fork and exec of one process of a user program."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tony.linux import cgroup, oom_score, process
 def spawn(
     argv: Sequence[str], env: Mapping[str, str], folder: str, groups: Sequence[str], stdout: int, stderr: int
 ) -> int:
-    """Starts a process in a session and process group of its own, and in its control group before its first step.
+    """Start a process in its own session and process group, and in its control group before it runs any code.
 
-    To be called from the one thread that lives as long as the executor: the process dies with that thread.
+    Call it from the one thread that lives as long as the executor: the process dies with that thread.
 
     Returns:
         Its pid; the caller waits for it.
 
     Raises:
-        LaunchFailed: says why, in words for the user.
+        LaunchFailed: it cannot be started; the message is for the user.
     """
     check_sizes(argv, env)
     _check_folder(folder, groups)
@@ -32,7 +32,7 @@ def spawn(
     def prepare() -> None:
         process.set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
-            os._exit(127)  # it died before we asked to be told
+            os._exit(127)  # the parent died before the signal was set
         cgroup.enter(groups, 0)
 
     try:
@@ -60,4 +60,4 @@ def _check_folder(folder: str, groups: Sequence[str]) -> None:
         raise LaunchFailed(f"the working directory {folder} cannot be entered: permission denied")
     for group in groups:
         if not os.access(f"{group}/cgroup.procs", os.W_OK):
-            raise LaunchFailed(f"the control group {group} is gone or may not be used")
+            raise LaunchFailed(f"the control group {group} does not exist or is not writable")

@@ -1,8 +1,8 @@
-"""Where a program stands, when somebody asks: the stacks of every thread of every Python process of it.
+"""Stack traces of every thread of every Python process of a program, on request.
 
-`py-spy` looks from outside, if it is there and may; else `faulthandler` does inside, where our hook is
-(`faulthandler_stacks`). Of what is no Python there is only what the kernel says. All of it is bounded, in time and
-size, and kept among the logs.
+`py-spy` reads them from outside, if it is installed and permitted; otherwise `faulthandler` writes them from inside,
+where the hook is installed (`faulthandler_stacks`). Of other processes only the kernel's wait channels are known.
+Everything is bounded in time and size, and stored among the logs.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ from tony.protocol.messages import LONGEST_STACKS
 log = logging.getLogger(__name__)
 
 _SPY = "py-spy"
-#: Seconds that it may take for one process, and all may for all.
-_SPY_PATIENCE, _PATIENCE = 5.0, 15.0
-#: Seconds that a disk has to take it before it is told.
-_DISK = 2.0
-#: Processes that are looked at.
-_MOST = 32
-#: Bytes that the file of one try may grow to.
-_MOST_KEPT = 16 << 20
+_NOT_PYTHON = "not a Python process"
+#: Seconds that py-spy may take for one process.
+_SPY_TIMEOUT_SECONDS = 5.0
+#: Seconds for all processes together.
+_TIMEOUT_SECONDS = 15.0
+#: Seconds to wait for the disk before the answer is sent.
+_DISK_TIMEOUT_SECONDS = 2.0
+#: Number of processes that are dumped.
+_MAX_PROCESSES = 32
+#: Bytes of one task attempt's file.
+_MAX_FILE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StacksResult:
-    """What was found: as `protocol.messages.Stacks` has it."""
+    """The result, as in `protocol.messages.Stacks`."""
 
     text: str
     how: str
@@ -51,7 +54,7 @@ class StacksResult:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known of one process: by whom, and why not better."""
+    """The result for one process: the text, the method, and why no better one was possible."""
 
     text: str
     how: str = ""
@@ -59,87 +62,84 @@ class _Found:
 
 
 class StackDumper:
-    """Asks the processes of one executor's programs, one request after the other.
-
-    Args:
-        own: the executor's environment.
+    """Dumps stack traces of one executor's programs, one request at a time.
 
     Attributes:
-        helpers: pids of our own children that look.
+        helpers: pids of running py-spy processes.
     """
 
     def __init__(self, container: ContainerPart, own: Mapping[str, str], reaper: Reaper) -> None:
         self._container = container
         self._own = own
         self._reaper = reaper
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.helpers: set[int] = set()
 
     async def dump(self, pids: Sequence[int], mask: SecretMask) -> StacksResult:
-        """Where these processes stand, without the secrets of their command lines."""
-        async with self._turn:
-            deadline = clock.monotonic() + _PATIENCE
+        """Return the stack traces of these processes, without the secrets in their command lines."""
+        async with self._lock:
+            deadline = clock.monotonic() + _TIMEOUT_SECONDS
             parts: list[str] = []
             found: list[_Found] = []
-            for pid in pids[:_MOST]:
-                each = await self._one(pid, deadline)
+            for pid in pids[:_MAX_PROCESSES]:
+                each = await self._dump_process(pid, deadline)
                 if each.text:
                     found.append(each)
                     command, text = mask.hide_text(command_of(pid)), mask.hide_text(each.text)
-                    parts.append(f"=== process {pid}: {_plain(command)[:300]}\n{_plain(text).rstrip()}\n")
-        if len(pids) > _MOST:
-            parts.append(f"=== and {len(pids) - _MOST} more processes\n")
-        return _standing(_cut("\n".join(parts)), found)
+                    parts.append(f"=== process {pid}: {_printable(command)[:300]}\n{_printable(text).rstrip()}\n")
+        if len(pids) > _MAX_PROCESSES:
+            parts.append(f"=== and {len(pids) - _MAX_PROCESSES} more processes\n")
+        return _summarize(_truncate("\n".join(parts)), found)
 
-    async def keep(self, folder: Path, name: str, standing: StacksResult) -> None:
-        """Writes it to the end of a file among the logs; a disk that stands still is not waited for."""
-        head = f"##### {clock.stamp(clock.wall())} {standing.how or 'nothing'}\n"
+    async def keep(self, folder: Path, name: str, result: StacksResult) -> None:
+        """Append the result to a file among the logs; do not wait for a disk that hangs."""
+        head = f"##### {clock.stamp(clock.wall())} {result.how or 'nothing'}\n"
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DISK):
-                await to_thread(_append, folder / name, f"{head}{standing.text or standing.problem}\n")
+            async with asyncio.timeout(_DISK_TIMEOUT_SECONDS):
+                await to_thread(_append, folder / name, f"{head}{result.text or result.problem}\n")
 
-    async def _one(self, pid: int, deadline: float) -> _Found:
-        why = "not enough time"
+    async def _dump_process(self, pid: int, deadline: float) -> _Found:
+        why = "timeout"
         if clock.monotonic() < deadline:
-            seen, why = await self._spied(pid) if is_python(pid) else ("", "it is no Python")
-            if seen:
-                return _Found(seen, _SPY)
-            told = await to_thread(faulthandler_stacks.stacks_of, pid)
-            if told:
-                return _Found(told, "faulthandler")
+            text, why = await self._run_spy(pid) if is_python(pid) else ("", _NOT_PYTHON)
+            if text:
+                return _Found(text, _SPY)
+            text = await to_thread(faulthandler_stacks.stacks_of, pid)
+            if text:
+                return _Found(text, "faulthandler")
         return _Found(await to_thread(wait_channel, pid), "", why)
 
-    async def _spied(self, pid: int) -> tuple[str, str]:
-        """What py-spy sees in a process, or why it does not."""
-        program = self._spy(pid)
+    async def _run_spy(self, pid: int) -> tuple[str, str]:
+        """Return what py-spy reports, or why it cannot."""
+        program = self._find_spy(pid)
         if program is None:
-            return "", f"there is no {_SPY} that may be used, neither on PATH nor beside its Python"
+            return "", f"no usable {_SPY}, neither on PATH nor next to its Python"
         environment = {**self._own, MARKER: self._container.marker}
         pids: list[int] = []
 
-        def began(helper: int) -> None:
+        def on_start(helper: int) -> None:
             pids.append(helper)
             self.helpers.add(helper)
 
         why = ""
         try:
-            # Without pausing it, if that will do: one that moves too fast has to be stopped for a moment.
+            # Without pausing the process if possible; a busy one must be paused for a moment.
             for how in (["--nonblocking"], []):
                 argv = [program, "dump", "--full-filenames", *how, "--pid", str(pid)]
-                answer = await run_captured(argv, environment, "/", self._reaper, _SPY_PATIENCE, began)
+                answer = await run_captured(argv, environment, "/", self._reaper, _SPY_TIMEOUT_SECONDS, on_start)
                 if answer.status == 0 and answer.out.strip():
                     return answer.out, ""
                 why = f"{_SPY}: {answer.err or f'exit code {answer.status}'}"
         except (LaunchFailed, TimeoutError) as error:
-            why = str(error) or f"{_SPY} took more than {_SPY_PATIENCE:g} s"
+            why = str(error) or f"{_SPY} took more than {_SPY_TIMEOUT_SECONDS:g} s"
         finally:
             self.helpers.difference_update(pids)
         log.info("process %d: %s", pid, why)
         return "", why
 
-    def _spy(self, pid: int) -> str | None:
+    def _find_spy(self, pid: int) -> str | None:
         folders = [
-            *_folders_of_interpreter(pid),
+            *_interpreter_folders(pid),
             *self._container.python_path,
             *self._own.get("PATH", os.defpath).split(os.pathsep),
         ]
@@ -147,13 +147,13 @@ class StackDumper:
         return next((path for path in found if _is_safe_program(path)), None)
 
 
-def _folders_of_interpreter(pid: int) -> list[str]:
-    """Return the folders in which a process says that its Python is; none for a process of another user.
+def _interpreter_folders(pid: int) -> list[str]:
+    """Return the directories of a process's Python interpreter; none for a process of another user.
 
-    Another user's process may say what it likes, and would have us run a program of its choice.
+    Another user's process could name any directory and have this executor run a program of its choice.
     """
     folders = []
-    with contextlib.suppress(OSError, IndexError):  # a virtual environment's is a link to another one
+    with contextlib.suppress(OSError, IndexError):  # in a virtual environment it is a symlink
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             word = os.fsdecode(file.read(4096).split(b"\0")[0])
         folders.append(os.path.dirname(word))
@@ -173,7 +173,7 @@ def _is_safe_program(path: str) -> bool:
 
 
 def is_python(pid: int) -> bool:
-    """Whether a process is an interpreter, or has one in it."""
+    """Return True if a process is a Python interpreter or embeds one."""
     with contextlib.suppress(OSError):
         if os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy")):
             return True
@@ -182,36 +182,38 @@ def is_python(pid: int) -> bool:
     return False
 
 
-def _standing(text: str, found: Sequence[_Found]) -> StacksResult:
+def _summarize(text: str, found: Sequence[_Found]) -> StacksResult:
     ways = list(dict.fromkeys(each.how for each in found if each.how))
     if ways:
         return StacksResult(text, ", ".join(ways), "")
     whys = list(dict.fromkeys(each.why for each in found if each.why))
     if not found:
-        return StacksResult("", "", "the program has just ended")
-    if whys == ["it is no Python"]:
-        return StacksResult(text, "kernel", "no process of the program is Python: only what the kernel knows of them")
-    why = "; ".join(why for why in whys if why != "it is no Python")
-    problem = f"Python does not show where it stands: {why[:500]}; and our hook is not in it (see python_stacks)"
+        return StacksResult("", "", "the program has just exited")
+    if whys == [_NOT_PYTHON]:
+        return StacksResult(
+            text, "kernel", "no process of the program is Python: only the kernel's wait channels are shown"
+        )
+    why = "; ".join(why for why in whys if why != _NOT_PYTHON)
+    problem = f"no Python stack traces: {why[:500]}; and tony's hook is not installed in it (see python_stacks)"
     return StacksResult(text, "kernel", problem)
 
 
-def _plain(text: str) -> str:
-    """Without what a terminal would obey, and what would take more room on the wire."""
+def _printable(text: str) -> str:
+    """Replace control characters, which a terminal would obey and which take more room on the wire."""
     return "".join(each if each.isprintable() or each in "\n\t" else "?" for each in text)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     data = text.encode()
     if len(data) <= LONGEST_STACKS:
         return text
-    return f"{data[: LONGEST_STACKS - 100].decode(errors='ignore')}\n(the rest is left out)\n"
+    return f"{data[: LONGEST_STACKS - 100].decode(errors='ignore')}\n(truncated)\n"
 
 
 def _append(path: Path, text: str) -> None:
     try:
         with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            if file.tell() < _MOST_KEPT:
+            if file.tell() < _MAX_FILE_BYTES:
                 file.write(text.encode())
     except OSError as error:
-        log.warning("stacks are not kept: %s", error)
+        log.warning("cannot store stack traces: %s", error)

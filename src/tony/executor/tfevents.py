@@ -1,4 +1,4 @@
-"""TensorBoard's event files: just what is needed to know how far a program is, and its loss. Pure.
+"""TensorBoard's event files: parses just the step and scalars. Pure.
 
 Facts: a TFRecord is length (uint64), masked CRC32C of those 8 bytes, data, masked CRC32C of the data, all little-endian
 (tensorflow/core/lib/io/record_writer.h). The data is an Event (tensorflow/core/util/event.proto: 2 step, 5 summary); a
@@ -14,23 +14,23 @@ from collections.abc import Iterator
 
 from tony.dataclass import dataclass
 
-#: Bytes of a record that can be a scalar: pictures and histograms are passed over.
-_LONGEST = 16 << 10
+#: Bytes of a record that can be a scalar: images and histograms are skipped.
+_MAX_SCALAR_BYTES = 16 << 10
 HEAD = 12
 _HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
-#: Types of tensors (framework/types.proto) whose bytes we read: DT_FLOAT, DT_DOUBLE.
+#: Tensor types (framework/types.proto) whose bytes are read: DT_FLOAT, DT_DOUBLE.
 _TYPES = {1: _FLOAT, 2: _DOUBLE}
 _LENGTH_LIMIT = 1 << 40
 
 
-class Damaged(ValueError):  # noqa: N818 - says what the file is
-    """The file is not what it should be."""
+class DamagedFileError(ValueError):
+    """The file is not a valid event file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalars:
-    """What one event says.
+    """The scalars of one event.
 
     Attributes:
         values: tag -> number.
@@ -42,13 +42,13 @@ class Scalars:
 
 @dataclass(frozen=True, slots=True)
 class TFRecord:
-    """One record: its data, and what is said to be its sum."""
+    """One record: its data, and the checksum stored with it."""
 
     data: bytes
     crc: int
 
     def scalars(self) -> Scalars | None:
-        """What it says; None if it is no scalar, or damaged."""
+        """Return its scalars; None if it has none or is damaged."""
         if masked_crc(self.data) != self.crc:
             return None
         try:
@@ -58,24 +58,24 @@ class TFRecord:
 
 
 def length_of(head: bytes) -> int:
-    """Bytes of the record's data.
+    """Return the length of the record's data in bytes.
 
     Raises:
-        Damaged: this is no beginning of a record.
+        DamagedFileError: no record begins here.
     """
     length, crc = _HEAD.unpack(head)
     if length > _LENGTH_LIMIT or masked_crc(head[:8]) != crc:
-        raise Damaged("no record begins here")
+        raise DamagedFileError("no record begins here")
     return int(length)
 
 
 def is_short(length: int) -> bool:
-    """Whether a record may be a scalar."""
-    return length <= _LONGEST
+    """Return True if a record may be a scalar."""
+    return length <= _MAX_SCALAR_BYTES
 
 
 def record(body: bytes) -> TFRecord:
-    """A record from what follows its head."""
+    """Return a record from the bytes after its head."""
     return TFRecord(body[:-4], _CRC.unpack(body[-4:])[0])
 
 
@@ -96,7 +96,7 @@ _TABLE = _table()
 
 
 def masked_crc(data: bytes) -> int:
-    """CRC32C (Castagnoli), masked as TFRecords have it."""
+    """Return the CRC32C (Castagnoli) of data, masked as in TFRecords."""
     crc, table = 0xFFFFFFFF, _TABLE
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -142,7 +142,7 @@ def _value(data: bytes) -> tuple[str, float | None]:
 
 
 def _tensor(data: bytes) -> float | None:
-    """The number of a tensor that has just one."""
+    """Return the value of a tensor that has exactly one."""
     kind, found = 0, []
     for number, value in _fields(data):
         if number == 1 and isinstance(value, int):
@@ -157,7 +157,7 @@ def _tensor(data: bytes) -> float | None:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: whole numbers, or bytes."""
+    """Yield number and value of each field: integers or bytes."""
     place = 0
     while place < len(data):
         key, place = _varint(data, place)
@@ -170,7 +170,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         if kind == 2:
             size, place = _varint(data, place)
         if size is None or place + size > len(data):
-            raise ValueError("no field")
+            raise ValueError("invalid field")
         yield key >> 3, data[place : place + size]
         place += size
 
@@ -183,4 +183,4 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, place
-    raise ValueError("no number")
+    raise ValueError("invalid varint")

@@ -1,7 +1,7 @@
-"""Ports of our machine, reached by clients that reach only the application master.
+"""Ports of this machine, for clients that can reach only the application master.
 
-For each connection of theirs we make one to the port, and a further one to the application master, which joins it to
-the client's. Loaded when the first one is wanted.
+For each client connection the executor opens one to the port and another to the application master, which joins it to
+the client's. Loaded for the first tunnel.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tony.rpc.tunnel import carry, reset
 
 log = logging.getLogger(__name__)
 
-#: Seconds that each address may take to answer.
-_ANSWER = 5.0
+#: Seconds that connecting to each address may take.
+_CONNECT_TIMEOUT_SECONDS = 5.0
 #: Most programs listen here, whatever else they do.
-_HERE = ("127.0.0.1", "::1")
-#: Nobody listens at an address, or there is no such address here.
-_NOBODY = {errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH}
+_LOOPBACK = ("127.0.0.1", "::1")
+#: Nothing listens at the address, or this machine has no such address.
+_NOT_LISTENING = {errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH}
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -36,9 +36,9 @@ class TunnelEndpoint:
     """All tunnels of one executor.
 
     Args:
-        reach: knows where the application master is.
-        own_port: the port that was reserved for the program; called when it is asked for.
-        tell: sends a message to the application master.
+        reach: the current address of the application master.
+        own_port: returns the port reserved for the program, for requests that name none.
+        send: sends a message to the application master.
     """
 
     def __init__(
@@ -46,60 +46,58 @@ class TunnelEndpoint:
         context: LaunchContext,
         reach: Reach,
         own_port: Callable[[], int],
-        tell: Callable[[TunnelFailed], None],
+        send: Callable[[TunnelFailed], None],
     ) -> None:
         self._context = context
         self._reach = reach
         self._own_port = own_port
-        self._tell = tell
+        self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dial(self, message: DialTunnel) -> None:
-        """Somebody wants one."""
         task = asyncio.get_running_loop().create_task(self._dial(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Ends them all."""
         for task in list(self._tasks):
             task.cancel()
 
     async def _dial(self, message: DialTunnel) -> None:
         try:
-            streams, address = await self._reached(message.port or self._own_port())
+            streams, address = await self._connect_to_port(message.port or self._own_port())
         except OSError as error:
-            self._tell(TunnelFailed(tunnel=message.tunnel, reason=str(error)))
+            self._send(TunnelFailed(tunnel=message.tunnel, reason=str(error)))
             return
         try:
             connection = await connect(self._reach.address, self._context.credentials)
         except (ConnectionFailed, ProtocolError, OSError) as error:
             reset(streams[1])
-            self._tell(TunnelFailed(tunnel=message.tunnel, reason=f"the executor cannot connect: {error}"))
+            self._send(TunnelFailed(tunnel=message.tunnel, reason=f"the executor cannot connect to the AM: {error}"))
             return
         except BaseException:
             reset(streams[1])
             raise
-        log.debug("a tunnel to %s", address)
+        log.debug("tunnel opened to %s", address)
         connection.send(JoinTunnel(tunnel=message.tunnel, address=address))
         await carry(connection, *streams)
 
-    async def _reached(self, port: int) -> tuple[_Streams, str]:
-        """A connection to one of our ports.
+    async def _connect_to_port(self, port: int) -> tuple[_Streams, str]:
+        """Connect to a local port.
 
         Raises:
-            OSError: nobody listens, in words for people.
+            OSError: nothing listens there; the message is for the user.
         """
         task, host = self._context.task, self._context.container.host
         failures = []
-        for place in dict.fromkeys((*_HERE, host)):
+        for place in dict.fromkeys((*_LOOPBACK, host)):
             try:
-                async with asyncio.timeout(_ANSWER):
+                async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
                     streams = await asyncio.open_connection(place, port)
             except TimeoutError:
                 failures.append(f"{place} does not answer")
             except OSError as error:
-                if error.errno not in _NOBODY:
+                if error.errno not in _NOT_LISTENING:
                     failures.append(f"{place}: {resource_limits.explain(error) or said(error)}")
             else:
                 if not _is_itself(streams[1]):
@@ -110,5 +108,5 @@ class TunnelEndpoint:
 
 
 def _is_itself(writer: asyncio.StreamWriter) -> bool:
-    """Whether a connection leads to its own beginning: one to a free port may, if the kernel gives it that port."""
+    """Return True if a connection is connected to itself: the kernel may pick the destination port as source port."""
     return bool(writer.get_extra_info("sockname") == writer.get_extra_info("peername"))

@@ -1,7 +1,7 @@
-"""Writes files in a thread: a disk that is slow, or stands still, must not keep the event loop from its heartbeats.
+"""Writes files in a thread, so that a slow or hanging disk does not keep the event loop from its heartbeats.
 
-The thread lives while there is a program that prints; it is not there when a program is started, because a fork takes
-only one thread along, and what others hold locked stays locked in the child.
+The thread runs while a program runs, but not while one is started: a fork copies only the calling thread, and locks
+that other threads hold stay locked in the child.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
-#: Told that so few bytes wait to be written.
+#: Called when at most so many bytes wait to be written.
 _Waiter = tuple[int, asyncio.AbstractEventLoop, Callable[[], object]]
 
 
 class WriterThread:
-    """Does what it is given, one after the other, elsewhere; without a thread, should there be none left, at once."""
+    """Runs jobs in a thread, one after the other; in the calling thread if no other can be started."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
         self._jobs: SimpleQueue[tuple[Callable[[], object], int] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -30,20 +29,16 @@ class WriterThread:
 
     @property
     def backlog(self) -> int:
-        """Bytes that wait to be written."""
+        """Number of bytes that wait to be written."""
         return self._backlog
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is a thread: then whatever else writes to the same disk is better given to it."""
+        """True if the thread runs; then other writes to the same disk should also go through it."""
         return self._thread is not None
 
     def put(self, job: Callable[[], object], size: int = 1) -> None:
-        """Has a job done; it raises nothing.
-
-        Args:
-            size: bytes that it writes.
-        """
+        """Run a job, which must not raise and writes about `size` bytes."""
         if self._thread is None and not self._begin():
             job()
             return
@@ -52,7 +47,7 @@ class WriterThread:
         self._jobs.put((job, size))
 
     def notify(self, level: int, call: Callable[[], object]) -> None:
-        """Calls back once, on the running loop, as soon as no more than `level` bytes wait."""
+        """Call back once, on the running loop, as soon as at most `level` bytes wait."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if self._backlog > level:
@@ -61,7 +56,7 @@ class WriterThread:
         loop.call_soon(call)
 
     async def wait_written(self, timeout: float) -> bool:
-        """Waits until nothing is left to write, `timeout` seconds at most; answers whether that is so."""
+        """Wait until everything is written, at most `timeout` seconds; return True if it is."""
         if self._backlog:
             written = asyncio.Event()
             self.notify(0, written.set)
@@ -72,21 +67,21 @@ class WriterThread:
                 return False
         return True
 
-    async def rest(self, timeout: float) -> None:
-        """Ends the thread, if all is written within so many seconds; the next job begins another one."""
+    async def stop(self, timeout: float) -> None:
+        """Stop the thread if everything is written within `timeout` seconds; the next job starts another."""
         if self._thread and await self.wait_written(timeout):
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
 
     def close(self, timeout: float) -> None:
-        """Waits until all is written, `timeout` seconds at most. For the end, when no loop runs any more."""
+        """Wait until everything is written, at most `timeout` seconds. Call it when no loop runs any more."""
         if self._thread:
             self._jobs.put(None)
             self._thread.join(timeout)
 
     def _begin(self) -> bool:
-        thread = threading.Thread(target=self._write, name="pen", daemon=True)
+        thread = threading.Thread(target=self._write, name="writer", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the process table is full
@@ -106,23 +101,22 @@ class WriterThread:
             for _, loop, call in due:
                 try:
                     loop.call_soon_threadsafe(call)
-                except RuntimeError:  # that loop has ended
+                except RuntimeError:  # the loop is closed
                     continue
 
 
-class PenHandler(logging.Handler):
-    """Hands lines of our own log to the pen as long as it writes, and writes them itself otherwise."""
+class WriterThreadHandler(logging.Handler):
+    """Writes lines of the executor's own log through the writer thread while it runs, and directly otherwise."""
 
-    def __init__(self, pen: WriterThread, inner: logging.Handler) -> None:
+    def __init__(self, writer: WriterThread, inner: logging.Handler) -> None:
         super().__init__()
-        self._pen = pen
+        self._writer = writer
         self._inner = inner
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one line, soon."""
-        if self._pen.is_busy:
-            record.getMessage()  # what it speaks of may change
-            self._pen.put(partial(self._write, record))
+        if self._writer.is_busy:
+            record.getMessage()  # formatted now: its arguments may change
+            self._writer.put(partial(self._write, record))
         else:
             self._write(record)
 

@@ -1,4 +1,4 @@
-"""The executor in a container of YARN: finds its papers, lays down its task's files, and goes on as any other."""
+"""The executor in a YARN container: reads its launch payload, prepares its task's files, then runs as usual."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tony.protocol.launch import ContainerPart, LaunchContext
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, TaskPayload
 
-#: What a program needs to find Hadoop's file system, as far as the node gives it.
+#: Variables that a program needs to find Hadoop's file system, if the node sets them.
 _HADOOP = (
     "HADOOP_CONF_DIR",
     "HADOOP_TOKEN_FILE_LOCATION",
@@ -28,41 +28,41 @@ _HADOOP = (
     "JAVA_HOME",
     "CONTAINER_ID",
 )
-#: Of a role that needs nothing: folders to import from, variables.
+#: For a role without staged files: import folders and variables.
 _NO_PYTHON: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
 
 
 def main() -> int:
-    """Runs one executor. What fails is said on standard error, of which YARN keeps the end."""
+    """Run one executor. Errors go to standard error, of which YARN keeps the end."""
     return begin(_context)
 
 
 def _context() -> LaunchContext:
-    papers, inside = ContainerEnv.look(os.environ).take(TASK, TaskPayload)
-    task = replace(papers.task, framework_path=inside.plug_in(papers.task.framework_path))
+    payload, container_env = ContainerEnv.look(os.environ).take(TASK, TaskPayload)
+    task = replace(payload.task, framework_path=container_env.plug_in(payload.task.framework_path))
     marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
-    work = inside.folder / "work" / f"{task.role}-{task.index}"
-    python_path, python_env = _in_a_fork(papers, inside, work, marker)
+    work = container_env.folder / "work" / f"{task.role}-{task.index}"
+    python_path, python_env = _prepare_files_in_fork(payload, container_env, work, marker)
     return LaunchContext(
         task=task,
         container=ContainerPart(
-            host=inside.host,
+            host=container_env.host,
             work_folder=str(work),
-            log_folder=str(inside.logs),
+            log_folder=str(container_env.logs),
             inherit_env=False,
             marker=marker,
             python_path=python_path,
-            python_env={**of_hadoop(os.environ), **python_env},
+            python_env={**hadoop_variables(os.environ), **python_env},
         ),
-        credentials=papers.credentials,
+        credentials=payload.credentials,
     )
 
 
-def of_hadoop(own: Mapping[str, str]) -> dict[str, str]:
-    """Variables by which Hadoop's clients in the user's program work.
+def hadoop_variables(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that Hadoop's clients in the user's program need.
 
-    Without security the file system believes a name, and takes that of the process: on many clusters that is the
-    NodeManager's user. YARN says in USER whose the container is.
+    Without Kerberos HDFS trusts the user name that a client sends, by default that of the process: on many clusters
+    that is the NodeManager's user. YARN sets USER to the container's owner.
     """
     found = {name: own[name] for name in _HADOOP if own.get(name)}
     if own.get("USER"):
@@ -70,69 +70,69 @@ def of_hadoop(own: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _in_a_fork(
-    papers: TaskPayload, inside: ContainerEnv, work: Path, marker: str
+def _prepare_files_in_fork(
+    payload: TaskPayload, container_env: ContainerEnv, work: Path, marker: str
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Lays the files down in a process of its own: what it loads for that, we need never again.
+    """Prepare the files in a forked process, since the executor never again needs the modules that this loads.
 
     Returns:
-        Folders to import from, and variables, for the program's Python.
+        Import folders and variables for the program's Python.
     """
-    if not papers.staged.items and not papers.staged.python:
-        _make(work)
+    if not payload.staged.items and not payload.staged.python:
+        _create_folder(work)
         return _NO_PYTHON
     reading, writing = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _answer(writing, papers, inside, work, marker)
+        _run_in_fork(writing, payload, container_env, work, marker)
     os.close(writing)
     with open(reading, "rb") as pipe:
-        said = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    killed = {"error": "the process that laid down the files was killed"}
-    answer: dict[str, Any] = json.loads(said) if said else killed
+    killed = {"error": "the process that prepares the files was killed"}
+    answer: dict[str, Any] = json.loads(output) if output else killed
     if "error" in answer:
-        raise InfraError(f"the files of {papers.task.role}:{papers.task.index} cannot be laid down: {answer['error']}")
+        raise InfraError(f"cannot prepare the files of {payload.task.role}:{payload.task.index}: {answer['error']}")
     return tuple(answer["python_path"]), answer["python_env"]
 
 
-def _make(work: Path) -> None:
+def _create_folder(work: Path) -> None:
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise InfraError(f"cannot make {work}: {error.strerror}") from error
+        raise InfraError(f"cannot create {work}: {error.strerror}") from error
 
 
-def _answer(writing: int, papers: TaskPayload, inside: ContainerEnv, work: Path, marker: str) -> None:
+def _run_in_fork(writing: int, payload: TaskPayload, container_env: ContainerEnv, work: Path, marker: str) -> None:
     code = 1
     try:
         try:
-            answer: dict[str, object] = _lay_down(papers, inside, work, marker)
+            answer: dict[str, object] = _prepare_files(payload, container_env, work, marker)
             code = 0
         except TonyError as error:
             answer = {"error": str(error)}
         os.write(writing, json.dumps(answer).encode())
-    except BaseException:  # the outermost place of a program
+    except BaseException:  # the outermost level of the forked process
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
 
 
-def _lay_down(papers: TaskPayload, inside: ContainerEnv, work: Path, marker: str) -> dict[str, object]:
-    """All containers of the job on one node unpack what they share once."""
+def _prepare_files(payload: TaskPayload, container_env: ContainerEnv, work: Path, marker: str) -> dict[str, object]:
+    """Prepare the files; the containers of the job on one node share the unpacked artifacts."""
     from tony.storage.disk_errors import explain_os_error
     from tony.storage.localization import localize
     from tony.storage.object_cache import Cache
 
-    cache = Cache(inside.shared / "cache")
+    cache = Cache(container_env.shared / "cache")
     cache.prepare()
-    for item in papers.staged.items:
-        with explain_os_error(f"take {item.name}", cache.path), cache.lock(f"take-{item.digest}"):
+    for item in payload.staged.items:
+        with explain_os_error(f"cache {item.name}", cache.path), cache.lock(f"take-{item.digest}"):
             if not cache.has(item.digest, item.size):
-                brought = (inside.folder / item.digest).resolve()
-                if not brought.is_file():
-                    raise StorageError(f"YARN did not bring {item.name} ({item.digest}) into {inside.folder}")
-                cache.take(item.digest, brought)
-    python = localize(papers.staged, cache.path, work, {MARKER: marker})
+                localized = (container_env.folder / item.digest).resolve()
+                if not localized.is_file():
+                    raise StorageError(f"YARN has not localized {item.name} ({item.digest}) in {container_env.folder}")
+                cache.take(item.digest, localized)
+    python = localize(payload.staged, cache.path, work, {MARKER: marker})
     return {"python_path": list(python.python_path), "python_env": dict(python.python_env)}

@@ -1,1 +1,1 @@
-"""One module per machine-learning framework: what its programs need in their environment. Pure functions."""
+"""One module per machine-learning framework: the environment variables that its programs need. Pure functions."""

@@ -1,8 +1,8 @@
-"""What a framework's adapter is.
+"""The interface of a framework adapter.
 
-An adapter has two halves. The application master's half turns a cluster spec into one small *shared* value, made once
-and sent to every task alike, so that a barrier of N tasks costs O(N) wherever the framework allows. The task's half,
-inside the executor, turns that value and what the task knows of itself into environment variables. Both are pure.
+An adapter has two halves. The application master's half turns a cluster spec into one small *shared* value, computed
+once and sent to every task, so that a barrier of N tasks costs O(N) wherever the framework allows. The task's half,
+inside the executor, turns that value and the task's own facts into environment variables. Both are pure.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tony.model.states import DistributedMode, Meeting
 
 
 def as_it_is(host: str) -> str:
-    """Looks no name up."""
+    """Return the host's name unresolved."""
     return host
 
 
 def meeting_folder(work_folder: str, session: int) -> str:
-    """Where a program leaves word of the port that `Meeting.RELAY` is to pass connections on to."""
+    """Return the folder in which a program announces the port to which `Meeting.RELAY` forwards connections."""
     return f"{work_folder}/.meeting-s{session}"
 
 
@@ -36,11 +36,11 @@ class TaskView:
     Attributes:
         instances: role -> number of tasks, in the job's order.
         procs: role -> processes per task.
-        num_tasks: tracked tasks.
+        num_tasks: number of tracked tasks.
         address: "host:port" reserved for this task.
-        tb_port: reserved for TensorBoard, None on tasks that have none.
+        tb_port: port reserved for TensorBoard; None on tasks that have none.
         work_folder: the program's working directory.
-        ip_of: the IPv4 address by which others reach a host of this name; raises UserError if there is none.
+        ip_of: returns the IPv4 address by which others reach a host of this name; raises UserError if there is none.
     """
 
     job_id: str
@@ -62,11 +62,11 @@ class TaskView:
 class Framework(ABC):
     """One machine-learning framework. Stateless."""
 
-    #: The word in the job file.
+    #: Value of `framework` in the job file.
     name: str = ""
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
-        """Mistakes in a job that only this framework can see. Nothing by default."""
+        """Return errors in a job that only this framework can detect. None by default."""
         return ()
 
     def serving_roles(self, roles: Collection[str]) -> Collection[str]:
@@ -77,54 +77,54 @@ class Framework(ABC):
         return ()
 
     def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
-        """What the task's executor is to run itself on the task's port. Nothing by default: the port is the program's.
+        """Return the rendezvous that the task's executor runs on the task's port; None: the program has the port.
 
-        Asked in the application master before the task is launched.
+        Called in the application master before the task is launched.
         """
         return None
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
-        """Whether a session can do without some tasks of a role (`instances = { min = 2, max = 8 }`).
+        """Check whether a session can run without some tasks of a role (`instances = { min = 2, max = 8 }`).
 
-        If so, both halves see only those that take part: `shared` gets a job whose role has as many instances, and a
-        TaskView their number and the task's place among them.
+        If so, both halves see only the tasks that take part: `shared` gets a job whose role has as many instances, and
+        a TaskView their number and the task's place among them.
 
         Returns:
             None if it can; else why not, in a sentence without its full stop, such as `ps keeps a part of the model`.
         """
-        return "its adapter does not say that it can bear that"
+        return "its adapter does not support it"
 
     def defaults(self) -> Mapping[str, str]:
-        """Variables of every program that the job may set otherwise. None by default."""
+        """Return variables of every program that the job may override. None by default."""
         return {}
 
     def lone_restart(self, spec: JobSpec, role: str) -> str | None:
-        """Whether one task of a role can start again while its peers run on (`restart = "task"`).
+        """Check whether one task of a role can be restarted while its peers run on (`restart = "task"`).
 
         Returns:
             None if it can; else why not, in a sentence without its full stop, such as `ranks wait for each other`.
         """
-        return "its adapter does not say that it can bear that"
+        return "its adapter does not support it"
 
     @abstractmethod
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
-        """AM half: the one value that every task of the session gets. Plain JSON, as small as the framework allows."""
+        """AM half: return the value that every task of the session gets. Plain JSON, as small as possible."""
 
     @abstractmethod
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        """Task half: the variables of each process of the task, one mapping per process (`procs_per_task`).
+        """Task half: return the variables of each process of the task, one mapping per process (`procs_per_task`).
 
-        `shared` is None in fcfs mode. Called in the executor, with the standard library alone. The variables that every
-        framework gives (JOB_NAME, TASK_INDEX...) are added by `common_environment`, not here.
+        `shared` is None in fcfs mode. Called in the executor, with the standard library only. The variables common to
+        all frameworks (JOB_NAME, TASK_INDEX...) are added by `common_environment`, not here.
 
         Raises:
-            UserError: the program cannot be told what it must know; the text says why and what to do. The task ends as
-                not launched.
+            UserError: the program cannot get what it needs; the message says why and what to do. The task ends as not
+                launched.
         """
 
 
 def common_environment(task: TaskView) -> dict[str, str]:
-    """The variables that every program gets, whatever its framework (names as in the original)."""
+    """Return the variables that every program gets, whatever its framework (names as in LinkedIn TonY)."""
     variables = {
         "JOB_NAME": task.task.role,
         "TASK_INDEX": str(task.task.index),

@@ -1,4 +1,4 @@
-"""Mistakes that more than one framework has to refuse."""
+"""Errors in a job that several frameworks check for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tony.model.states import DistributedMode
 
 
 def one_process_per_task(spec: JobSpec, framework: str) -> list[Problem]:
-    """Refuses `procs_per_task` above 1: the framework knows a task by one address, or its processes are all alike."""
+    """Refuse `procs_per_task` above 1: the framework has one address per task, or needs distinct processes."""
     return [
         Problem(
             key=f"roles.{name}.procs_per_task",
             value=str(role.procs_per_task),
-            message=f'framework = "{framework}" runs one process per task. Write procs_per_task = 1 and raise '
+            message=f'framework = "{framework}" runs one process per task. Set procs_per_task = 1 and raise '
             "instances instead.",
         )
         for name, role in spec.effective_roles.items()
@@ -22,15 +22,15 @@ def one_process_per_task(spec: JobSpec, framework: str) -> list[Problem]:
 
 
 def whole_gang(spec: JobSpec, framework: str) -> list[Problem]:
-    """Refuses `distributed_mode = "fcfs"`: a program that starts before its peers are known cannot be told of them."""
+    """Refuse `distributed_mode = "fcfs"`: a program started before its peers registered lacks their addresses."""
     if spec.distributed_mode is not DistributedMode.FCFS:
         return []
     return [
         Problem(
             key="distributed_mode",
             value=spec.distributed_mode.value,
-            message=f'framework = "{framework}" tells every program where rank 0 listens, and that is not known before '
-            'all have registered. Write distributed_mode = "gang", or framework = "none" if the programs do not need '
-            "each other.",
+            message=f'framework = "{framework}" passes the address of rank 0 to every program, which is not known '
+            'before all tasks have registered. Set distributed_mode = "gang", or framework = "none" if the programs do '
+            "not need each other.",
         )
     ]

@@ -1,8 +1,8 @@
-"""Horovod over gloo: ranks by host, and where its processes find each other.
+"""Horovod over gloo: ranks by host, and the rendezvous of its processes.
 
-They meet in a key-value store over HTTP. The executor of rank 0's task keeps it, on that task's own port, from before
-the task registers (`Meeting.STORE`): nothing is started for it, and nobody can come too early. A job that has a role
-`driver` brings a rendezvous server of its own instead, and `driver:0`'s port leads to it (`Meeting.RELAY`).
+They meet in a key-value store over HTTP. The executor of rank 0's task runs it on that task's own port, from before the
+task registers (`Meeting.STORE`): it needs no extra container, and no process can arrive too early. A job with a role
+`driver` brings its own rendezvous server instead, and `driver:0`'s port leads to it (`Meeting.RELAY`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import Meeting, RoleKind
 
-#: The role that is a rendezvous server of the user's own.
+#: The role of a user's own rendezvous server.
 DRIVER = "driver"
-#: Seconds that gloo waits for a peer, as in the original. Horovod's own 30 are short for a slow import.
+#: Seconds that gloo waits for a peer, as in LinkedIn TonY. Horovod's own 30 are too short for a slow import.
 TIMEOUT = "2000"
 
 
 class Horovod(Framework):
-    """Every rank knows its slot, and where the store is. Shared value: all addresses, as CLUSTER_SPEC has them."""
+    """Every rank knows its slot and the address of the store. Shared value: all addresses, as in CLUSTER_SPEC."""
 
     name = "horovod"
 
@@ -43,7 +43,7 @@ class Horovod(Framework):
             if task == host:
                 return Meeting.RELAY if task.role == DRIVER else Meeting.STORE
             if task.role == host.role and world[host.role].min_instances is not None:
-                return Meeting.STORE  # a session that is without those before it meets here
+                return Meeting.STORE  # rank 0's task in a session without the tasks before it
         return None
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
@@ -70,18 +70,18 @@ class Horovod(Framework):
         }
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        apart = local_rank_variables(task)
+        rank_variables = local_rank_variables(task)
         if shared is None:
-            return apart
+            return rank_variables
         for world in shared["worlds"]:
             ranks = _Ranks(shared["cluster"], world["ranks"])
             if task.task.role in world["ranks"]:
                 variables = {**_cluster_spec(shared["cluster"], task), **_rendezvous(world["meeting"])}
                 slots = ranks.slots(task.task)
-                return [{**variables, **_slot(slot), **own} for slot, own in zip(slots, apart, strict=True)]
+                return [{**variables, **_slot(slot), **own} for slot, own in zip(slots, rank_variables, strict=True)]
             if world["driver"] and task.task.role == DRIVER:
                 return [_driver(ranks, task)]
-        return [{**_cluster_spec(shared["cluster"], task), **own} for own in apart]
+        return [{**_cluster_spec(shared["cluster"], task), **own} for own in rank_variables]
 
 
 class _Ranks:
@@ -95,12 +95,12 @@ class _Ranks:
         return slots_of(self._tasks, self._ids.index(task))
 
     def hosts(self) -> str:
-        """As Horovod's `parse_hosts` takes it: `h1:2,h2:1`."""
+        """Return the hosts as Horovod's `parse_hosts` takes them: `h1:2,h2:1`."""
         return ",".join(f"{host}:{slots}" for host, slots in count_slots(self._tasks).items())
 
 
 def _worlds(spec: JobSpec) -> Iterator[dict[str, Role]]:
-    """The roles of each group that computes together, the chief's first; the driver, if there is one, is the last."""
+    """Yield the roles of each group that computes together, the chief's first; the driver, if any, last."""
     chief = spec.chief.role if spec.chief else None
     for group in roles_together(spec):
         ranks = compute_roles({name: role for name, role in group.items() if name != DRIVER})
@@ -110,7 +110,7 @@ def _worlds(spec: JobSpec) -> Iterator[dict[str, Role]]:
 
 
 def _host_of(world: Mapping[str, Role]) -> TaskId:
-    """The task at whose address a world meets."""
+    """Return the task whose port has a world's rendezvous."""
     return TaskId(DRIVER if DRIVER in world else next(iter(world)), 0)
 
 
@@ -122,22 +122,22 @@ def _wrong_driver(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(
             key=f"roles.{DRIVER}.instances" if driver.instances > 1 else f"roles.{DRIVER}.procs_per_task",
             value=str(max(driver.instances, driver.procs_per_task)),
-            message="the role driver is the one rendezvous server of a Horovod job. Write instances = 1 and "
-            "procs_per_task = 1, or leave the role out: tony has a rendezvous server of its own.",
+            message="the role driver is the only rendezvous server of a Horovod job. Set instances = 1 and "
+            "procs_per_task = 1, or remove the role: tony has a rendezvous server of its own.",
         )
     if driver.kind not in (RoleKind.UNTRACKED, RoleKind.SIDECAR):
         yield Problem(
             key=f"roles.{DRIVER}.kind",
             value=driver.kind.value,
-            message="a rendezvous server does not end by itself, so the job would not either. Write kind = "
+            message="a rendezvous server does not exit by itself, so the job would not end. Set kind = "
             '"untracked": tony stops it when the ranks have ended, and its failure fails the job.',
         )
     elif not any(DRIVER in world for world in _worlds(spec)):
         yield Problem(
             key=f"roles.{DRIVER}.after",
             value=", ".join(driver.after),
-            message="the role driver has to start together with the roles whose ranks meet at it. Give it the same "
-            "`after` as theirs, and no other.",
+            message="the role driver must start together with the roles that use it for rendezvous. Give it the "
+            "same `after` as theirs.",
         )
 
 
@@ -177,8 +177,8 @@ def _cluster_spec(cluster: Mapping[str, Sequence[str]], task: TaskView) -> dict[
     size = string_size("CLUSTER_SPEC", text)
     if size > MAX_STRING:
         raise UserError(
-            f"{task.task} cannot be started: CLUSTER_SPEC takes {size:,} bytes, but Linux gives one variable "
-            f"{MAX_STRING:,}. Use fewer tasks with a larger procs_per_task."
+            f"{task.task} cannot be started: CLUSTER_SPEC takes {size:,} bytes, but Linux allows "
+            f"{MAX_STRING:,} per variable. Use fewer tasks with a larger procs_per_task."
         )
     return {"CLUSTER_SPEC": text}
 

@@ -1,8 +1,8 @@
-"""Slots by host, as Horovod counts them.
+"""Slots by host, in Horovod's order.
 
-A host's slots are its processes, and ranks go host by host: those of the first host come first. So the same rank sits
-beside the same neighbours wherever Horovod itself would have assigned it (`get_host_assignments` of its
-`runner/common/util/hosts`). *Local* is among the processes of one host, *cross* among those of one local rank.
+A host's slots are its processes, and ranks go host by host, the first host's first. So each rank has the same
+neighbours as if Horovod itself had assigned it (`get_host_assignments` of its `runner/common/util/hosts`). *Local* is
+among the processes of one host, *cross* among those of one local rank.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tony.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorovodSlot:
-    """One process's place."""
+    """One process's slot."""
 
     host: str
     rank: int
@@ -26,10 +26,10 @@ class HorovodSlot:
 
 
 def count_slots(tasks: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Host -> slots, hosts in the order in which tasks first name them.
+    """Return host -> number of slots, hosts in the order in which tasks first name them.
 
     Args:
-        tasks: the host and the number of processes of each.
+        tasks: host and number of processes of each task.
     """
     hosts: dict[str, int] = {}
     for host, processes in tasks:
@@ -38,11 +38,11 @@ def count_slots(tasks: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 def slots_of(tasks: Sequence[tuple[str, int]], which: int) -> list[HorovodSlot]:
-    """The slots of one task's processes. On its host they come behind those of the tasks before it.
+    """Return the slots of one task's processes. On its host they follow those of earlier tasks.
 
     Args:
         tasks: as for `count_slots`.
-        which: the task's place among them.
+        which: the task's position among them.
     """
     hosts = count_slots(tasks)
     host, processes = tasks[which]

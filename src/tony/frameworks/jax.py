@@ -1,7 +1,7 @@
-"""JAX: where the coordinator is, how many processes there are, which one this is.
+"""JAX: the coordinator's address, the number of processes, and each process's number.
 
-JAX itself reads the coordinator's address and the device ids only. A cluster environment for JAX reads the rest: it
-lies on the program's PYTHONPATH (`tony.python_hooks`), so `jax.distributed.initialize()` needs no arguments.
+JAX itself reads only the coordinator's address and the device ids. A cluster environment for JAX reads the rest: it is
+on the program's PYTHONPATH (`tony.python_hooks`), so `jax.distributed.initialize()` needs no arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tony.model.job_spec import JobSpec, Role
 
 
 class Jax(Framework):
-    """One JAX process per process, the coordinator in process 0. Shared value: O(roles)."""
+    """One rank per process, the coordinator in process 0. Shared value: O(roles)."""
 
     name = "jax"
 
@@ -48,12 +48,12 @@ class Jax(Framework):
         return {"places": to_shared(found), "devices": {name: count for name, count in devices.items() if count}}
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        apart = local_rank_variables(task)
+        rank_variables = local_rank_variables(task)
         place = place_of(shared["places"], task.task.role) if shared else None
         if place is None:
-            return apart
+            return rank_variables
         devices = shared["devices"].get(task.task.role, 0)
-        first = place.first_rank + task.task.index * len(apart)
+        first = place.first_rank + task.task.index * len(rank_variables)
         return [
             {
                 "JAX_COORDINATOR_ADDRESS": place.coordinator,
@@ -62,17 +62,17 @@ class Jax(Framework):
                 **_device_ids(number, devices),
                 **variables,
             }
-            for number, variables in enumerate(apart)
+            for number, variables in enumerate(rank_variables)
         ]
 
 
 def _devices_per_process(role: Role) -> int:
-    """0: the process takes all that it sees. Several processes would each take all GPUs of the task."""
+    """Return the GPUs per process; 0: all visible ones. Several processes would each take all GPUs of the task."""
     return role.resources.gpus // role.procs_per_task if role.procs_per_task > 1 else 0
 
 
 def _device_ids(number: int, devices: int) -> dict[str, str]:
-    """The GPUs of one process, counted among those that CUDA_VISIBLE_DEVICES leaves."""
+    """Return the GPUs of one process, counted among those in CUDA_VISIBLE_DEVICES."""
     if not devices:
         return {}
     return {"JAX_LOCAL_DEVICE_IDS": ",".join(str(number * devices + i) for i in range(devices))}

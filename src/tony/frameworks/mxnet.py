@@ -1,7 +1,7 @@
 """MXNet's parameter server: the variables that ps-lite reads.
 
-Roles are ps-lite's own: one `scheduler`, at least one `server`, at least one `worker`. All run the same program:
-`import mxnet` itself serves in the first two, and ends the program when all workers have ended.
+Roles are those of ps-lite: one `scheduler`, at least one `server`, at least one `worker`. All run the same program: in
+the first two, `import mxnet` itself serves, and exits when all workers have exited.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROLES = (SCHEDULER, SERVER, WORKER)
 
 
 class MxNet(Framework):
-    """Everybody is told where the scheduler listens and how many there are. Shared value: O(1)."""
+    """Every program gets the scheduler's address and the number of processes. Shared value: O(1)."""
 
     name = "mxnet"
 
@@ -32,11 +32,15 @@ class MxNet(Framework):
 
     def lone_restart(self, spec: JobSpec, role: str) -> str | None:
         if role in ROLES:
-            return "ps-lite takes no process back that its scheduler has known before"
+            return "ps-lite does not let a process rejoin that its scheduler has known before"
         return None
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
-        return "each server keeps a part of the model, laid out for as many as there are" if role == SERVER else None
+        return (
+            "each server keeps a part of the model, partitioned for a fixed number of servers"
+            if role == SERVER
+            else None
+        )
 
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         if any(name not in cluster.roles for name in ROLES):
@@ -48,22 +52,22 @@ class MxNet(Framework):
         }
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        apart = local_rank_variables(task)
+        rank_variables = local_rank_variables(task)
         if shared is None or task.task.role not in ROLES:
-            return apart
+            return rank_variables
         host, _, port = shared["scheduler"].rpartition(":")
         variables = {
             "DMLC_ROLE": task.task.role,
-            # The scheduler binds this very address: ps-lite takes no name here.
+            # The scheduler binds this very address: ps-lite takes no host name here.
             "DMLC_PS_ROOT_URI": task.ip_of(host.strip("[]")),
             "DMLC_PS_ROOT_PORT": port,
             "DMLC_LOCAL": "0",
             "DMLC_NUM_SERVER": str(shared["servers"]),
             "DMLC_NUM_WORKER": str(shared["workers"]),
-            # Where the others reach this one. Left to itself ps-lite takes the first network interface it finds.
+            # Where the others reach this process. By default ps-lite takes the first network interface it finds.
             "DMLC_NODE_HOST": task.ip_of(task.address.rpartition(":")[0].strip("[]")),
         }
-        return [{**variables, **own} for own in apart]
+        return [{**variables, **own} for own in rank_variables]
 
 
 def _processes(role: Role) -> int:
@@ -78,14 +82,14 @@ def _wrong_roles(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(
                 key=f"roles.{name}.instances" if role else "roles",
                 value="0" if role else ", ".join(spec.effective_roles),
-                message=f'framework = "mxnet" needs a role {name}: there is one scheduler, and at least one server and '
-                f"one worker. Add [roles.{name}] with instances = 1 or more.",
+                message=f'framework = "mxnet" needs a role {name}: one scheduler, and at least one server and one '
+                f"worker. Add [roles.{name}] with instances = 1 or more.",
             )
         elif role and name not in compute_roles({name: role}):
             yield Problem(
                 key=f"roles.{name}.kind",
                 value=role.kind.value,
-                message=f"the others wait for every {name}, so it cannot be left out of the computation. Write kind = "
+                message=f"the other roles wait for every {name}, so it must take part in the computation. Set kind = "
                 '"tracked" or "untracked".',
             )
         elif role and name == SCHEDULER and count > 1:
@@ -93,7 +97,7 @@ def _wrong_roles(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(
                 key=f"roles.{name}.{several}",
                 value=str(getattr(role, several)),
-                message=f"MXNet's processes meet at one scheduler. Write {several} = 1.",
+                message=f"MXNet has exactly one scheduler. Set {several} = 1.",
             )
 
 
@@ -104,6 +108,6 @@ def _not_together(spec: JobSpec) -> Iterator[Problem]:
     yield Problem(
         key=f"roles.{late[0]}.after",
         value=", ".join(spec.effective_roles[late[0]].after),
-        message="scheduler, server and worker wait for each other, so they have to start together. Give all three the "
+        message="scheduler, server and worker wait for each other, so they must start together. Give all three the "
         "same `after`.",
     )

@@ -1,4 +1,4 @@
-"""No framework: a program gets the common variables and finds its share of the work by them."""
+"""No framework: a program gets the common variables only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tony.model.job_spec import JobSpec
 
 
 class NoFramework(Framework):
-    """Tells nobody of their peers: a start costs the same for 10 tasks and for 10,000."""
+    """Passes no addresses of peers: a start costs the same for 10 tasks and for 10,000."""
 
     name = "none"
 

@@ -23,7 +23,7 @@ from tony.model.job_spec import JobSpec
 
 
 class PyTorch(Framework):
-    """One rank per process, a meeting point at rank 0. Shared value: role -> place, O(roles)."""
+    """One rank per process, the rendezvous at rank 0. Shared value: role -> ranks, O(roles)."""
 
     name = "pytorch"
 
@@ -50,13 +50,13 @@ def _rank(place: RoleRanks, task: TaskView, number: int) -> dict[str, str]:
     host, _, port = place.coordinator.rpartition(":")
     index = task.task.index
     return {
-        "MASTER_ADDR": host.strip("[]"),  # an IPv6 address stands bare here, in brackets in a URL
+        "MASTER_ADDR": host.strip("[]"),  # an IPv6 address is bare here, in brackets in a URL
         "MASTER_PORT": port,
         "WORLD_SIZE": str(place.world),
         "RANK": str(place.first_rank + index * processes(task) + number),
         **local_rank(task, number),
         "GROUP_RANK": str(place.first_task + index),
-        # The original's names for the same. Its RANK was the task's index, its WORLD the number of tracked tasks.
+        # LinkedIn TonY's names for the same. Its RANK was the task's index, its WORLD the number of tracked tasks.
         "INIT_METHOD": f"tcp://{place.coordinator}",
         "WORLD": str(place.world),
     }

@@ -1,8 +1,8 @@
 """One rank order over all tasks that compute together.
 
-The roles of a group (`role_gangs.py`) are laid one behind the other: the chief's role first, so that rank 0 is the
-chief, then the others in the job's order; inside a role by task index, inside a task by process. What a task needs to
-know of that is the same for its whole role, and small: the shared value is O(roles), whatever the number of tasks.
+The roles of a group (`role_gangs.py`) are concatenated: the chief's role first, so that rank 0 is the chief, then the
+others in the job's order; inside a role by task index, inside a task by process. What a task needs of this is the same
+for its whole role, and small: the shared value is O(roles), whatever the number of tasks.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tony.model.job_spec import JobSpec, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRanks:
-    """Where a role stands in the rank order.
+    """The position of a role in the rank order.
 
     Attributes:
-        coordinator: "host:port" that was reserved for the task that holds rank 0.
-        world: number of ranks in all.
-        first_rank: the rank of the first process of the role's task 0.
-        first_task: the place of the role's task 0 among all tasks, counted from 0.
+        coordinator: "host:port" reserved for the task with rank 0.
+        world: total number of ranks.
+        first_rank: rank of the first process of the role's task 0.
+        first_task: position of the role's task 0 among all tasks, counted from 0.
     """
 
     coordinator: str
@@ -35,9 +35,9 @@ class RoleRanks:
 
 
 def places(spec: JobSpec, cluster: ClusterSpec) -> dict[str, RoleRanks]:
-    """The place of every role of the cluster spec that has ranks.
+    """Return the ranks of every role of the cluster spec that has ranks.
 
-    A group of which a part is over already has no places: its programs cannot meet any more.
+    A group of which a part has ended has none: its programs cannot rendezvous any more.
     """
     found: dict[str, RoleRanks] = {}
     for group in roles_together(spec):
@@ -65,29 +65,29 @@ def _lay_out(roles: Mapping[str, Role], cluster: ClusterSpec) -> dict[str, RoleR
 
 
 def to_shared(found: Mapping[str, RoleRanks]) -> Json:
-    """Places as they travel: role -> plain Place."""
+    """Return the ranks as plain JSON: role -> RoleRanks."""
     return to_plain(found)
 
 
 def place_of(shared: Json, role: str) -> RoleRanks | None:
-    """A role's place out of the shared value; None if its tasks have no ranks."""
+    """Return a role's ranks from the shared value; None if its tasks have no ranks."""
     return from_plain(RoleRanks, shared[role]) if shared and role in shared else None
 
 
 def processes(task: TaskView) -> int:
-    """How many processes the task starts side by side."""
+    """Return the number of processes that the task starts."""
     return task.procs.get(task.task.role, 1)
 
 
 def local_rank(task: TaskView, number: int) -> dict[str, str]:
-    """What tells the processes of one task apart."""
+    """Return the variables that distinguish the processes of one task."""
     return {"LOCAL_RANK": str(number), "LOCAL_WORLD_SIZE": str(processes(task))}
 
 
 def local_rank_variables(task: TaskView) -> list[dict[str, str]]:
-    """The variables of a task without ranks: `local_rank` if it has several processes, else nothing.
+    """Return the variables of a task without ranks: `local_rank` if it has several processes, else none.
 
-    A lone process is not told that it is number 0 of 1: libraries take LOCAL_RANK as a sign of torchrun.
+    A single process is not given LOCAL_RANK 0 of 1: libraries take LOCAL_RANK as a sign of torchrun.
     """
     count = processes(task)
     return [local_rank(task, number) for number in range(count)] if count > 1 else [{}]

@@ -1,4 +1,4 @@
-"""Finds a framework's adapter by its word in the job file."""
+"""Finds a framework's adapter by its name in the job file."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _GROUP = "tony.frameworks"
 
 
 def names() -> tuple[str, ...]:
-    """Every word that `framework` may have: the built-in ones, then installed plug-ins."""
+    """Return all values of `framework`: the built-in ones, then installed plug-ins."""
     return (*_BUILT_IN, *sorted({point.name for point in _plug_ins()} - _BUILT_IN.keys()))
 
 
 def home_of(name: str) -> str:
-    """Where the adapter lives, as "module:Class"; the executor loads it from there.
+    """Return the adapter's location, as "module:Class"; the executor loads it from there.
 
     Raises:
-        LookupError: nobody provides a framework of that name.
+        LookupError: there is no framework of that name.
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
@@ -43,10 +43,10 @@ def home_of(name: str) -> str:
 
 
 def load(home: str) -> Framework:
-    """Loads an adapter from "module:Class".
+    """Load an adapter from "module:Class".
 
     Raises:
-        TypeError: what lives there is no Framework.
+        TypeError: the class is no Framework.
     """
     module, _, attribute = home.partition(":")
     adapter = getattr(import_module(module), attribute)()
@@ -56,7 +56,7 @@ def load(home: str) -> Framework:
 
 
 def _plug_ins() -> Iterable[EntryPoint]:
-    # Imported here: it costs more than all else that an executor imports, and an executor never looks for plug-ins.
+    # Imported here: it costs more than everything else that an executor imports, and executors need no plug-in search.
     from importlib.metadata import entry_points
 
     return entry_points(group=_GROUP)

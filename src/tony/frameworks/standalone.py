@@ -1,4 +1,4 @@
-"""Standalone: exactly one task, which therefore has no peers to be told of."""
+"""Standalone: exactly one task, without peers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Standalone(Framework):
         if total != 1:
             listed = ", ".join(f"{name} {count}" for name, count in counts.items())
             message = (
-                f"a standalone job has exactly one task, this one has {total} ({listed}). Leave one role with "
-                'instances = 1, or write framework = "none".'
+                f"a standalone job has exactly one task, this one has {total} ({listed}). Keep one role with "
+                'instances = 1, or set framework = "none".'
             )
             problems.insert(0, Problem(key="framework", value=self.name, message=message))
         return problems

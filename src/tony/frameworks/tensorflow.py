@@ -1,4 +1,4 @@
-"""TensorFlow: TF_CONFIG for its cluster resolver, and the original's CLUSTER_SPEC."""
+"""TensorFlow: TF_CONFIG for its cluster resolver, and LinkedIn TonY's CLUSTER_SPEC."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, RoleKind
 
-#: Characters that a host's name is taken to have before it is known: between `localhost` and a cloud's full names.
+#: Assumed length of a host name before it is known: between `localhost` and a cloud's full names.
 ASSUMED_HOST = 32
 _ASSUMED_ADDRESS = "h" * ASSUMED_HOST + ":65535"
 
-#: Roles of a job with parameter servers: a worker there can come back under its address.
+#: Roles of a job with parameter servers: a worker there can rejoin under its address.
 PS, WORKER = "ps", "worker"
-#: The role that gives the workers of such a job their steps.
+#: The role that assigns steps to the workers of such a job.
 CHIEF = "chief"
 
 Cluster = Mapping[str, Sequence[str]]
@@ -31,10 +31,10 @@ Cluster = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """One of the two.
+    """TF_CONFIG or CLUSTER_SPEC.
 
     Attributes:
-        addresses: how many stand in it.
+        addresses: number of addresses in it.
         listed: bytes that they take, each with its quotes and comma.
     """
 
@@ -52,7 +52,7 @@ class TensorFlow(Framework):
     """Every task gets the whole list of addresses. Shared value: that list, so a start costs O(tasks) per task.
 
     In TF_CONFIG, `tensorboard` and sidecars are left out for all, `evaluator` for all but evaluators: TensorFlow waits
-    for whatever stands in there. CLUSTER_SPEC has every role. In fcfs mode there is neither.
+    for every task in it. CLUSTER_SPEC has every role. In fcfs mode there is neither.
     """
 
     name = "tensorflow"
@@ -62,9 +62,9 @@ class TensorFlow(Framework):
         return [*one_process_per_task(spec, self.name), *too_many]
 
     def serving_roles(self, roles: Collection[str]) -> Collection[str]:
-        """Return the parameter servers, and the workers beside them where a chief gives these their steps.
+        """Return the parameter servers, and the workers where a chief assigns their steps.
 
-        Without a chief the workers train by themselves, and end by themselves.
+        Without a chief the workers train by themselves, and exit by themselves.
         """
         if PS not in roles:
             return ()
@@ -76,10 +76,10 @@ class TensorFlow(Framework):
             return None
         if PS not in group:
             return lone_rank(spec, role)
-        return None if role == WORKER else f"with {role}, all that the workers have to do with each other is lost"
+        return None if role == WORKER else f"the workers' shared state is lost with {role}"
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
-        return "each ps keeps a part of the model, laid out for as many as there are" if role == "ps" else None
+        return "each ps keeps a part of the model, partitioned for a fixed number of servers" if role == "ps" else None
 
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         outside = _outside(spec)
@@ -94,12 +94,12 @@ class TensorFlow(Framework):
         variables = _variables(shared["cluster"], shared["outside"], task.task)
         for variable in variables:
             if variable.size > MAX_STRING:
-                raise UserError(f"{task.task} cannot be started: {_arithmetic(variable)}.")
+                raise UserError(f"{task.task} cannot be started: {_explain_size(variable)}.")
         return [{variable.name: variable.value for variable in variables}]
 
 
 def _outside(spec: JobSpec) -> set[str]:
-    """Roles that stand in nobody's TF_CONFIG."""
+    """Return the roles that are in no TF_CONFIG."""
     sidecars = {name for name, role in spec.effective_roles.items() if role.kind is RoleKind.SIDECAR}
     return (sidecars - {"evaluator"}) | {"tensorboard"}
 
@@ -119,7 +119,7 @@ def _variable(name: str, value: Json, cluster: Cluster) -> _Variable:
 
 
 def _too_many(spec: JobSpec) -> Iterator[Problem]:
-    """Refuses a job whose list of addresses will hardly fit; `environment` measures it when the names are known."""
+    """Refuse a job whose list of addresses will hardly fit; `environment` measures it when the names are known."""
     outside = sorted(_outside(spec))
     for roles in roles_together(spec):
         cluster = {name: [_ASSUMED_ADDRESS] * role.instances for name, role in roles.items()}
@@ -130,24 +130,24 @@ def _too_many(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(
                 key=f"roles.{biggest}.instances",
                 value=str(roles[biggest].instances),
-                message=f"{_arithmetic(longest)}. Host names are taken to have {ASSUMED_HOST} characters here. Use "
+                message=f"{_explain_size(longest)}. Host names are assumed to have {ASSUMED_HOST} characters. Use "
                 'fewer tasks, or framework = "none" if the programs do not read it.',
             )
 
 
 def _with_longest_names(tasks: Sequence[TaskId]) -> list[TaskId]:
-    """The evaluator and the other task with the longest names: no other task's variables are longer."""
+    """Return the evaluator and the other task with the longest names, whose variables are the longest."""
     evaluators = [task for task in tasks if task.role == "evaluator"]
     others = [task for task in tasks if task.role != "evaluator"]
-    return [max(some, key=lambda task: len(str(task))) for some in (evaluators, others) if some]
+    return [max(group, key=lambda task: len(str(task))) for group in (evaluators, others) if group]
 
 
-def _arithmetic(variable: _Variable) -> str:
-    """Why it does not fit, and how many tasks would."""
+def _explain_size(variable: _Variable) -> str:
+    """Return why the variable does not fit, and how many tasks would."""
     each = variable.listed / variable.addresses
-    around = variable.size - variable.listed
-    fit = (MAX_STRING - around) * variable.addresses // variable.listed
+    overhead = variable.size - variable.listed
+    fit = (MAX_STRING - overhead) * variable.addresses // variable.listed
     return (
-        f"{variable.name} takes {variable.size:,} bytes for {variable.addresses:,} tasks ({each:.4g} each and {around} "
-        f"around them), but Linux gives one variable {MAX_STRING:,}: {fit:,} tasks would fit"
+        f"{variable.name} takes {variable.size:,} bytes for {variable.addresses:,} tasks ({each:.4g} each plus "
+        f"{overhead}), but Linux allows {MAX_STRING:,} per variable: {fit:,} tasks would fit"
     )

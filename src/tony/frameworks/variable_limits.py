@@ -1,4 +1,4 @@
-"""What fits into one environment variable."""
+"""Size limits of one environment variable."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ MAX_STRING = 128 * 1024
 
 
 def string_size(name: str, value: str) -> int:
-    """Bytes that a variable takes in the environment: `NAME=value` and the final NUL."""
+    """Return the bytes of a variable in the environment: `NAME=value` and the final NUL."""
     return len(name.encode()) + len(value.encode(errors="surrogateescape")) + 2

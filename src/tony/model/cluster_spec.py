@@ -1,4 +1,4 @@
-"""Who is where in one session."""
+"""The addresses of a session's tasks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ class ClusterSpec:
     """The addresses of one session's gang.
 
     Attributes:
-        session: the session it holds for.
-        version: changes inside a session when one task is restarted; starts at 1.
-        roles: role -> tuple of "host:port", in the order of the tasks that take part; from registrations; roles in the
-            job's order. Where none is left out, a task's place is its index.
+        version: incremented within a session when one task is restarted; starts at 1.
+        roles: role -> tuple of "host:port" of the tasks that take part, in order; from registrations; roles in the
+            job's order. Where none is left out, a task's position is its index.
         absent: role -> indexes of its tasks that this session has left out; only of roles that may have fewer.
     """
 
@@ -26,5 +25,5 @@ class ClusterSpec:
 
 
 def place_among(index: int, absent: Collection[int]) -> int:
-    """A task's place among those of its role that take part: what its program sees as its index."""
+    """Return a task's position among those of its role that take part: the index that its program sees."""
     return index - sum(other < index for other in absent)

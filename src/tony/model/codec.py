@@ -1,12 +1,12 @@
-"""Frozen dataclasses to plain JSON values and back, checked by their type hints.
+"""Converts frozen dataclasses to plain JSON values and back, checked by their type hints.
 
-One codec serves the wire, the event log, the resolved job file and `--json`. It knows: bool, int, float, str, None,
+One codec serves the wire, the event log, the resolved job file and `--json`. It supports: bool, int, float, str, None,
 enums (by value), NamedTuples with a `parse` classmethod (as text), tuples of one type, pairs, mappings with text keys,
 unions, nested dataclasses, and `Json` (anything plain). A field name's trailing underscore is not written (`try_` is
 `try`).
 
-What `to_plain` gives, `from_plain` reads back as an equal value. What comes from elsewhere may be hostile: whatever it
-is, `from_plain` answers a value that fits the hints or raises `DecodeError` with a short text on one line.
+`from_plain` reads the output of `to_plain` back as an equal value. Other input may be hostile: whatever it is,
+`from_plain` returns a value that fits the hints or raises `DecodeError` with a short message on one line.
 """
 
 from __future__ import annotations
@@ -25,46 +25,47 @@ Json = Any
 
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
-#: A field's name, types of values that are read as they are, and how others are read.
+#: A field's name, types of values that are taken unchanged, and the decoder for others.
 _Field = tuple[str, frozenset[type], _Convert]
 
-#: What is its own plain form. Compared by exact type: an IntEnum is an int, too, but not this.
+#: Types that are their own plain form. Compared by exact type: an IntEnum is an int, too, but not plain.
 _PLAIN = frozenset({str, int, bool, type(None)})
-#: Characters of a foreign key or value that an error shows.
+#: Characters of a foreign key or value that an error message shows.
 _SHOWN = 80
-#: From this many records of a class on it pays to compile how they are read: half a millisecond, two microseconds less
-#: for each.
+#: Number of records of a class from which compiling its decoder pays: it costs half a millisecond and saves two
+#: microseconds per record.
 _OFTEN = 250
 
 
 class DecodeError(ValueError):
-    """Plain data that does not fit the type; the text says where and why."""
+    """Plain data that does not fit the type; the message says where and why."""
 
 
 def to_plain(value: object) -> Json:
-    """Turns a dataclass (or any value the codec knows) into plain JSON values.
+    """Return a dataclass (or any supported value) as plain JSON values.
 
     Raises:
-        TypeError: for a type the codec does not know, or a mapping whose keys are not text.
+        TypeError: for an unsupported type, or a mapping whose keys are not text.
         ValueError: for a number that is not finite: JSON has none.
     """
     return value if type(value) in _PLAIN else _encoder_of(value)(value)
 
 
 def from_plain(cls: type[T], data: Json, *, ignore_unknown: bool = False) -> T:
-    """Builds a `cls` from plain JSON values.
+    """Build a `cls` from plain JSON values.
 
     Args:
-        ignore_unknown: on the wire and in logs, fields of a newer version are ignored; in a job file they are mistakes.
+        ignore_unknown: ignore unknown fields, which on the wire and in logs are those of a newer version; in a job file
+            they are errors.
 
     Raises:
-        DecodeError: a missing or unknown field, or a value of the wrong type; says where.
+        DecodeError: a missing or unknown field, or a value of the wrong type; the message says where.
     """
     return cast(T, _decoder(cast(Any, cls), ignore_unknown)(data))
 
 
 def prepare(*classes: type) -> None:
-    """Finds out now how these classes are read, fields of a newer version ignored, and how they are written."""
+    """Resolve the encoders and (ignoring unknown fields) decoders of these classes now."""
     for cls in classes:
         _encoder(cast(Any, cls))
         _decoder(cast(Any, cls), True)
@@ -82,7 +83,7 @@ def _encoder_of(value: object) -> _Convert:
 
 @cache
 def _encoder(cls: Any) -> _Convert:
-    """How values of exactly this class are written; found once per class."""
+    """Return the encoder for values of exactly this class."""
     if issubclass(cls, Enum):
         return _enum_to_plain
     if cls is float or issubclass(cls, float):
@@ -145,13 +146,13 @@ def _key(name: str) -> str:
 # --- from plain ---------------------------------------------------------------------------------------------------
 
 
-#: Of each dataclass that was met: finds the decoders of its fields.
+#: For each dataclass met so far: resolves the decoders of its fields.
 _unresolved: list[Callable[[], None]] = []
 
 
 @cache
 def _decoder(hint: Any, ignore_unknown: bool) -> _Convert:
-    """How data for a type hint is read; found once per hint."""
+    """Return the decoder for a type hint."""
     if hint is Any or hint is object:
         return _any
     if hint is type(None):
@@ -183,9 +184,9 @@ def _generic(hint: Any, ignore_unknown: bool) -> _Convert:
 
 
 def _kept(hint: Any) -> frozenset[type]:
-    """Types of values that are read as they are, whatever else the hint allows."""
+    """Return the types of values that are taken unchanged."""
     options = set(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else {hint}
-    # One that takes text as something else, say, may come first.
+    # An option that decodes text as something else, say, may precede.
     return frozenset(options if options <= _PLAIN else options & {type(None)})
 
 
@@ -222,7 +223,7 @@ def _exactly(cls: type) -> _Convert:
 
 
 def _enum(cls: type[Enum]) -> _Convert:
-    # With the type beside the value, or True would be found where 1 is.
+    # Keyed by type and value, or True would match 1.
     members = {(type(member.value), member.value): member for member in cls}
     known = ", ".join(str(member.value) for member in cls)
 
@@ -319,7 +320,7 @@ def _union(hints: tuple[Any, ...], ignore_unknown: bool) -> _Convert:
 
 
 def _best(failures: list[str], data: Json) -> str:
-    """The one to show of several reasons: from the form that fits best, which is where the mistake lies deepest."""
+    """Return the most helpful of several failures: that of the best fitting option, nested deepest."""
     deeper = [failure for failure in failures if failure.startswith((".", "["))]
     if deeper or len(failures) == 1:
         return (deeper or failures)[0]
@@ -334,8 +335,7 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
         for key, field in fields.items()
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     )
-    # Filled at the first use, not now: a class may hold itself. Most values of most records are what they should be
-    # and stay it: for those nothing is called.
+    # Filled at the first use: a class may contain itself. Most values are taken unchanged, without a call.
     decoders: dict[str, _Field] = {}
 
     def resolve() -> None:
@@ -393,7 +393,7 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
 
 
 def _compiled(cls: type[Any], decoders: Mapping[str, _Field], otherwise: _Convert) -> _Convert:
-    """The same for records as `to_plain` writes them, with every field in its place: without a loop, and no table."""
+    """Compile a decoder for records as written by `to_plain`, with every field in its place: without a loop."""
     known: dict[str, Any] = {"cls": cls, "new": cls.__new__, "otherwise": otherwise, "keys": tuple(decoders)}
     known |= {"DecodeError": DecodeError, "at": _at, "place": _place, "one_line": _one_line}
     lines: list[str] = []
@@ -423,7 +423,7 @@ class _Unknown(Exception):  # noqa: N818 - it never leaves this module
     """A field that the class does not have."""
 
 
-# --- what errors say ----------------------------------------------------------------------------------------------
+# --- error messages -----------------------------------------------------------------------------------------------
 
 _KINDS: Mapping[type, str] = {
     dict: "a table",
@@ -450,7 +450,7 @@ def _place(key: object) -> str:
 
 
 def _show(data: object) -> str:
-    """A foreign value, short and harmless in a log and on a terminal."""
+    """Return a foreign value, short and safe for a log or a terminal."""
     if not isinstance(data, str | int | float | None):
         return _kind(data)
     if isinstance(data, int) and abs(data) >= 10**_SHOWN:

@@ -8,15 +8,15 @@ from tony.dataclass import dataclass
 
 
 class ExitReason(Enum):
-    """Why a try is over."""
+    """Why a task attempt ended."""
 
-    EXITED = "exited"  #: it ended by itself, with a code or by a signal that was not ours
-    STOPPED = "stopped"  #: it ended after we told it to
-    NOT_STARTED = "not-started"  #: told to stop before it had been started
+    EXITED = "exited"  #: it exited by itself, with a code or by a signal that tony did not send
+    STOPPED = "stopped"  #: it exited after tony stopped it
+    NOT_STARTED = "not-started"  #: it was stopped before it was started
     LAUNCH_FAILED = "launch-failed"  #: the command could not be started
     REFUSED = "refused"  #: a limit of the machine left no process or no open file for it
     MEMORY = "memory"  #: it reached its memory limit
-    PORT_COLLISION = "port-collision"  #: somebody took a port that was reserved for it
+    PORT_COLLISION = "port-collision"  #: another process took a port reserved for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +24,14 @@ class ExitStatus:
     """How one user process ended; measured by the executor.
 
     Attributes:
-        reason: why the try is over.
+        reason: why the task attempt ended.
         code: exit code 0–255, or None if a signal ended it or it never ran.
         signal: the signal's name, such as `SIGKILL`, or None.
-        message: one sentence for people; empty when code or signal say it all.
-        peak_memory: bytes, most ever used by the program and its children; None if not measured.
-        cpu_time: seconds, user and system, children included; None if not measured.
+        message: one sentence for users; empty when code or signal suffice.
+        peak_memory: peak bytes used by the program and its children; None if not measured.
+        cpu_time: seconds, user and system, including children; None if not measured.
         duration: seconds from start to end.
-        first_output, last_output: seconds from start to when it printed first and last; None if it never did.
+        first_output, last_output: seconds from start to the first and the last output; None without output.
         tail: the last lines of its stderr (of stdout when stderr is empty), oldest first, bounded.
     """
 
@@ -48,11 +48,11 @@ class ExitStatus:
 
     @property
     def ok(self) -> bool:
-        """True if the program ended by itself with code 0."""
+        """Return True if the program exited by itself with code 0."""
         return self.reason is ExitReason.EXITED and self.code == 0
 
     def describe(self) -> str:
-        """A few words: `exit code 1`, `SIGKILL`, or the message."""
+        """Return a short description: `exit code 1`, `killed by SIGKILL`, or the message."""
         if self.message:
             return self.message
         if self.signal:

@@ -1,4 +1,4 @@
-"""Numbers that were measured, in words: the same on terminals and on pages, but for how each writes what is large."""
+"""Formats metrics, the same way on terminals and on pages except for the style of large numbers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from collections.abc import Callable
 from tony.dataclass import dataclass
 from tony.model.metrics import Unit
 
-#: From here on digits behind the point say nothing, up to where there are too many before it.
-_WHOLE, _TOO_LONG = 1e4, 1e15
+#: From here on numbers are rounded to whole ones.
+_WHOLE = 1e4
+#: From here on numbers have an exponent.
+_TOO_LONG = 1e15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberStyle:
-    """How a surface writes them.
+    """The number style of a surface.
 
     Attributes:
-        nothing: where nothing is known.
-        size: a number of bytes.
-        whole: a whole number.
-        cores, degrees: what follows a number of those; where a column's heading says it, nothing.
+        nothing: text for a missing value.
+        size: formats a number of bytes.
+        whole: formats a whole number.
+        cores, degrees: units appended to such numbers; empty where a column's heading has them.
     """
 
     nothing: str
@@ -31,7 +33,7 @@ class NumberStyle:
 
 
 def amount(value: float | None, unit: Unit, style: NumberStyle) -> str:
-    """A number with its unit."""
+    """Return a number with its unit."""
     if value is None or not math.isfinite(value):
         return style.nothing
     match unit:
@@ -56,7 +58,7 @@ def amount(value: float | None, unit: Unit, style: NumberStyle) -> str:
 
 
 def share(value: float) -> str:
-    """A part of 1, per cent."""
+    """Return a fraction as a percentage."""
     if 0 < value < 0.0005:
         return "< 0.1 %"
     return f"{100 * value:.1f} %" if 0 < value < 0.1 else f"{100 * value:.0f} %"

@@ -1,4 +1,4 @@
-"""Names of things that live as long as a job."""
+"""Identifiers of jobs and tasks, and names made of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 #: A role's name: it becomes part of file names, host specs and variables. 63 is a DNS label's limit.
 ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
-#: A job's id: made by the scheduler, used as a folder name.
+#: A job's id: assigned by the scheduler, used as a folder name.
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
@@ -15,17 +15,17 @@ class TaskId(NamedTuple):
     """One member of a role, written `worker:0`; stable for the job's life, never a rank."""
 
     role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a task
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is never called on a task
 
     def __str__(self) -> str:
         return f"{self.role}:{self.index}"
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
-        """Reads `worker:0`.
+        """Parse `worker:0`.
 
         Raises:
-            ValueError: if the text is not `<role>:<index>`.
+            ValueError: the text is not `<role>:<index>`.
         """
         role, colon, index = text.rpartition(":")
         if not colon or not ROLE_NAME.fullmatch(role) or not (index.isascii() and index.isdigit()) or len(index) > 9:
@@ -34,5 +34,5 @@ class TaskId(NamedTuple):
 
 
 def log_file_name(task: TaskId, session: int, try_: int, stream: str) -> str:
-    """The flat name of one log file: `worker-0.s1.t1.out`. HDFS refuses `:` in names."""
+    """Return the flat name of a log file: `worker-0.s1.t1.out`. HDFS refuses `:` in names."""
     return f"{task.role}-{task.index}.s{session}.t{try_}.{stream}"

@@ -1,7 +1,7 @@
-"""Which jobs of many are wanted, in which order, and a page of them. What an address says, and the other way round.
+"""A query for jobs: filters, order and page, and its conversion to and from URL parameters.
 
-Pages follow one another by key, never by number: `JobsPage.next` goes into the next query's `after`, and a job that
-comes or goes meanwhile shifts nothing.
+Pages follow one another by key, never by number: `JobsPage.next` goes into the next query's `after`, so jobs that are
+added or removed meanwhile shift nothing.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 
-#: The state by which records are asked for that cannot be read; jobs of it have `JobHead.damaged`.
+#: The state that selects unreadable history entries; such jobs have `JobHead.damaged`.
 DAMAGED = "damaged"
-#: What `Query.state` may be: one state, or several at once.
+#: Values of `Query.state`: one state, or several at once.
 GROUPS: Mapping[str, frozenset[JobState]] = {
     **{state.value: frozenset({state}) for state in JobState},
     "active": frozenset(state for state in JobState if not state.ended),
     "ended": frozenset(state for state in JobState if state.ended),
 }
-#: Jobs on one page: unless something is said, and at most.
+#: Jobs on one page: by default, and at most.
 PAGE, MOST = 50, 1000
-#: Characters of a word in an address: longer ones are no search.
+#: Maximum characters of a parameter.
 LONGEST = 500
 
 
 class JobSort(Enum):
-    """By what jobs are ordered. Those of which it is not known come last in either direction."""
+    """Sort key. Jobs without a value come last in either direction."""
 
     SUBMITTED = "submitted"
     ENDED = "ended"
@@ -47,16 +47,15 @@ class JobSort(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which jobs are wanted; what is empty or None takes all.
+    """Which jobs to return; empty and None match all.
 
     Attributes:
-        text: words that id, name, user, tags or first cause hold, all of them; the beginning of the last
-            one is enough.
-        state: a word of `GROUPS`, or `DAMAGED`.
-        since, until: bounds of the time of submission, seconds since 1970, both included.
-        readers: who asks, by any of these names (`ann`, `@team`, `*`): jobs that none of them owns, may look at or
-            change are left out. Empty: one who may see all. No address says this.
-        after: what the page before said as its `next`.
+        text: words that must all occur in id, name, user, tags or root cause; the last one may be a prefix.
+        state: a key of `GROUPS`, or `DAMAGED`.
+        since, until: bounds of the submission time, seconds since 1970, both included.
+        readers: names of the requesting user (`ann`, `@team`, `*`): only jobs that one of them owns, may view or change
+            are returned. Empty: no restriction. Never part of a URL.
+        after: `next` of the previous page.
         most: jobs on the page.
     """
 
@@ -78,18 +77,18 @@ class Query:
 
     @property
     def filtered(self) -> bool:
-        """Whether it leaves any job out."""
+        """Return True if the query has any filter."""
         return any(getattr(self, name) not in ("", None) for name in _FILTERS)
 
 
 _FILTERS = ("text", "user", "state", "framework", "scheduler", "queue", "tag", "failure_class", "since", "until")
-#: What no address says: who asks is found out in other ways.
-_UNTOLD = "readers"
+#: Never part of a URL: the requesting user is determined by authentication.
+_NOT_IN_URL = "readers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """One value that can be filtered by, and how many of all jobs have it."""
+    """One value of a filter, and how many of all jobs have it."""
 
     value: str
     jobs: int
@@ -97,7 +96,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facets:
-    """What there is to filter by, the most frequent first; of users, queues and tags some hundred at most."""
+    """The available filter values, the most frequent first; at most some hundred users, queues and tags."""
 
     users: tuple[Facet, ...] = ()
     states: tuple[Facet, ...] = ()
@@ -114,8 +113,8 @@ class JobsPage:
 
     Attributes:
         next: the `after` of the next page; empty on the last one.
-        total: how many jobs match; None if nobody has counted.
-        problems: one sentence for each place whose jobs may be missing, or out of date.
+        total: number of matching jobs; None if not counted.
+        problems: one sentence for each source whose jobs may be missing, or out of date.
     """
 
     heads: tuple[JobHead, ...]
@@ -126,11 +125,11 @@ class JobsPage:
 
 
 def to_words(query: Query) -> dict[str, str]:
-    """What of a query goes into an address: name -> text, without what is as usual."""
+    """Return the URL parameters of a query: name -> text, without defaults."""
     words: dict[str, str] = {}
     for each in fields(Query):
         value = getattr(query, each.name)
-        if value == getattr(_USUAL, each.name) or each.name == _UNTOLD:
+        if value == getattr(_DEFAULTS, each.name) or each.name == _NOT_IN_URL:
             continue
         if isinstance(value, Enum):
             words[each.name] = str(value.value)
@@ -144,20 +143,20 @@ def to_words(query: Query) -> dict[str, str]:
 
 
 def from_words(words: Mapping[str, str]) -> Query:
-    """The query that an address says. Names that mean nothing here are left alone, empty values say nothing.
+    """Return the query of URL parameters. Unknown names and empty values are ignored.
 
     Raises:
-        ValueError: a value makes no sense; the text names it and says what does.
+        ValueError: a value is invalid; the message names it and says what is valid.
     """
-    told: dict[str, object] = {}
+    values: dict[str, object] = {}
     for each in fields(Query):
         text = words.get(each.name, "").strip()
-        if not text or each.name == _UNTOLD:
+        if not text or each.name == _NOT_IN_URL:
             continue
         if len(text) > LONGEST:
             raise ValueError(f"{each.name}: more than {LONGEST} characters.")
-        told[each.name] = _read(each.name, text)
-    return Query(**told)  # type: ignore[arg-type]
+        values[each.name] = _read(each.name, text)
+    return Query(**values)  # type: ignore[arg-type]
 
 
 def _read(name: str, text: str) -> object:
@@ -171,21 +170,21 @@ def _read(name: str, text: str) -> object:
         return _one_of(name, text, ("yes", "no")) == "yes"
     if name == "most":
         if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
-            raise ValueError(f"most: a whole number from 1 to {MOST} is expected, not {text[:60]!r}.")
+            raise ValueError(f"most: expected a whole number from 1 to {MOST}, not {text[:60]!r}.")
         return int(text)
     if name in ("since", "until"):
-        return _moment(name, text)
+        return _parse_time(name, text)
     return text
 
 
 def _one_of(name: str, text: str, choices: tuple[str, ...] | list[str]) -> str:
     if text not in choices:
-        raise ValueError(f"{name}: {text[:60]!r} is none of {', '.join(choices)}.")
+        raise ValueError(f"{name}: {text[:60]!r} is not one of {', '.join(choices)}.")
     return text
 
 
-def _moment(name: str, text: str) -> float:
-    """Seconds since 1970, or a date or time of ISO 8601; without a zone it is UTC, and `until` a day is its end."""
+def _parse_time(name: str, text: str) -> float:
+    """Parse seconds since 1970, or an ISO 8601 date or time; UTC by default. For `until`, a date is its end."""
     try:
         seconds = float(text)
     except ValueError:
@@ -193,7 +192,7 @@ def _moment(name: str, text: str) -> float:
     else:
         if math.isfinite(seconds) and abs(seconds) < 1e11:
             return seconds
-        raise ValueError(f"{name}: {text[:60]!r} is no time.")
+        raise ValueError(f"{name}: {text[:60]!r} is not a time.")
     try:
         if len(text) == len("2026-01-31"):
             day = datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
@@ -202,8 +201,8 @@ def _moment(name: str, text: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise ValueError(
-            f"{name}: {text[:60]!r} is no time; write 2026-01-31, 2026-01-31T18:00 or seconds since 1970."
+            f"{name}: {text[:60]!r} is not a time; write 2026-01-31, 2026-01-31T18:00 or seconds since 1970."
         ) from None
 
 
-_USUAL = Query()
+_DEFAULTS = Query()

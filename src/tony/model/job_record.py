@@ -1,4 +1,4 @@
-"""The resolved job as it is kept in `job.json`."""
+"""The resolved job as stored in `job.json`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from tony.dataclass import dataclass, field
 from tony.model.job_spec import JobSpec
 from tony.model.staged import StagedJob
 
-#: Raised when a reader of an older version could misread a newer record.
+#: Incremented when a reader of an older version could misread a newer file.
 RECORD_VERSION = 1
-#: `tony_version` of a record that was made of one of the original's.
+#: `tony_version` of a history entry converted from LinkedIn TonY's.
 ORIGINAL = "the original"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """Who submitted what, when, and where each value came from.
+    """The job, who submitted it and when, and where each value came from.
 
     Attributes:
         version: RECORD_VERSION of the writer; a reader refuses a higher one.
         submitted: seconds since 1970.
-        framework_module: where the framework's adapter lives, "module:Class".
+        framework_module: location of the framework's adapter, "module:Class".
         framework_path: folder to add to sys.path for it; None for built-in ones.
         sources: dotted key -> where it was set, for every value that is not a default.
     """

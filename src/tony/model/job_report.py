@@ -1,4 +1,4 @@
-"""What people and programs are told about a job. One definition serves every surface."""
+"""The status of a job for users and programs. One definition serves every surface."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from tony.model.states import JobState, TaskState
 
 
 class FailureClass(Enum):
-    """Whose failure it was; decides the exit code."""
+    """The responsible party of a failure; decides the exit code."""
 
-    USER = "user"  #: the user's program or a limit set for it: exit 1
+    USER = "user"  #: the user program or a limit set for it: exit 1
     INFRASTRUCTURE = "infrastructure"  #: cluster, network, machine: exit 3
-    KILLED = "killed"  #: somebody killed the job: exit 4
-    PLATFORM = "platform"  #: our bug: exit 70
+    KILLED = "killed"  #: a user killed the job: exit 4
+    PLATFORM = "platform"  #: a bug of tony: exit 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a job (or a session) failed: the earliest decisive cause first.
+    """Why a job (or a session) failed: the root cause, then the others.
 
     Attributes:
         cause: stable word: `program`, `memory`, `launch`, `lost`, `silent`, `queue-timeout`, `allocation-timeout`,
-            `registration-timeout`, `startup-timeout`, `execution-timeout`, `job-timeout`, `group-timeout`,
-            `lifetime`, `port-collision`, `killed`, `refused`, `storage`, `am-lost`, `scheduler-lost`, `unsatisfiable`,
-            `bug`.
-        reason: one sentence for people.
+            `registration-timeout`, `startup-timeout`, `execution-timeout`, `job-timeout`, `group-timeout`, `lifetime`,
+            `port-collision`, `killed`, `refused`, `storage`, `am-lost`, `scheduler-lost`, `unsatisfiable`, `bug`.
+        reason: one sentence for users.
         at: seconds since the job was accepted.
         tail: the last lines of the task's stderr, oldest first.
-        log: path of that task's stderr file, relative to the job's folder.
+        log: path of that task's stderr file, relative to the job directory.
         others: one line for each further failure.
-        blameless: it went through no fault of the job: no restart is charged for it.
-        verdict: why nothing was started again, of a failure that ended the job although it may restart; else empty.
+        blameless: the job is not at fault: the restart does not count against max_restarts.
+        verdict: why nothing was restarted, for a failure that ended a job with restarts; else empty.
     """
 
     failure_class: FailureClass
@@ -53,16 +52,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """One task as it stands.
+    """The status of one task.
 
     Attributes:
         task: `worker:0`.
-        pid: first process of the user's program as its host's `ps` shows it; None when none runs.
+        pid: first process of the user program, as in its host's `ps`; None when none runs.
         executor_pid: its executor; None when none runs.
-        session: the session of its last try; 0 before the first.
+        session: the session of its last task attempt; 0 before the first.
         since: wall-clock seconds since 1970 of the last change of state.
-        last_output_age: seconds since its last line; None before the first or after the end.
-        note: why it waits, or how it ended; empty when there is nothing to say.
+        last_output_age: seconds since its last output; None before the first or after the end.
+        note: why it waits, or how it ended; may be empty.
     """
 
     task: str
@@ -83,12 +82,12 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSize:
-    """How many tasks of a role that may have fewer take part in the present session.
+    """The number of tasks of an elastic role in the current session.
 
     Attributes:
-        tasks: how many.
-        least, most: of the job file.
-        left_out: those that do not, `worker:3`.
+        tasks: how many take part.
+        least, most: bounds from the job file.
+        left_out: those that do not take part, `worker:3`.
     """
 
     role: str
@@ -100,10 +99,10 @@ class RoleSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """How often something started again, be it the gang or one task alone.
+    """The number of restarts, of the gang or of single tasks.
 
     Attributes:
-        charged: those that count against `most` now; free: all those that were not charged.
+        charged: those that count against `max_restarts` now; free: all those that do not count.
         most: `max_restarts`.
     """
 
@@ -114,7 +113,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What the job's containers were granted, times the hours for which they were held; so far, while it runs.
+    """Resources granted to the job's containers times the hours they were allocated; so far, while it runs.
 
     Attributes:
         gb_hours: memory; a GB is 1024³ bytes.
@@ -127,7 +126,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmReport:
-    """The living application master."""
+    """The running application master."""
 
     pid: int
     host: str
@@ -135,25 +134,24 @@ class AmReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """One job as it stands: what `tony status ID --json` prints.
+    """The status of one job: the output of `tony status ID --json`.
 
     Attributes:
         job: the id.
-        exit_code: what a follower's command line answers; None until the job ended.
-        folder: where its record lies.
-        am: None before the application master lives and after it has ended.
+        exit_code: exit code of a command that follows the job; None until the job ended.
+        folder: path of the job directory.
+        am: None before the application master starts and after it has ended.
         submitted, ended: wall-clock seconds since 1970.
-        waiting: who is missing and why, or which tasks are silent since a peer of theirs succeeded, one sentence; empty
-            when there is nothing to report.
+        waiting: which tasks are missing and why, or which are silent since a peer succeeded, one sentence; may be
+            empty.
         unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
-        sizes: of the roles that may have fewer tasks than they ask for.
-        restarts: how often something started again; None before anything did.
-        session_reason: why the present session opened; empty if it is the first.
-        restarting: why the next session opens and what is charged for it; empty unless the job is restarting.
-        queue: that the job names; empty if it names none.
-        tags: the author's words by which the job is found.
-        used: what it has cost; None if nobody has counted.
-        viewers, modifiers: who may look at it, and change it, besides its owner: users, `@groups`, `*` for everybody.
+        restarts: number of restarts; None before any.
+        session_reason: why the current session was started; empty if it is the first.
+        restarting: why the next session is started and whether it counts against max_restarts; empty unless the job is
+            restarting.
+        queue: the job's queue; empty if it names none.
+        used: resources used so far; None if not known.
+        viewers, modifiers: who may view it, and change it, besides its owner: users, `@groups`, `*` for all users.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""What to run: the job as its author said it, every default filled in."""
+"""What to run: the job as defined by its author, with every default filled in."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tony.model.states import (
 GIB = 1024**3
 MIB = 1024**2
 
-#: A string runs through `bash -c`; a tuple is executed as it is.
+#: A string runs through `bash -c`; a tuple is executed unchanged.
 Command = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What one task gets.
+    """The resources of one task.
 
     Attributes:
         memory: bytes, a hard limit.
         vcores: shares of CPU; may be oversubscribed on `local`.
         gpus: whole devices, never shared.
-        others: whatever else a cluster counts, by its own name for it: `yarn.io/fpga`.
+        others: other resources of a cluster, by the cluster's name: `yarn.io/fpga`.
     """
 
     memory: int = GIB
@@ -57,23 +57,23 @@ class Role:
     """A group of like tasks. A field that is None takes the job's value.
 
     Attributes:
-        instances: tasks; the most of them where the role may have fewer.
-        min_instances: the least with which a session may start; None: it waits for all.
-        after: role -> what must be true of it before this role starts.
-        restart: what starts again when one of its tasks fails.
-        max_restarts: restarts that its tasks may cause, within the job's; None: as many as the job has.
-        restart_grace: as the job's.
-        no_retry_on: as the job's, and instead of it.
-        port: what becomes of its tasks' reserved ports when their programs start.
-        procs_per_task: user processes that one executor starts side by side (ranks of PyTorch, for instance).
+        instances: number of tasks; the maximum for an elastic role.
+        min_instances: minimum with which a session may start; None: it waits for all.
+        after: role -> condition that must hold before this role starts.
+        restart: what is restarted when one of its tasks fails.
+        max_restarts: restarts that its tasks may cause, within the job's; None: only the job's limit.
+        restart_grace: overrides the job's.
+        no_retry_on: replaces the job's.
+        port: what happens to its tasks' reserved ports when their programs start.
+        procs_per_task: user processes that one executor starts (ranks of PyTorch, for instance).
         node_label: only nodes with this label.
         image: container image that the tasks run in.
         spread: no two tasks of the role on one host.
-        placement: YARN's text for where the tasks may be.
-        placement_tags: by which such texts know them; none for the role's name.
-        mounts: what the image sees of the node, `/data:/data:ro,/tmp:/tmp:rw`.
-        exports: variable -> text: what follows that text in the last line of the program's output that holds it becomes
-            the variable, in every program of other roles that is started later.
+        placement: YARN placement constraint.
+        placement_tags: allocation tags that such constraints refer to; empty for the role's name.
+        mounts: mounts of the image, `/data:/data:ro,/tmp:/tmp:rw`.
+        exports: variable -> text: what follows the text in the last line of the program's output that contains it
+            becomes the variable, in every program of other roles that is started later.
         progress_pattern: regular expression: its groups `step`, `total` and others are numbers in lines of the output.
         progress_summaries: folder in which its programs write event files for TensorBoard.
     """
@@ -109,13 +109,13 @@ class Role:
 
     @property
     def how_many(self) -> str:
-        """Its number of tasks for people: `8`, or `2 to 8`."""
+        """Return its number of tasks for messages: `8`, or `2 to 8`."""
         return str(self.instances) if self.min_instances is None else f"{self.min_instances} to {self.instances}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds; None is off. Which half of the system enforces each is said in `config/settings_table.py`."""
+    """Seconds; None is off. `config/settings_table.py` says which half of the system enforces each."""
 
     queue: float | None = None
     allocation: float | None = None
@@ -127,12 +127,12 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notify:
-    """Whom the application master tells what becomes of the job.
+    """Webhook notifications about the job.
 
     Attributes:
-        webhook: address that gets a POST for each notice; may be a secret. None: nobody is told.
-        secret: key of the signature that each notice carries; None: none does.
-        on: what is worth a notice, of `NOTICES`.
+        webhook: URL that receives a POST for each notification; may be a secret. None: none are sent.
+        secret: signing key of the notifications; None: they are not signed.
+        on: which to send, of `NOTICES`.
     """
 
     webhook: str | None = None
@@ -140,7 +140,7 @@ class Notify:
     on: tuple[str, ...] = ("failed", "restarted", "succeeded")
 
 
-#: What notices can be about, in the order of a job's life.
+#: Subjects of notifications, in the order of a job's life.
 NOTICES = ("started", "restarted", "succeeded", "failed", "killed")
 
 
@@ -150,37 +150,38 @@ class JobSpec:
 
     Attributes:
         roles: role name -> Role, in the author's order. Empty means one task, `main:0`, that runs `command`.
-        tags: words by which people find it again.
-        viewers: who may look at it besides its owner: users, `@groups`, `*` for everybody.
-        modifiers: who may also stop it and the like.
-        gitignore: what a `.gitignore` in `source` names stays behind, unless git tracks it.
+        tags: words by which users find it again.
+        viewers: who may view it besides its owner: users, `@groups`, `*` for all users.
+        modifiers: who may also stop and change it.
+        gitignore: files that a `.gitignore` in `source` matches are left out, unless git tracks them.
         env: variables of every task's program.
         secret: names of variables and parameters whose values are masked, besides those that look secret by their name.
         files: `path`, `path::name`, `path#archive`, `path#optional`; a path of this machine, or `hdfs://...`.
-        container_env: variables of the containers themselves, the application master's too; weaker than `env`.
-        hadoop_classpath: programs get a CLASSPATH with their node's Hadoop in it.
+        container_env: variables of the containers themselves, the application master's too; `env` overrides them.
+        hadoop_classpath: programs get a CLASSPATH that includes their node's Hadoop.
         groups: group name -> role names.
         params: values for `{params.NAME}`.
-        max_restarts: how often it starts again after failures of its own, be it the gang or a single task.
-        restart_window: seconds after which a restart does not count any more; None: they all count.
-        no_retry_on: exit codes after which nothing is started again.
-        min_uptime: seconds; a program that ended before its gang had run so long, twice, stays ended; None: off.
-        restart_grace: seconds between SIGTERM and SIGKILL of programs that are stopped for the next session; None:
+        max_restarts: maximum restarts after program failures, of the gang or of single tasks.
+        restart_window: seconds after which a restart no longer counts; None: they all count.
+        no_retry_on: exit codes after which nothing is restarted.
+        min_uptime: seconds; a program that failed before its gang had run this long, twice, is not restarted; None:
+            off.
+        restart_grace: seconds between SIGTERM and SIGKILL of programs that are stopped for a restart; None:
             `stop_grace`.
-        backoff: seconds before the second restart; doubles up to a minute; the first restart is at once.
-        gang_patience: seconds without another grant after which an incomplete gang gives its containers back for a
-            while, where the scheduler does not grant gangs; None waits for ever.
-        gang_wait: seconds that the first session waits for all tasks of roles that may have fewer; 0 waits for no more
-            than the least, None for ever.
+        backoff: seconds before the second restart; doubles up to a minute; the first restart is immediate.
+        gang_patience: gang backoff: seconds without another grant after which an incomplete gang releases its
+            containers for a while, where the scheduler does not grant gangs; None: never.
+        gang_wait: seconds that the first session waits for all tasks of elastic roles; 0: only for the minimum, None:
+            without limit.
         shrink_after: the same for later sessions.
         stop_grace: seconds between SIGTERM and SIGKILL.
-        am_attempts: lives that the application master may have within ten minutes; schedulers may allow fewer.
-        orphan_grace: seconds a program outlives its contact to the application master; None: as the scheduler has it.
+        am_attempts: AM attempts within ten minutes; schedulers may allow fewer.
+        orphan_grace: lease: seconds that a program survives without its application master; None: the scheduler's
+            default.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
-        metrics_interval: seconds between two samples of what a program uses; longer in large jobs; 0: none are taken.
-        python_stacks: a hook in Python programs has them show where they stand, when they are asked.
-        log_limit: bytes one task's stream keeps on disk; older output is rotated away.
-        notify: whom the application master tells what becomes of it.
+        metrics_interval: seconds between two metric samples; longer in large jobs; 0: none are taken.
+        python_stacks: install a hook with which Python programs dump their stack traces on request.
+        log_limit: bytes that one task's stream keeps on disk; older output is rotated away.
         scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
     """
 
@@ -242,40 +243,40 @@ class JobSpec:
 
     @property
     def tells_peers(self) -> bool:
-        """Whether programs are told where others listen: these two frameworks tell nobody, and fcfs cannot."""
+        """Return True if programs get the addresses of their peers, which needs a framework and gang mode."""
         return self.framework not in ("none", "standalone") and self.distributed_mode is DistributedMode.GANG
 
     @property
     def addressed_roles(self) -> frozenset[str]:
-        """Roles whose address a placeholder `{address.ROLE}` in a command or variable asks for."""
+        """Return the roles whose address a placeholder `{address.ROLE}` in a command or variable needs."""
         return find_addressed_roles(text for role in self.effective_roles for text in self.texts_of(role))
 
     def texts_of(self, role: str) -> tuple[str, ...]:
-        """The texts in which placeholders are filled in for a role's programs: command and variables."""
+        """Return the texts of a role in which placeholders are filled in: command and variables."""
         command = self.command_of(role) or ""
         return (*((command,) if isinstance(command, str) else command), *self.env_of(role).values())
 
     @property
     def queue(self) -> str:
-        """Its scheduler's queue that the job names; empty if it names none."""
+        """Return the scheduler's queue; empty if the job names none."""
         return str(self.scheduler_settings.get("queue", ""))
 
     @property
     def all_tags(self) -> tuple[str, ...]:
-        """Its own tags, and those that it has its scheduler show."""
+        """Return its own tags and those passed to the scheduler."""
         theirs = str(self.scheduler_settings.get("tags", "")).split(",")
         return tuple(dict.fromkeys((*self.tags, *(tag.strip() for tag in theirs if tag.strip()))))
 
     @property
     def setup_roles(self) -> tuple[str, ...]:
-        """Names of the roles that run before all others, in the author's order."""
+        """Return the names of the roles that run before all others, in the author's order."""
         return tuple(name for name, role in self.roles.items() if role.kind is RoleKind.SETUP)
 
     @property
     def chief(self) -> TaskId | None:
-        """The task whose word counts most: `chief:0`, else `worker:0`, else `main:0` where it is the only one.
+        """Return the chief: `chief:0`, else `worker:0`, else `main:0` where it is the only task.
 
-        That is the one task of a job without roles, or of one that says more about it in `[roles.main]`.
+        `main:0` is the task of a job without roles, or with `[roles.main]` alone.
         """
         if not self.roles or (list(self.roles) == ["main"] and self.roles["main"].instances == 1):
             return TaskId("main", 0)
@@ -283,7 +284,7 @@ class JobSpec:
 
     @property
     def tensorboard_task(self) -> TaskId | None:
-        """The task that gets TB_PORT: `tensorboard:0` if there is such a role, else the chief, else the only task."""
+        """Return the task that gets TB_PORT: `tensorboard:0` if it exists, else the chief, else the only task."""
         first = self._first_of("tensorboard") or self.chief
         names = [name for name, role in self.effective_roles.items() if role.kind is not RoleKind.SETUP]
         if first is None and len(names) == 1 and self.effective_roles[names[0]].instances == 1:
@@ -291,22 +292,21 @@ class JobSpec:
         return first
 
     def _first_of(self, name: str) -> TaskId | None:
-        """The first task of a role that takes part in the computation; None if there is no such role."""
+        """Return the first task of a role that takes part in the computation; None if there is no such role."""
         role = self.roles.get(name)
         return TaskId(name, 0) if role and role.instances and role.kind is not RoleKind.SETUP else None
 
     @property
     def task_ids(self) -> tuple[TaskId, ...]:
-        """Every task, roles in the author's order."""
         return tuple(TaskId(name, i) for name, role in self.effective_roles.items() for i in range(role.instances))
 
     @property
     def elastic_roles(self) -> tuple[str, ...]:
-        """Names of the roles that may have fewer tasks than they ask for."""
+        """Return the names of the roles that may have fewer tasks than `instances`."""
         return tuple(name for name, role in self.roles.items() if role.min_instances is not None)
 
     def without(self, absent: Mapping[str, Collection[int]]) -> JobSpec:
-        """The job as the programs of a session see it that has left out some tasks of some roles."""
+        """Return the job as programs of a session see it that has left out some tasks of some roles."""
         if not absent:
             return self
         roles = {
@@ -317,42 +317,41 @@ class JobSpec:
 
     @property
     def tracked_count(self) -> int:
-        """Number of tracked tasks: what TASK_NUM and `{num_tasks}` say."""
+        """Return the number of tracked tasks: TASK_NUM and `{num_tasks}`."""
         return sum(role.instances for role in self.effective_roles.values() if role.kind is RoleKind.TRACKED)
 
     def command_of(self, role: str) -> Command | None:
-        """The role's own command, else the job's."""
+        """Return the role's own command, else the job's."""
         own = self.effective_roles[role].command
         return self.command if own is None else own
 
     def env_of(self, role: str) -> dict[str, str]:
-        """The job's variables with the role's laid over them."""
+        """Return the job's variables, overridden by the role's."""
         return {**self.env, **self.effective_roles[role].env}
 
     def files_of(self, role: str) -> tuple[str, ...]:
-        """The job's files, then the role's."""
         return self.files + self.effective_roles[role].files
 
     def python_of(self, role: str) -> str | None:
-        """The role's interpreter or archive, else the job's."""
+        """Return the role's interpreter or archive, else the job's."""
         return self.effective_roles[role].python or self.python
 
     def stop_grace_of(self, role: str) -> float:
-        """Seconds between SIGTERM and SIGKILL for one role."""
+        """Return the seconds between SIGTERM and SIGKILL for one role."""
         own = self.effective_roles[role].stop_grace
         return self.stop_grace if own is None else own
 
     def restart_grace_of(self, role: str) -> float:
-        """Seconds between SIGTERM and SIGKILL for one role whose session is given up for the next one."""
+        """Return the seconds between SIGTERM and SIGKILL for one role that is stopped for a restart."""
         own = self.effective_roles[role].restart_grace
         own = self.restart_grace if own is None else own
         return self.stop_grace_of(role) if own is None else own
 
     def no_retry_on_of(self, role: str) -> tuple[int, ...]:
-        """Exit codes of one role's programs after which nothing is started again."""
+        """Return the exit codes of one role's programs after which nothing is restarted."""
         own = self.effective_roles[role].no_retry_on
         return self.no_retry_on if own is None else own
 
     def port_range_of(self, role: str) -> tuple[int, int] | None:
-        """The range that one role's ports come from."""
+        """Return the port range of one role."""
         return self.effective_roles[role].port_range or self.port_range

@@ -9,21 +9,20 @@ from tony.model.states import JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHead:
-    """What is said of a job among many.
+    """The summary of a job in a list.
 
     Attributes:
         submitted, ended: seconds since 1970.
-        tasks: how many it has; None if only its scheduler knows of it.
+        tasks: number of tasks; None if only its scheduler knows the job.
         reason: why it failed, one sentence; empty otherwise.
         cause: the stable word for it, as in `Failure`; empty otherwise.
-        queue: where its scheduler has several; empty if the job names none.
-        tags: the author's words by which the job is found.
-        sessions: how many its gang has begun; restarts: how often something started again, lone tasks too.
-        gpu_hours, gb_hours: what its tasks' containers were granted, times the hours that they were held; GB are 1024³
+        queue: its scheduler's queue; empty if the job names none.
+        sessions: number of sessions started; restarts: number of restarts, including those of single tasks.
+        gpu_hours, gb_hours: resources granted to its containers, times the hours they were allocated; a GB is 1024³
             bytes. None: not known.
-        viewers, modifiers: who may look at it, and change it, besides its owner.
+        viewers, modifiers: who may view it, and change it, besides its owner.
         pinned: it is kept, however old.
-        damaged: why its record cannot be read, one sentence. All else that is said of such a job is a guess.
+        damaged: why its history entry cannot be read, one sentence. All other fields of such a job are guesses.
     """
 
     job: str
@@ -52,7 +51,7 @@ class JobHead:
 
 
 def head_of_report(report: JobReport) -> JobHead:
-    """One job as its application master tells."""
+    """Return the summary of a report of the application master."""
     failure, restarts, used = report.failure, report.restarts, report.used
     return JobHead(
         job=report.job,

@@ -1,6 +1,6 @@
-"""A job's secrets: by which names their values are known, and stars in their place in the output of programs.
+"""Secrets of a job: detects them by variable names and masks their values in text.
 
-Standard library only. Text of the job's programs is masked once, by the executor, where it enters the log.
+Standard library only. Output of the job's programs is masked once, by the executor, where it enters the log.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-#: A secret's value, or a line of it, is masked from this many bytes on: shorter ones are part of ordinary text.
+#: A secret's value, or a line of it, is masked from this many bytes on: shorter ones occur in ordinary text.
 SHORTEST_SECRET_BYTES = 6
 #: Longer texts are searched for in parts of this size.
 _LONGEST_TEXT_BYTES = 4096
@@ -20,12 +20,12 @@ _SECRET_NAME = re.compile(
     r"|(?<![A-Z])(?:AUTH|AUTHORIZATION|COOKIES?|DSN|SAS|SAS_UR[IL])[0-9]*$",
     re.IGNORECASE | re.ASCII,
 )
-#: Generated values have such names, and so have ordinary words: `METRIC_KEY=val_loss`. Not tokenizers, key points...
+#: Names of generated values, but also of ordinary words: `METRIC_KEY=val_loss`. Not tokenizers, key points...
 _KEY_NAME = re.compile(r"TOKEN(?!IZ)|KEY(?!BOARD|FRAME|POINT|WORD)", re.IGNORECASE | re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]*", re.ASCII)
-#: Such a variable tells where a secret is kept: `SSL_KEY_FILE`, `HADOOP_TOKEN_FILE_LOCATION`.
+#: Such a variable says where a secret is stored: `SSL_KEY_FILE`, `HADOOP_TOKEN_FILE_LOCATION`.
 _PLACE_NAME = re.compile(r"_(?:DIR|FILE|FOLDER|LOCATION|PATH)$", re.IGNORECASE | re.ASCII)
-#: The password of an address: `https://user:PASSWORD@host`.
+#: The password in a URL: `https://user:PASSWORD@host`.
 PASSWORD_IN_URL = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)(?=@)")
 _LINE_END = re.compile(rb"[\r\n]+")
 
@@ -43,9 +43,9 @@ def is_secret(name: str, named: Collection[str] = ()) -> bool:
 
 
 def find_secrets(variables: Mapping[str, str], named: Collection[str] = ()) -> set[str]:
-    """Return the secret values of variables or parameters, and the passwords in their addresses.
+    """Return the secret values of variables or parameters, and the passwords in their URLs.
 
-    Values that are part of ordinary output are left out unless the job names their variable: `MAX_TOKENS=131072` would
+    Values that occur in ordinary output are left out unless the job names their variable: `MAX_TOKENS=131072` would
     mask every such number, `METRIC_KEY=val_loss` every such word.
     """
     found = set()
@@ -72,8 +72,8 @@ def _is_ordinary(name: str, value: str) -> bool:
 class SecretMask:
     """Replaces secrets with stars, one for each byte, so that offsets and line ends stay.
 
-    Masked are the values, each line of a value of several lines, and what JSON, URLs and base64 make of them.
-    False if there is nothing to mask.
+    Masked are the values, each line of a multi-line value, and their JSON, URL and base64 encodings. False if there is
+    nothing to mask.
 
     Args:
         secrets: the values.
@@ -100,19 +100,19 @@ class SecretMask:
         return _with_stars(data, spans).decode("utf-8", "surrogatepass") if spans else text
 
     def hide_complete(self, data: bytes) -> tuple[bytes, int]:
-        """Return the masked data, and from where on its end may be the beginning of a secret."""
+        """Return the masked data, and the offset from which its end may be the beginning of a secret."""
         spans = self._find(data)
         return _with_stars(data, spans), self._find_beginning(data, spans)
 
     def _find(self, data: bytes) -> list[tuple[int, int]]:
-        # One search for each text is several times faster than one for all of them at once.
+        # A search for each text is several times faster than one for all of them at once.
         if not any(text in data for text in self._texts):
             return []
         return [found.span() for found in self._pattern.finditer(data)]
 
     def _find_beginning(self, data: bytes, spans: list[tuple[int, int]]) -> int:
         size = len(data)
-        # No text that is searched for contains a line end.
+        # No searched text contains a line end.
         start = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         first = size
         if start == size or not self._texts:
@@ -130,7 +130,7 @@ class SecretMask:
 
 
 class MaskedStream:
-    """Masks one stream of output that arrives in pieces, secrets across their borders included.
+    """Masks one stream of output that arrives in pieces, including secrets across their borders.
 
     Only an end that may be the beginning of a secret is held back.
     """
@@ -142,11 +142,11 @@ class MaskedStream:
 
     @property
     def is_holding(self) -> bool:
-        """Whether something is held back."""
+        """Return True if data is held back."""
         return len(self._held) > self._passed
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next piece; return what can be passed on."""
+        """Mask the next piece; return what can be passed on."""
         data = self._held + data
         hidden, end = self._mask.hide_complete(data)
         passed = hidden[self._passed : end]
@@ -154,9 +154,9 @@ class MaskedStream:
         return passed
 
     def release(self) -> bytes:
-        """Return what is held back: stars for what is long enough to be masked, else the text.
+        """Return the data held back: stars if it is long enough to be masked, else the text.
 
-        It is still known as the beginning of a secret if the rest follows.
+        It still counts as the beginning of a secret if the rest follows.
         """
         hidden = b"*" * len(self._held) if len(self._held) >= SHORTEST_SECRET_BYTES else self._held
         released, self._passed = hidden[self._passed :], len(self._held)

@@ -1,7 +1,7 @@
-"""What is measured of a task while its program runs: names, units, and what they mean. One table for every surface.
+"""The metrics of a task: names, units, and descriptions. One table for every surface.
 
-A name is `cpu`, or `gpu0.power` for the first of the devices that the task was granted, or `user.loss` for what the
-program tells itself with `tony.progress(step, loss=...)`.
+A name is `cpu`, or `gpu0.power` for the first GPU granted to the task, or `user.loss` for a value that the program
+reports with `tony.progress(step, loss=...)`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from enum import Enum
 
 from tony.dataclass import dataclass
 
-#: Names of series, ours and programs'. Longer ones, or more than `MOST_OF_A_PROGRAM` of one program, are left out.
+#: Valid names of metrics, including those of programs. Longer ones, or more than `MOST_OF_A_PROGRAM` of one program,
+#: are dropped.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-#: Series of its own that one program may have.
+#: Maximum number of metrics that one program may report.
 MOST_OF_A_PROGRAM = 32
-#: What a program's own series begin with.
+#: Prefix of metrics that programs report.
 OF_PROGRAMS = "user."
 _DEVICE = re.compile(r"gpu(\d{1,3})\.(.+)")
 
 
 class Unit(Enum):
-    """What a number counts."""
+    """The unit of a metric."""
 
     CORES = "cores"
     BYTES = "B"
@@ -38,11 +39,11 @@ class Unit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
-    """One kind of number.
+    """One metric.
 
     Attributes:
-        what: for people, one line.
-        of_host: the kernel counts it for the whole host or network namespace, not for the program alone.
+        what: description, one line.
+        of_host: measured for the whole host or network namespace, not for the program alone.
     """
 
     name: str
@@ -52,30 +53,30 @@ class MetricSeries:
 
 
 _OF_PROGRAM = (
-    MetricSeries("cpu", Unit.CORES, "cores in use by the program and all that it has started"),
-    MetricSeries("rss", Unit.BYTES, "memory resident; what processes share counts once for each"),
-    MetricSeries("pss", Unit.BYTES, "memory resident; what processes share is divided among them"),
+    MetricSeries("cpu", Unit.CORES, "CPU cores used by the program and its child processes"),
+    MetricSeries("rss", Unit.BYTES, "resident memory (RSS); shared pages count once per process"),
+    MetricSeries("pss", Unit.BYTES, "resident memory (PSS); shared pages are divided among processes"),
     MetricSeries("threads", Unit.COUNT, "threads"),
     MetricSeries("files", Unit.COUNT, "open files"),
     MetricSeries("disk-read", Unit.BYTES_PER_SECOND, "read from disks"),
     MetricSeries("disk-write", Unit.BYTES_PER_SECOND, "written to disks"),
-    MetricSeries("major-faults", Unit.PER_SECOND, "pages that had to be read from a disk"),
-    MetricSeries("throttled", Unit.SHARE, "time in which the CPU limit kept it from running"),
-    MetricSeries("oom-kills", Unit.COUNT, "processes that the kernel ended for want of memory, so far"),
-    MetricSeries("net-in", Unit.BYTES_PER_SECOND, "received by all of the host", of_host=True),
-    MetricSeries("net-out", Unit.BYTES_PER_SECOND, "sent by all of the host", of_host=True),
-    MetricSeries("step", Unit.COUNT, "step of the training, as the program tells"),
-    MetricSeries("total", Unit.COUNT, "steps that it is going to make"),
+    MetricSeries("major-faults", Unit.PER_SECOND, "page faults that read from disk"),
+    MetricSeries("throttled", Unit.SHARE, "time throttled by the CPU limit"),
+    MetricSeries("oom-kills", Unit.COUNT, "OOM kills (total)"),
+    MetricSeries("net-in", Unit.BYTES_PER_SECOND, "received by the whole host", of_host=True),
+    MetricSeries("net-out", Unit.BYTES_PER_SECOND, "sent by the whole host", of_host=True),
+    MetricSeries("step", Unit.COUNT, "step reported by the program"),
+    MetricSeries("total", Unit.COUNT, "total steps reported by the program"),
 )
 _OF_DEVICE = (
-    MetricSeries("util", Unit.SHARE, "time in which the device computed"),
-    MetricSeries("memory", Unit.BYTES, "memory of the device in use"),
-    MetricSeries("memory-total", Unit.BYTES, "memory of the device"),
+    MetricSeries("util", Unit.SHARE, "utilization of the device"),
+    MetricSeries("memory", Unit.BYTES, "device memory in use"),
+    MetricSeries("memory-total", Unit.BYTES, "device memory"),
     MetricSeries("power", Unit.WATT, "power drawn"),
-    MetricSeries("clock", Unit.HERTZ, "clock of its processors"),
+    MetricSeries("clock", Unit.HERTZ, "clock of its processors (SM)"),
     MetricSeries("temperature", Unit.CELSIUS, "temperature"),
-    MetricSeries("ecc", Unit.COUNT, "memory errors that could not be corrected, so far"),
-    MetricSeries("xid", Unit.COUNT, "errors that its driver has reported (Xid), so far"),
+    MetricSeries("ecc", Unit.COUNT, "uncorrectable memory errors (total)"),
+    MetricSeries("xid", Unit.COUNT, "errors reported by the driver (Xid, total)"),
 )
 #: By name; of devices by what follows the dot.
 PROGRAM: Mapping[str, MetricSeries] = {series.name: series for series in _OF_PROGRAM}
@@ -83,7 +84,7 @@ DEVICE: Mapping[str, MetricSeries] = {series.name: series for series in _OF_DEVI
 
 
 def series_of(name: str) -> MetricSeries | None:
-    """What a name stands for; None if it is none of ours and no program's own."""
+    """Return the metric of a name; None if the name is unknown."""
     if name in PROGRAM:
         return PROGRAM[name]
     device = _DEVICE.fullmatch(name)
@@ -91,5 +92,5 @@ def series_of(name: str) -> MetricSeries | None:
         of = DEVICE[device[2]]
         return MetricSeries(name, of.unit, f"device {device[1]}: {of.what}")
     if name.startswith(OF_PROGRAMS) and NAME.fullmatch(name):
-        return MetricSeries(name, Unit.NONE, "told by the program")
+        return MetricSeries(name, Unit.NONE, "reported by the program")
     return None

@@ -1,9 +1,9 @@
 """Placeholders in a job's commands and environment: `{role}`, `{index}`, `{params.lr}`, `{address.head}`.
 
-Commands are full of braces that are none of ours (`${HOME}`, `awk '{print $1}'`, JSON), so only braces around a name
-that we know count, and everything else stays as it is. A literal `{role}` is written `{{role}}`; `${role}` is the
-shell's. As in Python's format strings an odd number of braces is a placeholder inside pairs, an even number only pairs:
-`{{{role}}}` gives `{worker}`.
+Commands contain many other braces (`${HOME}`, `awk '{print $1}'`, JSON), so only braces around a known name count;
+everything else stays unchanged. A literal `{role}` is written `{{role}}`; `${role}` is the shell's. As in Python's
+format strings an odd number of braces is a placeholder inside pairs, an even number only pairs: `{{{role}}}` gives
+`{worker}`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tony.dataclass import dataclass
 
-#: What may stand in braces, beside `params.NAME` and `address.ROLE` with the job's own names.
+#: Valid names, besides `params.NAME` and `address.ROLE` with the job's own names.
 NAMES = ("role", "index", "num_tasks", "job_id", "session", "attempt")
 
 _PARAM = "params."
@@ -23,9 +23,9 @@ _BRACES = re.compile(
 )
 
 _LIKE_PARAM = re.compile(r"(?<![${])\{([A-Za-z_]{4,10})\.([A-Za-z0-9_.-]+)\}(?!\})", re.ASCII)
-#: How like `params` a word must be to be taken for a slip of it: one letter wrong, missing or too many.
+#: Similarity from which a word counts as a typo of `params`: one letter wrong, missing or too many.
 _LIKENESS = 0.8
-#: As many of the job's parameters are listed, and so many characters of a name shown.
+#: Number of parameters that a message lists, and characters of a name that it shows.
 _LISTED, _SHOWN = 12, 100
 
 
@@ -35,7 +35,7 @@ class Mistake:
 
     Attributes:
         position: of its opening brace in the text, from 0.
-        name: what stands in the braces, such as `params.lr`.
+        name: the text in the braces, such as `params.lr`.
         message: what is wrong, one sentence.
     """
 
@@ -45,21 +45,21 @@ class Mistake:
 
 
 def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> list[Mistake]:
-    """Finds placeholders of parameters and roles that the job does not have, in the order of the text.
+    """Find placeholders of parameters and roles that the job does not have, in the order of the text.
 
     Args:
-        params: the names of the job's parameters, without `params.`.
-        roles: the names of its roles.
+        params: names of the job's parameters, without `params.`.
+        roles: names of its roles.
     """
     mistakes = []
     for match in _BRACES.finditer(text):
         if match[2] in NAMES or not _is_filled(match):
             continue
-        of_role = match[2].startswith(_ADDRESS)
-        if match[2].removeprefix(_ADDRESS if of_role else _PARAM) in (roles if of_role else params):
+        is_role = match[2].startswith(_ADDRESS)
+        if match[2].removeprefix(_ADDRESS if is_role else _PARAM) in (roles if is_role else params):
             continue
-        missing = "a role that the job does not have" if of_role else "a parameter that is not in [params]"
-        message = f"{{{_short(match[2])}}} names {missing}: {_listed(roles if of_role else params)}"
+        missing = "a role that the job does not have" if is_role else "a parameter that is not in [params]"
+        message = f"{{{_short(match[2])}}} names {missing}: {_listed(roles if is_role else params)}"
         mistakes.append(Mistake(position=match.start(), name=match[2], message=message))
     return mistakes
 
@@ -77,9 +77,9 @@ def _short(name: str) -> str:
 
 
 def near_misses(text: str, params: Collection[str]) -> list[Mistake]:
-    """Finds braces that look like a slip in `{params.NAME}` of a parameter that the job has, such as `{parms.lr}`.
+    """Find braces that look like a typo in `{params.NAME}` of a parameter that the job has, such as `{parms.lr}`.
 
-    Only these: any other word in braces may be meant as it stands.
+    Only these: any other word in braces may be intended.
     """
     mistakes = []
     for match in _LIKE_PARAM.finditer(text):
@@ -87,7 +87,7 @@ def near_misses(text: str, params: Collection[str]) -> list[Mistake]:
         if word == "params" or name not in params or not _is_like_params(word):
             continue
         shown = _short(name)
-        message = f"{{{word}.{shown}}} is no placeholder; did you mean {{params.{shown}}}?"
+        message = f"{{{word}.{shown}}} is not a placeholder; did you mean {{params.{shown}}}?"
         mistakes.append(Mistake(position=match.start(), name=f"{word}.{name}", message=message))
     return mistakes
 
@@ -99,10 +99,10 @@ def _is_like_params(word: str) -> bool:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Puts values in place of placeholders, and single braces in place of doubled ones around a known name.
+    """Replace placeholders by values, and doubled braces around a known name by single ones.
 
     Args:
-        values: name as it stands in the braces (`role`, `params.lr`) -> text. What is not in it stays as it is.
+        values: name as in the braces (`role`, `params.lr`) -> text. Other names stay unchanged.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -118,7 +118,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def find_addressed_roles(texts: Iterable[str]) -> frozenset[str]:
-    """Return the names of the roles whose address a placeholder in the texts asks for."""
+    """Return the names of the roles whose address a placeholder in the texts needs."""
     return frozenset(
         match[2].removeprefix(_ADDRESS)
         for text in texts
@@ -128,9 +128,9 @@ def find_addressed_roles(texts: Iterable[str]) -> frozenset[str]:
 
 
 def escaped(text: str) -> str:
-    """Text that `fill` turns into this one: what would be taken for a placeholder gets a second pair of braces.
+    """Return a text that `fill` turns into this one: placeholders get a second pair of braces.
 
-    `{params.NAME}` and `{address.ROLE}` stay: they are none without such a parameter or role.
+    `{params.NAME}` and `{address.ROLE}` stay: without such a parameter or role they are no placeholders.
     """
 
     def double(match: re.Match[str]) -> str:

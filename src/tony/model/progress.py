@@ -1,4 +1,4 @@
-"""How far programs are: what they report of their steps, and what follows from it for a task and for a job. Pure.
+"""The progress of programs: reported steps, and what follows from them for a task and for a job. Pure.
 
 Every page, command and API answer takes rate, remaining time and stalls from here.
 """
@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable
 
 from tony.dataclass import dataclass
 
-#: A program is stalled when it has reported nothing for so many times the median time between its reports, and for
-#: so many seconds at least; and for how many seconds as long as too few reports came to know that median.
+#: A program is stalled when it has reported nothing for this many times the median time between its reports, and for at
+#: least so many seconds; for the last number of seconds while the median is not known.
 STALLED_AFTER_INTERVALS = 5.0
 STALLED_AFTER_SECONDS = 30.0
 STALLED_AFTER_UNKNOWN_SECONDS = 600.0
@@ -18,18 +18,18 @@ STALLED_AFTER_UNKNOWN_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one try of a task came. Times are seconds since the job was accepted.
+    """The progress of one task attempt. Times are seconds since the job was accepted.
 
     Attributes:
-        first_step, first_at: what it reported first, and when; at -1 nothing is known of it.
-        step, at: what it reported last, and when.
-        total: steps that it is going to make, as it says; None if it does not.
-        regained: when it passed the highest step of the tries before it; None if it did not, or there was none.
+        first_step, first_at: the first reported step, and when; -1: nothing was reported.
+        step, at: the last reported step, and when.
+        total: total steps reported by the program; None if it reports none.
+        regained: when it passed the highest step of earlier task attempts; None if it did not, or there were none.
         behind: it began below that step.
-        unlisted: seconds that it took for checkpoints of which each alone was not kept: there were too many.
+        unlisted: seconds spent on checkpoints that are not stored individually because there were too many.
         stalled_after: seconds without a report after which it counts as stalled; None: not known.
-        stalls: from when to when it was stalled before it went on, in the order of time.
-        changed_at: when it first reported its last step; None: when it reported last.
+        stalls: intervals in which it was stalled before it continued, in order.
+        changed_at: when it first reported its last step; None: at the last report.
     """
 
     task: str
@@ -49,20 +49,20 @@ class Progress:
 
     @property
     def advanced_at(self) -> float:
-        """When it first reported its last step."""
+        """Return when it first reported its last step."""
         return self.at if self.changed_at is None else self.changed_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress:
-    """How far a task is.
+    """The progress of a task.
 
     Attributes:
-        share: 0 to 1; None where its program does not say how many steps there will be, or has succeeded with less.
-        rate: steps a second, without the time for which it was stalled; None as long as it makes no step.
-        left: seconds to its last step at that rate; None if that is not known, or it does not run.
+        share: 0 to 1; None where its program reports no total, or has succeeded with fewer steps.
+        rate: steps per second, without stalls; None while it makes no step.
+        left: estimated seconds to its last step; None if not known, or it does not run.
         age: seconds since its last report; None if it does not run.
-        stalled: seconds for which it has been stalled now; None if it is not.
+        stalled: seconds since it stalled; None if it is not stalled.
     """
 
     task: str
@@ -77,20 +77,20 @@ class TaskProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress(TaskProgress):
-    """The task that holds the job up: a stalled one, else the slowest. What succeeded is not slow.
+    """The task that delays the job: a stalled one, else the slowest. Succeeded tasks do not count.
 
     Attributes:
-        tasks: that have reported steps in the last session.
+        tasks: number of tasks that have reported steps in the last session.
     """
 
     tasks: int
 
 
 def share_of(step: float | None, total: float | None, *, succeeded: bool) -> float | None:
-    """Return which part of its steps is made, 0 to 1; None if that cannot be said.
+    """Return the completed share of the steps, 0 to 1; None if not known.
 
-    A program that counts from 0 reports 49 of 50 last, and one that may stop early reports less: of what has succeeded,
-    anything but the whole does not say how far it is.
+    A program that counts from 0 reports 49 of 50 last, and one that may stop early reports less: once a program has
+    succeeded, anything but the whole is no information.
     """
     if step is None or not total:
         return None
@@ -99,14 +99,14 @@ def share_of(step: float | None, total: float | None, *, succeeded: bool) -> flo
 
 
 def is_stalled(progress: Progress, now: float) -> bool:
-    """Return True if a program that runs has steps left to make and has reported nothing for too long."""
+    """Return True if a running program has steps left and has reported nothing for too long."""
     if _has_made_all(progress):
         return False
     return progress.stalled_after is not None and now - progress.at > progress.stalled_after
 
 
 def is_repeating(progress: Progress, now: float) -> bool:
-    """Return True if a program that is not stalled has reported the same step for too long to expect the next one."""
+    """Return True if a program that is not stalled has reported the same step for too long."""
     if progress.stalled_after is None or _has_made_all(progress):
         return False
     return progress.at > progress.advanced_at and now - progress.advanced_at > progress.stalled_after
@@ -120,7 +120,7 @@ def _has_made_all(progress: Progress) -> bool:
 
 
 def find_step_seconds(progress: Progress) -> float | None:
-    """Return how long a step takes, without stalls; None if that is not known."""
+    """Return the seconds per step, without stalls; None if not known."""
     if progress.first_at < 0:
         return None
     stalled = sum(until - since for since, until in progress.stalls if since < progress.advanced_at)
@@ -129,11 +129,11 @@ def find_step_seconds(progress: Progress) -> float | None:
 
 
 def measure_task(progress: Progress, now: float | None, *, succeeded: bool = False) -> TaskProgress:
-    """Return how far a task is.
+    """Return the progress of a task.
 
     Args:
         now: seconds since the job was accepted, up to which its reports are known; None if its program does not run.
-        succeeded: it has, or the whole job.
+        succeeded: the task, or the whole job, has succeeded.
     """
     seconds = find_step_seconds(progress)
     age = None if now is None else max(0.0, now - progress.at)
@@ -162,12 +162,12 @@ def measure_job(
     succeeded: Container[str] = (),
     running: Container[str] | None = None,
 ) -> JobProgress | None:
-    """Return how far a job is; None as long as no program of the session has reported a step.
+    """Return the progress of a job; None until a program of the session has reported a step.
 
     Args:
         now: as for `measure_task`; None for a job that has ended.
-        session: that runs; until a program of it reports something, how far the one before came says nothing any more.
-        succeeded: tasks that have, or all of them if the job has.
+        session: the running session; progress of earlier ones does not count.
+        succeeded: tasks that have succeeded, or all of them if the job has.
         running: tasks whose programs run; None for all that have not succeeded.
     """
     newest = find_newest(reported, session)
@@ -200,7 +200,7 @@ def measure_job(
 
 
 def find_newest(reported: Iterable[Progress], session: int = 0) -> list[Progress]:
-    """Return the newest try of each task in a session, or in the last one in which any task reported something."""
+    """Return the newest attempt of each task in a session, or in the last one with any reports."""
     known = [each for each in reported if each.first_at >= 0]
     session = max([session, *(each.session for each in known)])
     newest: dict[str, Progress] = {}

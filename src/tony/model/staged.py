@@ -1,4 +1,4 @@
-"""What staging made of a job's files: content-addressed objects, and what becomes of each in a container."""
+"""The staged files of a job: content-addressed objects, and how each is used in a container."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tony.dataclass import dataclass, field
 
 
 class Placement(Enum):
-    """What becomes of a staged object in a task's working directory."""
+    """How a staged object is used in a task's working directory."""
 
-    FILE = "file"  #: a file called `name`
+    FILE = "file"  #: a file named `name`
     FOLDER = "folder"  #: an archive, unpacked into the folder `name`
     ROOT = "root"  #: an archive, unpacked into the working directory itself (the job's source)
     PYTHON = "python"  #: an interpreter archive: unpacked once per node, put on PATH
@@ -19,12 +19,12 @@ class Placement(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Where nodes fetch an object that was not staged: it lies in their cluster's file system already.
+    """Where nodes fetch an object that was not staged, because it is in their cluster's file system already.
 
     Attributes:
-        address: whole, `hdfs://...`.
+        address: full address, `hdfs://...`.
         timestamp: modification time, milliseconds since 1970; must be exact.
-        public: everybody may read it.
+        public: readable by all users.
     """
 
     address: str
@@ -41,8 +41,8 @@ class StagedItem:
         size: bytes.
         suffix: file-name ending that says how to unpack it: `.tar`, `.tar.gz`, `.zip`...; empty for plain files.
         mode: permission bits for FILE.
-        in_place: it is not in the cache, but there; then the digest stands for address, size and time, and is no
-            SHA-256 of the content.
+        in_place: where the object is if not in the cache; then the digest is of address, size and time, not a SHA-256
+            of the content.
     """
 
     digest: str
@@ -56,10 +56,10 @@ class StagedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRole:
-    """What one role's containers need.
+    """The staged objects of one role's containers.
 
     Attributes:
-        items: in the order in which they are laid down; source first.
+        items: in the order in which they are extracted; source first.
         python: an interpreter's path on the nodes (when it is not an archive among `items`).
     """
 
@@ -69,13 +69,13 @@ class StagedRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What an ignore file keeps out of a folder that is staged.
+    """What an ignore file leaves out of a staged folder.
 
     Attributes:
         ignore_file: `.gitignore` or `.tonyignore`.
         files: number of files, without those in ignored folders, which are not searched.
         size: bytes of these files.
-        folders: number of folders that are left out as a whole.
+        folders: number of folders left out as a whole.
         paths: some of them, relative to the folder's top: folders (with a trailing slash), then files, largest first.
     """
 
@@ -87,7 +87,7 @@ class LeftOut:
 
     @property
     def remedy(self) -> str:
-        """What to do to have such files staged."""
+        """Return how to have such files staged."""
         return "--set gitignore=false stages all" if self.ignore_file == ".gitignore" else "edit it to stage more"
 
 
@@ -96,7 +96,7 @@ class StagedJob:
     """Everything staged for a job.
 
     Attributes:
-        roles: role -> what its containers need.
+        roles: role -> staged objects.
         left_out: what was left out of the job's source; None if nothing was.
     """
 

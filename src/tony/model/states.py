@@ -1,4 +1,4 @@
-"""The words for where a job, a task and a role stand."""
+"""The states and kinds of jobs, tasks and roles."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from enum import Enum
 
 
 class JobState(Enum):
-    """Where a job stands, as every surface shows it."""
+    """The state of a job."""
 
-    SUBMITTED = "submitted"  #: the client: the id exists, nothing runs yet
-    QUEUED = "queued"  #: the scheduler has no room yet
-    STARTING = "starting"  #: containers come up, programs do not run yet
+    SUBMITTED = "submitted"  #: set by the client: the id exists, nothing runs yet
+    QUEUED = "queued"  #: the scheduler has no resources yet
+    STARTING = "starting"  #: containers start, programs do not run yet
     RUNNING = "running"  #: the gang's programs were started
-    RESTARTING = "restarting"  #: a session failed, the next one is prepared
-    STOPPING = "stopping"  #: the result is known, what is left is being stopped
+    RESTARTING = "restarting"  #: a session failed, the next one is being prepared
+    STOPPING = "stopping"  #: the outcome is known, remaining tasks are being stopped
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     KILLED = "killed"
 
     @property
     def ended(self) -> bool:
-        """True for the three last states, which never change again."""
+        """Return True for the three final states, which never change again."""
         return self in ENDED_JOB_STATES
 
 
@@ -28,42 +28,42 @@ ENDED_JOB_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.KILL
 
 
 class TaskState(Enum):
-    """Where a task stands, as every surface shows it."""
+    """The state of a task."""
 
-    # The machine counts tasks by state with every event: an enum's own hash, of the name, costs five times as much.
+    # The state machine counts tasks by state on every event: an enum's own hash, of the name, is five times as slow.
     __hash__ = object.__hash__
 
     PENDING = "pending"  #: its role may not start yet
-    REQUESTED = "requested"  #: a container was asked for
+    REQUESTED = "requested"  #: a container was requested
     STARTING = "starting"  #: the container is there, its executor has not registered for this session
-    REGISTERED = "registered"  #: waits for the rest of the gang
-    RUNNING = "running"  #: the program was told to start
-    STOPPING = "stopping"  #: the program was told to stop
+    REGISTERED = "registered"  #: waiting for the rest of the gang
+    RUNNING = "running"  #: the start command was sent
+    STOPPING = "stopping"  #: the stop command was sent
     SUCCEEDED = "succeeded"  #: exit code 0
     FAILED = "failed"
-    STOPPED = "stopped"  #: ended by us
-    LOST = "lost"  #: its container went away or fell silent
+    STOPPED = "stopped"  #: stopped by tony
+    LOST = "lost"  #: its container was lost or stopped responding
 
 
-#: The program may live.
+#: The program may be running.
 LIVING_TASK_STATES = frozenset({TaskState.RUNNING, TaskState.STOPPING})
 ENDED_TASK_STATES = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED, TaskState.LOST})
 
 
 class RoleKind(Enum):
-    """How a role counts in the job's result."""
+    """How a role counts in the job's outcome."""
 
     TRACKED = "tracked"  #: waited for
     UNTRACKED = "untracked"  #: not waited for, but its failure fails the session
     SIDECAR = "sidecar"  #: neither waited for nor counted
-    SETUP = "setup"  #: every other role waits for its success; no part of the computation
+    SETUP = "setup"  #: every other role waits for its success; not part of the computation
 
 
 class Meeting(Enum):
-    """What our executor itself runs on the port of a task, beside its program."""
+    """The rendezvous that the executor runs on the port of a task, next to its program."""
 
-    STORE = "store"  #: a key-value store over HTTP, as Horovod's processes speak to find each other
-    RELAY = "relay"  #: passes connections on to the port that the task's program names in a file
+    STORE = "store"  #: a key-value store over HTTP for Horovod's processes
+    RELAY = "relay"  #: forwards connections to the port that the task's program announces in a file
 
 
 class DistributedMode(Enum):
@@ -77,41 +77,41 @@ class FailurePolicy(Enum):
     """Which task failures fail a session. Untracked and `stop_on_failure` roles fail it under every policy."""
 
     ANY_TRACKED = "any-tracked"  #: any tracked task
-    CHIEF_OR_ALL = "chief-or-all"  #: the chief, or every tracked task (the original's rule)
+    CHIEF_OR_ALL = "chief-or-all"  #: the chief, or every tracked task (LinkedIn TonY's rule)
     ANY_TASK = "any-task"  #: any task of any kind, sidecars included
 
 
 class StopOn(Enum):
-    """What ends a job successfully."""
+    """When a job succeeds."""
 
     ALL = "all"  #: every tracked task succeeded
     CHIEF = "chief"  #: the chief succeeded
 
 
 class AfterCondition(Enum):
-    """What a role waits for in another role."""
+    """Condition on another role that a role waits for."""
 
     SUCCEEDED = "succeeded"  #: every task of it succeeded
-    ENDED = "ended"  #: every task of it ended, however
+    ENDED = "ended"  #: every task of it ended, successfully or not
     STARTED = "started"  #: every task's program was started
 
 
 class RestartScope(Enum):
-    """What starts again when a task has failed."""
+    """What is restarted when a task has failed."""
 
     SESSION = "session"  #: the whole gang, as the next session
-    TASK = "task"  #: only that task, as its next try
+    TASK = "task"  #: only that task, as its next task attempt
 
 
 class ReservedPort(Enum):
-    """What becomes of a task's reserved ports when its program starts."""
+    """What happens to a task's reserved ports when its program starts."""
 
     RESERVED = "reserved"  #: the executor holds them until the task ends; servers with SO_REUSEADDR can bind them
     FREE = "free"  #: the executor closes its sockets, so that any server can bind them
 
 
 class OnTimeout(Enum):
-    """What a group time-out does."""
+    """The effect of a group timeout."""
 
     FAIL = "fail"
     IGNORE = "ignore"  #: the role becomes untracked

@@ -1,4 +1,4 @@
-"""Many tasks in few words: `chief:0, worker:0-6, worker:8`."""
+"""Formats many tasks as ranges: `chief:0, worker:0-6, worker:8`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def format_task_ranges(tasks: Iterable[TaskId], limit: int | None = None) -> str
     """Return the tasks as ranges, in the order in which their roles first occur.
 
     Args:
-        limit: ranges to write out; how many tasks the rest are is added. None: all.
+        limit: ranges to write out; the number of tasks in the rest is appended. None: all.
     """
     indices: dict[str, list[int]] = {}
     for task in tasks:

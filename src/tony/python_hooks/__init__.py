@@ -1,12 +1,11 @@
-"""What user programs find beside themselves: folders for their PYTHONPATH. Nothing of ours imports `hooks`.
+"""Folders for the PYTHONPATH of user programs. tony itself imports nothing of `hooks`.
 
-library/tony/    `import tony`, in a program whose Python has no `tony`: `progress` and `checkpoint`, and nothing more.
-                 Any other package of that name goes first.
-hooks/           `sitecustomize`, which has Python show where it stands when it is asked; it leaves no other trace, and
-                 the interpreter's own `sitecustomize` is run as if there were none of ours. `tony_jax_cluster` lets JAX
-                 find its processes.
+library/tony/    `import tony` for a program whose Python has no `tony`: `progress` and `checkpoint` only. Any other
+                 package of that name takes precedence.
+hooks/           `sitecustomize`, with which Python dumps its stack traces on request; it leaves no other trace, and the
+                 interpreter's own `sitecustomize` runs as if this one did not exist. `tony_jax_cluster` lets JAX find
+                 its processes.
 
-They import nothing of ours but each other. Any Python from 3.7 on understands all of it, and any Python at all the two
-files that it may come across unasked: `library/tony/__init__.py` and the hook. They lie unpacked here, or in a zip of
-sources.
+They import nothing of tony but each other. All of it runs on Python 3.7 and newer; the two files that any Python may
+load, `library/tony/__init__.py` and the hook, run on every version. They are unpacked here, or in a zip of sources.
 """

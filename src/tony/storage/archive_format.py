@@ -1,6 +1,6 @@
-"""Which kind of archive a file is, told by its content; its name is not trusted.
+"""Detects archive formats by content; file names are not trusted.
 
-Compressors are loaded when one is met: most jobs are submitted without an archive.
+Compression modules are loaded when needed: most jobs are submitted without an archive.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from tony.storage.archive_limits import ReadableStream
 
-#: A tar's records are 512 bytes; its magic word stands at byte 257 of the first.
+#: A tar's records have 512 bytes; its magic word is at byte 257 of the first.
 _TAR_RECORD = 512
 _TAR_MAGIC = slice(257, 262)
 
@@ -26,7 +26,7 @@ _UNSUPPORTED = {
 
 
 class Format(Enum):
-    """An archive that can be unpacked; the value is the file-name ending that stands for it."""
+    """A supported archive format; the value is its file-name ending."""
 
     TAR = ".tar"
     TAR_GZ = ".tar.gz"
@@ -38,12 +38,12 @@ class Format(Enum):
 _COMPRESSED = {b"\x1f\x8b": Format.TAR_GZ, b"BZh": Format.TAR_BZ2, b"\xfd7zXZ\x00": Format.TAR_XZ}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 
-#: What to say of a file that is none of them.
+#: The supported formats, for messages.
 KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
 
 def expanded(file: IO[bytes], kind: Format) -> ReadableStream:
-    """The tar inside a file, its compression taken off; errors are those of the compression's own reader."""
+    """Return the decompressed tar of a file; errors are those of the decompressor."""
     if kind is Format.TAR_GZ:
         import gzip
 
@@ -60,9 +60,9 @@ def expanded(file: IO[bytes], kind: Format) -> ReadableStream:
 
 
 def detect(path: Path) -> Format | None:
-    """The kind of archive that a file is, or None.
+    """Return the archive format of a file, or None.
 
-    A compressed file counts only if there is a tar inside: `data.csv.gz` is no archive.
+    A compressed file counts only if it contains a tar: `data.csv.gz` is no archive.
 
     Raises:
         OSError: the file cannot be read.
@@ -78,7 +78,7 @@ def detect(path: Path) -> Format | None:
 
 
 def unsupported(path: Path) -> str | None:
-    """The name of an archive format that we know but cannot unpack; None for anything else.
+    """Return the name of a known archive format that is not supported; None for anything else.
 
     Raises:
         OSError: the file cannot be read.
@@ -96,17 +96,17 @@ def _holds_tar(path: Path, kind: Format) -> bool:
         with path.open("rb") as file:
             return _begins_tar(expanded(file, kind).read(_TAR_RECORD))
     except EOFError:
-        return True  # cut off at once: whatever it was, saying "damaged" is more use than saying "no archive"
+        return True  # truncated: the error "damaged" is more helpful than "no archive"
     except (OSError, zlib.error, lzma.LZMAError):
         return False
 
 
 def _begins_tar(head: bytes) -> bool:
-    if head[_TAR_MAGIC] == b"ustar" or head == bytes(_TAR_RECORD):  # the latter has no members
+    if head[_TAR_MAGIC] == b"ustar" or head == bytes(_TAR_RECORD):  # the latter is an empty tar
         return True
     import tarfile
 
-    try:  # without the magic word it is of the time before 1988; its checksum tells
+    try:  # a tar from before 1988 has no magic word, but a checksum
         tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
     except tarfile.TarError:
         return False

@@ -1,7 +1,7 @@
-"""How far an archive may expand. A few KB can be made to fill every disk, or to ask for all memory, or to take weeks.
+"""Limits the expansion of archives. A few KB can be crafted to fill every disk or all memory, or to take weeks.
 
-What is measured is the archive's own size: no sound one of the usual kinds comes near these bounds, and one that does
-(a gigabyte of zeros in a few KB) has to be packed otherwise.
+The limits depend on the archive's own size: no normal archive of the usual kinds comes near them, and one that does (a
+gigabyte of zeros in a few KB) has to be packed otherwise.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from typing import Protocol
 from tony.errors import ArchiveError
 from tony.units import format_size
 
-#: Bytes that any archive may take unpacked, and how many times its own size a larger one: deflate packs at most 1,032
-#: bytes into one.
-_LEAST, _RATIO = 1 << 30, 1100
-#: Members that any archive may have, and bytes that each further one takes packed, at the very least.
-_FEW, _SMALLEST = 100_000, 10
-#: Bytes of everything that stands before one member's content: long names, attributes, a map of holes.
-_HEADER = 1 << 20
+#: Bytes that any archive may unpack to.
+_MIN_ALLOWED_BYTES = 1 << 30
+#: Limit for larger archives: unpacked bytes per packed byte. Deflate packs at most 1,032 bytes into one.
+_MAX_RATIO = 1100
+#: Members that any archive may have.
+_MIN_ALLOWED_MEMBERS = 100_000
+#: Limit for larger archives: packed bytes per member, at the very least.
+_MIN_MEMBER_BYTES = 10
+#: Bytes of everything before one member's content: long names, attributes, a map of holes.
+_MAX_HEADER_BYTES = 1 << 20
 #: Fields that a tar may set for all of its members at once; there are some twenty.
-_GLOBALS = 1000
+_MAX_GLOBAL_FIELDS = 1000
 
 
 class ExpansionLimit:
-    """What is left to an archive.
+    """The remaining allowance of an archive.
 
     Args:
         archive: its name, for messages.
@@ -31,13 +34,13 @@ class ExpansionLimit:
     """
 
     def __init__(self, archive: str, size: int) -> None:
-        self.most = max(_LEAST, _RATIO * size)
+        self.most = max(_MIN_ALLOWED_BYTES, _MAX_RATIO * size)
         self._archive = archive
-        self._members = max(_FEW, size // _SMALLEST)
+        self._members = max(_MIN_ALLOWED_MEMBERS, size // _MIN_MEMBER_BYTES)
         self._left = self.most
 
     def take(self, size: int) -> None:
-        """One more member, of so many bytes.
+        """Count one more member of so many bytes.
 
         Raises:
             ArchiveError: that is too much.
@@ -50,31 +53,31 @@ class ExpansionLimit:
             raise self.refused("far too many members for its size")
 
     def refused(self, what: str) -> ArchiveError:
-        """The error for an archive that holds `what`."""
+        """Return the error for an archive that contains `what`."""
         return ArchiveError(
-            f"the archive {self._archive} is damaged, or made to do harm: it would unpack to {what}. Make it again; "
-            "what is really that large and empty may be packed as a plain tar."
+            f"the archive {self._archive} is damaged or malicious: it would unpack to {what}. Create it again; "
+            "pack content that is really that large and repetitive as a plain tar."
         )
 
 
 class ReadableStream(Protocol):
-    """What a tar is read from."""
+    """The source of a tar."""
 
     def read(self, size: int, /) -> bytes:
-        """So many bytes; fewer at the end only."""
+        """Return so many bytes; fewer at the end only."""
 
     def seek(self, offset: int, /) -> int:
-        """Goes to a place, counted from the beginning."""
+        """Go to an offset from the beginning."""
 
     def tell(self) -> int:
-        """The place where the next byte comes from."""
+        """Return the offset of the next byte."""
 
 
-class Watched:
-    """A tar's bytes: the reader of the standard library trusts whatever sizes stand in them.
+class BoundedStream:
+    """Bounds the reads of a tar: the standard library's reader trusts whatever sizes the tar declares.
 
     Args:
-        file: already expanded.
+        file: already decompressed.
     """
 
     def __init__(self, file: ReadableStream, room: ExpansionLimit) -> None:
@@ -84,38 +87,37 @@ class Watched:
         self.header()
 
     def header(self) -> None:
-        """What is read from here on belongs to another member's header."""
-        self._left = _HEADER
+        """Start to count the bytes of another member's header."""
+        self._left = _MAX_HEADER_BYTES
 
     def content(self) -> None:
-        """What is read from here on is content, piece by piece, and counted elsewhere."""
+        """Note that content follows, which is counted elsewhere."""
         self._left = self._room.most
 
     def tell(self) -> int:
-        """As of a file."""
         return self._file.tell()
 
     def seek(self, offset: int, /) -> int:
-        """As of a file, but not to where no archive of this size reaches."""
+        """Seek, but refuse an offset that no archive of this size reaches."""
         if not 0 <= offset <= self._room.most:
             raise self._room.refused(f"more than {format_size(self._room.most)}")
         return self._file.seek(offset)
 
     def read(self, size: int, /) -> bytes:
-        """As of a file, but not more than a header or a piece of content has."""
+        """Read, but refuse more than a header or a piece of content has."""
         self._left -= size
         if self._left < 0 or size < 0:
-            raise self._room.refused(f"a member with a header of more than {format_size(_HEADER)}")
+            raise self._room.refused(f"a member with a header of more than {format_size(_MAX_HEADER_BYTES)}")
         if self._file.tell() > self._room.most:
             raise self._room.refused(f"more than {format_size(self._room.most)}")
         return self._file.read(size)
 
 
 def check_globals(fields: int, room: ExpansionLimit) -> None:
-    """Refuses a tar that sets too many fields for all of its members: each member's header is a copy of them.
+    """Refuse a tar that sets too many fields for all of its members: each member's header is a copy of them.
 
     Raises:
         ArchiveError: it does.
     """
-    if fields > _GLOBALS:
+    if fields > _MAX_GLOBAL_FIELDS:
         raise room.refused(f"{fields} fields for each member")

@@ -1,8 +1,8 @@
-"""Reads archives member by member, and lets nothing through that would leave the folder it is unpacked in.
+"""Reads archives member by member, and refuses everything that would leave the folder it is unpacked in.
 
-Archives come from anywhere. Names are cleaned and judged before anything is written, links are judged when all of them
-are known, and whoever unpacks makes them last, so that no member is ever written through a link. Content streams;
-memory holds one chunk and the list of names.
+Archives are untrusted. Names are cleaned and checked before anything is written, links are checked when all of them are
+known, and unpackers create links last, so that no member is ever written through a link. Content is streamed; memory
+holds one chunk and the list of names.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from tony.dataclass import dataclass
 from tony.errors import ArchiveError
 from tony.storage import symlink_resolution
 from tony.storage.archive_format import Format, expanded
-from tony.storage.archive_limits import ExpansionLimit, Watched, check_globals
+from tony.storage.archive_limits import BoundedStream, ExpansionLimit, check_globals
 from tony.storage.manifest import ManifestEntryKind
 
 _CHUNK = 1024 * 1024
-#: Compression inside a zip that Python's reader unpacks without a bound: LZMA may ask for 4 GiB for its dictionary, and
-#: of bzip2 whatever is read is unpacked at once, to a million times its size.
-_BOUNDLESS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA"}
+#: Compression methods inside a zip that Python's reader decompresses without a bound: LZMA may request 4 GiB for its
+#: dictionary, and bzip2 is decompressed at once, to a million times its size.
+_UNBOUNDED = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA"}
 _TAR_RECORD = 512
-_LONGEST_TARGET = 4095  # PATH_MAX without its closing zero
-#: Bytes and parts of a path inside the folder: those of the folder itself come in front of it, and Linux takes 4,095 in
-#: all. Bytes of one part: Linux's NAME_MAX.
-_LONGEST_PATH, _DEEPEST, _LONGEST_NAME = 3000, 200, 255
+_MAX_TARGET_BYTES = 4095  # PATH_MAX without its closing zero
+#: Bytes of a path inside the folder: the folder's own path comes before it, and Linux allows 4,095 in all.
+_MAX_PATH_BYTES = 3000
+_MAX_DEPTH = 200
+#: Bytes of one part of a path (Linux's NAME_MAX).
+_MAX_NAME_BYTES = 255
 #: Characters of a name or a foreign error that a message shows.
-_SHOWN = 200
-#: What the readers of the standard library raise for content that is not what its format says.
-_DAMAGE = (
+_MAX_SHOWN_CHARACTERS = 200
+#: Exceptions of the standard library's readers for content that violates the format.
+_FORMAT_ERRORS = (
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
@@ -48,23 +50,21 @@ _DAMAGE = (
     EOFError,
     struct.error,
     LookupError,  # a zip's member without a name
-    ValueError,  # numbers and texts in headers that cannot be read
+    ValueError,  # invalid numbers and texts in headers
     OverflowError,
     NotImplementedError,  # a compression method of zip that Python does not know
-    RuntimeError,  # an encrypted zip; headers in headers without end
-    MemoryError,  # a decompressor that is told to need more than there is
+    RuntimeError,  # an encrypted zip; endlessly nested headers
+    MemoryError,  # a decompressor with an excessive memory request
 )
-#: What to do about an archive that may not be unpacked; about one whose links lead out of it.
-_MAKE_AGAIN = (
-    "Make it again from inside the folder that it shall hold, for instance with `tar -C FOLDER -czf X.tar.gz .`"
-)
-_FOLLOW_LINKS = "Make it again with what its links lead to: `zip -r` without `-y`, `tar -h`."
+#: Remedies: for an unsafe archive, and for one whose links lead out of it.
+_CREATE_AGAIN = "Create it again from inside its folder, for instance with `tar -C FOLDER -czf X.tar.gz .`"
+_FOLLOW_LINKS = "Create it again with the targets of its links: `zip -r` without `-y`, `tar -h`."
 #: Seconds since 1970 that every file system and time function can hold: up to the year 2242.
-_LAST_TIME = 2**33
+_MAX_TIME = 2**33
 
 
 class MemberKind(Enum):
-    """What a member is in the archive; a hard link becomes a file."""
+    """Kind of a member in the archive; a hard link becomes a file."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -74,13 +74,13 @@ class MemberKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One member of an archive, as it stands there.
+    """One member of an archive, unchecked.
 
     Attributes:
         mode: permission bits; set-user-id and the like are dropped.
         mtime: seconds since 1970.
-        target: what a link says, or the name of the member that a hard link repeats.
-        chunks: the content; read before the next member is asked for.
+        target: a link's target, or the name of the member that a hard link repeats.
+        chunks: the content; read it before requesting the next member.
     """
 
     name: str
@@ -92,20 +92,25 @@ class Member:
 
 
 class Guard:
-    """Lets those members pass that stay inside the folder and do not contradict each other."""
+    """Admits members that stay inside the folder and do not contradict each other."""
 
     def __init__(self, archive: str, *, outside_links: bool) -> None:
-        """Args: archive: its name, for messages; outside_links: links to absolute paths may be (a venv has one)."""
+        """Create a guard for one archive.
+
+        Args:
+            archive: its name, for messages.
+            outside_links: allow links to absolute paths (a venv has one).
+        """
         self._archive = archive
         self._outside_links = outside_links
         self.kinds: dict[str, ManifestEntryKind] = {}
         self.links: dict[str, str] = {}
 
     def admit(self, member: Member) -> str | None:
-        """The member's cleaned path, or None for the top folder itself.
+        """Return the member's cleaned path, or None for the top folder itself.
 
         Raises:
-            ArchiveError: the member would land outside, below something that is no folder, or where another is.
+            ArchiveError: the member would be outside, below something that is no folder, or in place of another.
         """
         path = self._clean(member.name, member.name)
         if not path:
@@ -115,30 +120,30 @@ class Guard:
         self._admit_parents(path, member.name)
         kind = self._kind_of(member)
         if self.kinds.setdefault(path, kind) is not kind:
-            raise self.refused(member.name, f"is there twice, as a {self.kinds[path].value} and as a {kind.value}")
+            raise self.refused(member.name, f"occurs twice, as a {self.kinds[path].value} and as a {kind.value}")
         if kind is ManifestEntryKind.LINK:
             self.links[path] = self._target_of(member)
         return path
 
     def origin_of(self, member: Member) -> str:
-        """The cleaned path of the member that a hard link repeats."""
+        """Return the cleaned path of the member that a hard link repeats."""
         return self._clean(member.target, member.name)
 
     def finish(self) -> None:
-        """Judges the links, now that all are known.
+        """Check the links, now that all are known.
 
         Raises:
             ArchiveError: one leads out of the folder.
         """
         known = {p: t for p, t in self.links.items() if not (self._outside_links and t.startswith("/"))}
-        # The link that leaves first: others may only lead to that one, as an environment's python3 to its python.
+        # Absolute links first: others may only lead to these, as an environment's python3 to its python.
         for path, target in sorted(known.items(), key=lambda link: not link[1].startswith("/")):
             if symlink_resolution.resolve(path, target, known) is None:
                 why = f"is a link to {shown(target)}, which leads out of the folder"
                 raise self.refused(path, why, do=_FOLLOW_LINKS)
 
-    def refused(self, member: str, why: str, do: str = _MAKE_AGAIN) -> ArchiveError:
-        """The error for a member that may not be, and what to do about it."""
+    def refused(self, member: str, why: str, do: str = _CREATE_AGAIN) -> ArchiveError:
+        """Return the error for a member that is not allowed, and what to do about it."""
         return ArchiveError(
             f"the archive {self._archive} is damaged or not safe to unpack: its member {shown(member)} {why}. {do}"
         )
@@ -148,16 +153,16 @@ class Guard:
             return ManifestEntryKind(member.kind.value)
         origin = self.kinds.get(self.origin_of(member))
         if origin is None or origin is ManifestEntryKind.FOLDER:
-            raise self.refused(member.name, f"is a hard link to {shown(member.target)}, which is no file before it")
+            raise self.refused(member.name, f"is a hard link to {shown(member.target)}, which is not an earlier file")
         return origin
 
     def _target_of(self, member: Member) -> str:
         if member.kind is MemberKind.HARD_LINK:
             return self.links[self.origin_of(member)]
         if not member.target or "\0" in member.target:
-            raise self.refused(member.name, "is a link that leads nowhere")
-        if len(os.fsencode(member.target)) > _LONGEST_TARGET:
-            raise self.refused(member.name, f"is a link with more than {_LONGEST_TARGET} bytes")
+            raise self.refused(member.name, "is a link without a target")
+        if len(os.fsencode(member.target)) > _MAX_TARGET_BYTES:
+            raise self.refused(member.name, f"is a link with more than {_MAX_TARGET_BYTES} bytes")
         return member.target
 
     def _admit_parents(self, path: str, name: str) -> None:
@@ -168,7 +173,7 @@ class Guard:
             if known is ManifestEntryKind.FOLDER:
                 return
             if known is not None:
-                raise self.refused(name, f"lies below {shown(parent)}, which is a {known.value}")
+                raise self.refused(name, f"is below {shown(parent)}, which is a {known.value}")
             self.kinds[parent] = ManifestEntryKind.FOLDER
             slash = path.rfind("/", 0, slash)
 
@@ -179,23 +184,23 @@ class Guard:
         if ".." in parts:
             raise self.refused(member, "would leave the folder through `..`")
         if "\0" in path:
-            raise self.refused(member, "has an impossible name")
-        if len(os.fsencode(path)) > _LONGEST_PATH or len(parts) > _DEEPEST:
-            raise self.refused(member, f"has more than {_LONGEST_PATH} bytes, or {_DEEPEST} parts, in its path")
-        if any(len(os.fsencode(part)) > _LONGEST_NAME for part in parts):
-            raise self.refused(member, f"has more than {_LONGEST_NAME} bytes in its name")
+            raise self.refused(member, "has an invalid name")
+        if len(os.fsencode(path)) > _MAX_PATH_BYTES or len(parts) > _MAX_DEPTH:
+            raise self.refused(member, f"has more than {_MAX_PATH_BYTES} bytes, or {_MAX_DEPTH} parts, in its path")
+        if any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in parts):
+            raise self.refused(member, f"has more than {_MAX_NAME_BYTES} bytes in its name")
         return "/".join(parts)
 
 
 def read(path: Path, kind: Format, name: str) -> Iterator[Member]:
-    """The members of an archive, in its order.
+    """Yield the members of an archive, in its order.
 
     Args:
         name: the archive's name for messages.
 
     Raises:
-        ArchiveError: it is damaged, cut off, encrypted, made to expand without end, or holds what is no file, folder
-            or link.
+        ArchiveError: it is damaged, truncated, encrypted, expands too much, or contains something other than files,
+            folders and links.
         OSError: it cannot be opened.
     """
     with path.open("rb") as file, _damage(name):
@@ -207,24 +212,24 @@ def read(path: Path, kind: Format, name: str) -> Iterator[Member]:
 def _damage(archive: str) -> Iterator[None]:
     try:
         yield
-    except (*_DAMAGE, OSError) as error:
+    except (*_FORMAT_ERRORS, OSError) as error:
         text = shown(str(error) or type(error).__name__)
         if isinstance(error, RuntimeError) and "encrypted" in text:
-            raise ArchiveError(f"the archive {archive} is encrypted. Make it again without a password.") from error
-        raise ArchiveError(f"the archive {archive} is damaged or cut off ({text}). Make it again.") from error
+            raise ArchiveError(f"the archive {archive} is encrypted. Create it again without a password.") from error
+        raise ArchiveError(f"the archive {archive} is damaged or truncated ({text}). Create it again.") from error
 
 
 def _read_tar(file: IO[bytes], kind: Format, name: str, room: ExpansionLimit) -> Iterator[Member]:
-    watched = Watched(expanded(file, kind), room)
-    with tarfile.open(fileobj=watched, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
+    stream = BoundedStream(expanded(file, kind), room)
+    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
         while (info := tar.next()) is not None:
-            tar.members.clear()  # it would remember every header
+            tar.members.clear()  # or it would keep every header
             check_globals(len(tar.pax_headers), room)
             room.take(info.size)
-            watched.content()
+            stream.content()
             yield _tar_member(tar, info, name)
-            watched.header()
-        watched.content()
+            stream.header()
+        stream.content()
         _require_end(tar, name)
 
 
@@ -239,8 +244,8 @@ def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Me
         kind = MemberKind.HARD_LINK
     else:
         raise ArchiveError(
-            f"the archive {archive} holds {shown(info.name)}, which is a device or pipe, not a file, folder or link. "
-            "Make it again without that."
+            f"the archive {archive} contains {shown(info.name)}, which is a device or pipe, not a file, folder or "
+            "link. Create it again without it."
         )
     return Member(
         name=info.name,
@@ -253,13 +258,13 @@ def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Me
 
 
 def _require_end(tar: tarfile.TarFile, archive: str) -> None:
-    """Tells a whole tar from one that is cut off or has a damaged header: the reader takes either for the end."""
+    """Refuse a tar that is truncated or has a damaged header: the reader takes either for the end."""
     file = tar.fileobj
     assert file is not None
     file.seek(tar.offset)
     if file.read(_TAR_RECORD) != bytes(_TAR_RECORD):
-        raise ArchiveError(f"the archive {archive} is damaged or cut off (its end mark is missing). Make it again.")
-    while file.read(_CHUNK):  # to the end of a compressed file, where its checksum is
+        raise ArchiveError(f"the archive {archive} is damaged or truncated (its end mark is missing). Create it again.")
+    while file.read(_CHUNK):  # up to the checksum at the end of a compressed file
         pass
 
 
@@ -271,7 +276,7 @@ def _read_zip(file: IO[bytes], name: str, room: ExpansionLimit) -> Iterator[Memb
 
 
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Member:
-    # Unix permissions and type are in the upper half, if the archive was made on Unix.
+    # Unix permissions and type are in the upper half, if the archive was created on Unix.
     unix = info.external_attr >> 16
     kind, mode, target = MemberKind.FILE, unix & 0o777 or 0o644, ""
     if info.is_dir():
@@ -280,8 +285,8 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
         kind, target = MemberKind.LINK, _zip_target(archive, info, name)
     elif stat.S_IFMT(unix) not in (0, stat.S_IFREG):
         raise ArchiveError(
-            f"the archive {name} holds {shown(info.filename)}, which is a device or pipe, not a file, folder or link. "
-            "Make it again without that."
+            f"the archive {name} contains {shown(info.filename)}, which is a device or pipe, not a file, folder or "
+            "link. Create it again without it."
         )
     return Member(
         name=info.filename,
@@ -294,18 +299,18 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
 
 
 def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> str:
-    if info.file_size > _LONGEST_TARGET:
+    if info.file_size > _MAX_TARGET_BYTES:
         raise ArchiveError(
-            f"the archive {name} is damaged: its link {shown(info.filename)} is too long. Make it again."
+            f"the archive {name} is damaged: its link {shown(info.filename)} is too long. Create it again."
         )
-    # Not `archive.read`: that makes room for whatever size the header says, and unpacks all that is there.
+    # Not `archive.read`: that allocates whatever size the header declares, and unpacks everything.
     return b"".join(_zip_chunks(archive, info, name)).decode("utf-8", "surrogateescape")
 
 
 def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
-    if info.compress_type in _BOUNDLESS:
-        inside = _BOUNDLESS[info.compress_type]
-        raise ArchiveError(f"the archive {name} is packed with {inside} inside a zip. Make it again with deflate.")
+    if info.compress_type in _UNBOUNDED:
+        inside = _UNBOUNDED[info.compress_type]
+        raise ArchiveError(f"the archive {name} is a zip with {inside} compression. Create it again with deflate.")
     with _damage(name):
         file = archive.open(info)
     yield from _chunks(file, info.file_size, name)
@@ -319,17 +324,17 @@ def _chunks(file: IO[bytes] | None, size: int, archive: str) -> Iterator[bytes]:
             with _damage(archive):
                 chunk = file.read(min(_CHUNK, left))
             if not chunk:
-                raise ArchiveError(f"the archive {archive} is cut off. Make it again.")
+                raise ArchiveError(f"the archive {archive} is truncated. Create it again.")
             left -= len(chunk)
             yield chunk
         with _damage(archive):
-            file.read(1)  # past the last byte a zip compares its checksum
+            file.read(1)  # reading past the last byte makes a zip compare its checksum
 
 
 def _zip_time(info: zipfile.ZipInfo) -> int:
-    """Seconds since 1970: from the extra field of Info-ZIP (id 0x5455), else the local time of DOS, 2 s coarse.
+    """Return seconds since 1970: from the extra field of Info-ZIP (id 0x5455), else the local DOS time, precise to 2 s.
 
-    Python takes a compiled module for stale when its source's time differs by a second.
+    Python regards a compiled module as stale when its source's time differs by a second.
     """
     extra = info.extra
     while len(extra) >= 4:
@@ -344,10 +349,10 @@ def _zip_time(info: zipfile.ZipInfo) -> int:
 
 
 def shown(text: str) -> str:
-    """A name of a stranger's, or what a library said of one, short and harmless on a terminal."""
-    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    """Return an untrusted name or message, short and safe for a terminal."""
+    text = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}..."
     return text if text.isprintable() else ascii(text)
 
 
 def _time(seconds: float) -> int:
-    return int(min(max(seconds, 0), _LAST_TIME))
+    return int(min(max(seconds, 0), _MAX_TIME))

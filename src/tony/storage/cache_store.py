@@ -16,38 +16,37 @@ from tony.storage.object_cache import CHUNK, Cache, Stored
 from tony.storage.remote_files import RemoteFile, RemoteFiles
 from tony.storage.tar_writer import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
 
-#: How often a folder that is changed while it is packed is tried again.
-_TRIES = 3
+#: Attempts to pack a folder that changes meanwhile.
+_MAX_ATTEMPTS = 3
 
 
 def store_folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str) -> Stored:
-    """Puts a folder into the cache as one tar.
+    """Store a folder in the cache as one tar.
 
-    An unchanged folder costs one walk: its digest is put together from what the index remembers, nothing is read.
+    An unchanged folder costs one walk: its digest is computed from the index, without reading files.
 
     Args:
-        scan: what is in the folder.
-        again: scans once more, when the folder was changed meanwhile.
-        name: what messages call it.
+        again: scans once more, if the folder was changed meanwhile.
+        name: its name in messages.
 
     Raises:
-        FileChangedError: the folder is changed faster than it can be packed.
-        StorageError: the file system says no.
+        FileChangedError: the folder changes faster than it can be packed.
+        StorageError: the file system refuses.
     """
-    for _ in range(_TRIES - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         try:
-            return _folder(cache, scan, name)
+            return _store_folder(cache, scan, name)
         except FileChangedError:
             scan = again()
-    return _folder(cache, scan, name)
+    return _store_folder(cache, scan, name)
 
 
 def file(cache: Cache, path: Path, name: str) -> Stored:
-    """Puts one file into the cache as it is.
+    """Store one file in the cache unchanged.
 
     Raises:
-        FileChangedError: it was cut off while it was read.
-        StorageError: the file system says no.
+        FileChangedError: it was truncated while it was read.
+        StorageError: the file system refuses.
     """
     with explain_os_error(f"stage {name}", cache.path):
         stamp = Stamp.of(os.stat(path))
@@ -56,7 +55,7 @@ def file(cache: Cache, path: Path, name: str) -> Stored:
         if digest is not None and cache.has(digest, stamp.size):
             return Stored(digest=digest, size=stamp.size, reused=True)
         if index.object_size == stamp.size and cache.has(index.object_digest, stamp.size):
-            read = _read(path.parent, path.name)  # touched, perhaps: reading is cheaper than copying
+            read = _read(path.parent, path.name)  # perhaps only touched: reading is cheaper than copying
             if read.digest == index.object_digest:
                 indexes.save(cache.index, path, replace(index, files=_stamps({"": read})))
                 return Stored(digest=read.digest, size=stamp.size, reused=True)
@@ -67,13 +66,13 @@ def file(cache: Cache, path: Path, name: str) -> Stored:
 
 
 def store_remote_file(cache: Cache, found: RemoteFile, files: RemoteFiles) -> Stored:
-    """Fetches a file of a cluster's file system into the cache, unless it did not change since it was fetched.
+    """Fetch a file of a cluster's file system into the cache, unless it is unchanged since it was last fetched.
 
     Raises:
-        FileChangedError: it was written anew while it was read.
-        StorageError: the file system here says no.
-        TonyError: the other file system does not answer.
-        ValueError: it may not be read, or is gone.
+        FileChangedError: it was rewritten while it was read.
+        StorageError: the local file system refuses.
+        TonyError: the remote file system does not answer.
+        ValueError: it may not be read, or no longer exists.
     """
     with explain_os_error(f"fetch {found.name}", cache.path):
         place = Path(found.address)
@@ -93,23 +92,23 @@ def store_remote_file(cache: Cache, found: RemoteFile, files: RemoteFiles) -> St
 
 
 def is_checked(cache: Cache, path: Path, digest: str, use: str) -> bool:
-    """Whether an archive with this content was found to be fit for a use (a value of Placement)."""
+    """Return True if an archive with this content was found valid for a use (a value of Placement)."""
     index = indexes.load(cache.index, path)
     return index.object_digest == digest and use in index.checked
 
 
 def set_checked(cache: Cache, path: Path, digest: str, use: str) -> None:
-    """Remembers that an archive is fit for a use."""
+    """Store that an archive is valid for a use."""
     index = indexes.load(cache.index, path)
     if index.object_digest == digest:
         with explain_os_error(f"write to the cache {cache.path}", cache.path):
             indexes.save(cache.index, path, replace(index, checked=(*index.checked, use)))
 
 
-def _folder(cache: Cache, scan: Scan, name: str) -> Stored:
+def _store_folder(cache: Cache, scan: Scan, name: str) -> Stored:
     with explain_os_error(f"stage {name}", cache.path):
         index = indexes.load(cache.index, scan.root)
-        if cache.has(index.object_digest, index.object_size) and _looks_alike(scan, index):
+        if cache.has(index.object_digest, index.object_size) and _has_same_sizes(scan, index):
             known, read = _contents(scan, index)
             if tree_digest(scan.found, known) == index.tree:
                 if read:
@@ -125,14 +124,14 @@ def _folder(cache: Cache, scan: Scan, name: str) -> Stored:
         return stored
 
 
-def _looks_alike(scan: Scan, index: DigestIndex) -> bool:
-    """Whether names and sizes allow that nothing changed; only then is it worth reading before packing."""
+def _has_same_sizes(scan: Scan, index: DigestIndex) -> bool:
+    """Return True if names and sizes are unchanged; only then is reading before packing worthwhile."""
     sizes = {path: stamp.size for path, (stamp, _) in index.files.items()}
     return sizes == {f.path: f.size for f in scan.found if f.kind is ManifestEntryKind.FILE}
 
 
 def _contents(scan: Scan, index: DigestIndex) -> tuple[dict[str, str], dict[str, ReadFile]]:
-    """The digest of every file, and those that had to be read for it."""
+    """Return the digest of every file, and the files that had to be read for it."""
     digests, read = {}, {}
     for f in scan.found:
         if f.stamp is None:

@@ -1,9 +1,9 @@
-"""Remembers the digests of files outside the cache, so that what did not change need not be read again.
+"""Stores the digests of files outside the cache, so that unchanged files need not be read again.
 
-One small file per staged folder or file. A digest counts as long as size, modification time, change time and inode
-are what they were when the content was read. As in git, a file that changed moments before it was read is not
-remembered: a second change inside the same tick of the file system's clock would leave all four as they are. Losing an
-index, or two clients writing one at once, costs reading and nothing else.
+One small file per staged folder or file. A digest is valid while size, modification time, change time and inode are the
+same as when the content was read. As in git, a file that changed moments before it was read is not stored: a second
+change within the same tick of the file system's clock would leave all four unchanged. Losing an index, or two clients
+writing one at once, only costs reading.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import NamedTuple
 from tony.dataclass import dataclass, field
 from tony.model.codec import Json
 
-#: Raised when what we pack, or how, changes: the digests of folders are then no longer those of older versions.
+#: Incremented when the packing of folders changes: their digests then differ from those of older versions.
 _VERSION = 1
 #: The coarsest clock of a file system in use, FAT's.
-_TICK = 2.0
+_TICK_SECONDS = 2.0
 
 
 class Stamp(NamedTuple):
-    """What tells that a file changed, without reading it."""
+    """File attributes that reveal a change without reading the file."""
 
     size: int
     mtime_ns: int
@@ -35,29 +35,28 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        """From what the file system says."""
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
     def settled(self, read_at: float) -> Stamp:
-        """The same if a change after `read_at` (seconds since 1970) would show in it, else one that fits nothing."""
-        if max(self.mtime_ns, self.ctime_ns) < (read_at - _TICK) * 1e9:
+        """Return this stamp if a change after `read_at` (seconds since 1970) would alter it, else an unsettled one."""
+        if max(self.mtime_ns, self.ctime_ns) < (read_at - _TICK_SECONDS) * 1e9:
             return self
         return self.unsettled()
 
     def unsettled(self) -> Stamp:
-        """One that knows the size and fits no file: no file has inode 0."""
+        """Return a stamp with the same size that matches no file: no file has inode 0."""
         return Stamp(self.size, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestIndex:
-    """What is known of one folder (or file).
+    """The stored digests of one folder (or file).
 
     Attributes:
         files: path inside the folder (empty for a single file) -> stamp and digest.
         tree: digest over the folder's names, modes and contents; empty for a single file.
-        object_digest, object_size: what was made of it.
-        checked: uses of an archive that were found to be sound: values of Placement.
+        object_digest, object_size: the cache object made of it.
+        checked: uses for which an archive was found valid: values of Placement.
     """
 
     files: Mapping[str, tuple[Stamp, str]] = field(default_factory=dict)
@@ -67,13 +66,13 @@ class DigestIndex:
     checked: tuple[str, ...] = ()
 
     def digest_of(self, path: str, stamp: Stamp) -> str | None:
-        """The digest of a file's content, if it did not change."""
+        """Return the digest of a file's content, if the file is unchanged."""
         known = self.files.get(path)
         return known[1] if known is not None and known[0] == stamp else None
 
 
 def load(folder: Path, source: Path) -> DigestIndex:
-    """Reads what is known of `source`; nothing, if that cannot be read."""
+    """Read the index of `source`; an empty one if it cannot be read."""
     try:
         return _from_plain(json.loads(_place(folder, source).read_text(encoding="ascii")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -81,7 +80,7 @@ def load(folder: Path, source: Path) -> DigestIndex:
 
 
 def save(folder: Path, source: Path, index: DigestIndex) -> None:
-    """Replaces what is known of `source`.
+    """Replace the index of `source`.
 
     Raises:
         OSError: it cannot be written.
@@ -96,7 +95,7 @@ def save(folder: Path, source: Path, index: DigestIndex) -> None:
 
 
 def now() -> float:
-    """The time to compare stamps with: the wall clock, as file systems use it."""
+    """Return the time to compare stamps with: the wall clock, as file systems use it."""
     return time.time()
 
 
@@ -122,5 +121,5 @@ def _from_plain(data: Json) -> DigestIndex:
     checked = tuple(data["checked"])
     texts = (made, data["tree"], *files, *(digest for _, digest in files.values()), *checked)
     if type(size) is not int or any(type(text) is not str for text in texts):
-        raise ValueError("no index")
+        raise ValueError("invalid index")
     return DigestIndex(files=files, tree=data["tree"], object_digest=made, object_size=size, checked=checked)

@@ -1,4 +1,4 @@
-"""What a file system answered, said so that its reader can do something about it."""
+"""Turns errors of a file system into messages that say what to do."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def explain_os_error(doing: str, folder: Path, needed: int | None = None) -> Iterator[None]:
-    """Turns any OSError inside into a StorageError.
+    """Turn any OSError inside the block into a StorageError.
 
     Args:
-        doing: what was tried, to stand after "cannot": `unpack env.tar.gz`.
+        doing: the action, to follow "cannot": `unpack env.tar.gz`.
         folder: where it was written.
-        needed: bytes it takes in all, where that is known.
+        needed: bytes needed in all, if known.
 
     Raises:
-        StorageError: names the folder; for a full disk also the room that is needed and there.
+        StorageError: names the folder; for a full disk also the required and the available space.
     """
     try:
         yield
@@ -35,14 +35,14 @@ def explain_os_error(doing: str, folder: Path, needed: int | None = None) -> Ite
 
 
 def build_storage_error(doing: str, folder: Path, error: OSError, needed: int | None = None) -> StorageError:
-    """Build the error for what a file system refused; the arguments are those of `explained`."""
+    """Return the error for an OSError; the arguments are those of `explain_os_error`."""
     if error.errno in _FULL:
         return disk_full_error(doing, folder, needed, quota=error.errno == errno.EDQUOT)
     return StorageError(f"cannot {doing}: {error.strerror or error}.")
 
 
 def require_room(doing: str, folder: Path, needed: int) -> None:
-    """Refuses at once what cannot fit, rather than filling the disk first.
+    """Refuse at once what cannot fit, rather than filling the disk first.
 
     Raises:
         StorageError: `folder` has less than `needed` bytes free.
@@ -52,16 +52,16 @@ def require_room(doing: str, folder: Path, needed: int) -> None:
 
 
 def room(folder: Path) -> int:
-    """Bytes that this user may still write at `folder`; it exists."""
+    """Return the bytes that this user may still write at `folder`, which must exist."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
 
 
 def disk_full_error(doing: str, folder: Path, needed: int | None, *, quota: bool = False) -> StorageError:
-    """The error for a full disk."""
-    wants = f"{format_size(needed)} are needed" if needed else "more is needed"
-    why = "your disk quota is used up" if quota else f"{format_size(room(folder))} are free"
+    """Return the error for a full disk."""
+    wants = f"{format_size(needed)} needed" if needed else "more space needed"
+    why = "your disk quota is exhausted" if quota else f"{format_size(room(folder))} free"
     return StorageError(
-        f"cannot {doing}: no room in {folder}: {wants}, {why}. "
-        "Free some room there, or set TONY_HOME to a folder on a bigger disk."
+        f"cannot {doing}: not enough disk space in {folder}: {wants}, {why}. "
+        "Free some space there, or set TONY_HOME to a folder on a larger disk."
     )

@@ -1,8 +1,8 @@
 """Makes a Python environment work in the folder that it was unpacked in.
 
-A venv writes the folder it was made in into its scripts' first lines, into its activate scripts and into `pyvenv.cfg`.
-Python itself finds its modules from where it is started, so nothing else has to change. Only real files in a real
-`bin/` are touched: a link in a hostile archive must not lead us to somebody else's files.
+A venv stores the path of its folder in its scripts' first lines, its activate scripts and `pyvenv.cfg`. Python itself
+finds its modules relative to its executable, so nothing else has to change. Only regular files in a real `bin/`
+directory are touched: a link in a malicious archive must not lead to files outside.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 #: The longest first line that every kernel reads whole (BINPRM_BUF_SIZE was 128 until Linux 5.1).
-_LONGEST_SHEBANG = 127
-#: Scripts are small; anything longer is a program.
-_LARGEST_SCRIPT = 4 * 1024 * 1024
+_MAX_SHEBANG_BYTES = 127
+#: Scripts are small; anything larger is a binary.
+_MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 
 _SHEBANG = re.compile(rb"#![ \t]*(/[^\s]+)/(python[\w.]*)[ \t]*([^\n\r]*)\r?\n")
-#: What installers write where a first line would be too long or have a blank in it: shell and Python at once.
+#: First lines that installers write where a #! line would be too long or contain a space: shell and Python at once.
 _EXEC = re.compile(rb"#!/bin/sh\n'''exec' (\"?)(/[^\n\"]+)/(python[\w.]*)\1 ([^\n]*?)\"\$0\" \"\$@\"\n' '''\n")
 _ACTIVATED = re.compile(
     rb"""^[ \t]*(?:export |set -gx |setenv )?VIRTUAL_ENV[ =](['"]?)(/[^\n'"]+)\1\s*$""", re.MULTILINE
@@ -32,10 +32,7 @@ _SYSTEM = frozenset({b"/bin", b"/usr/bin", b"/usr/local/bin"})
 
 
 def relocate(prefix: Path) -> None:
-    """Rewrites what names the old place; may be called again.
-
-    Args:
-        prefix: where the environment is now, with a `bin/` in it.
+    """Replace the old path; may be called again.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -47,14 +44,14 @@ def relocate(prefix: Path) -> None:
     home = _HOME.search(config)
     kept = _SYSTEM | ({home[1]} if home else set())
     texts = dict(_scripts(scripts))
-    old = set(_old_places(config, texts.values())) - {os.fsencode(prefix)}
+    old = set(_find_old_prefixes(config, texts.values())) - {os.fsencode(prefix)}
     for path, text in texts.items():
         new = _with_interpreter(text, os.fsencode(scripts), kept)
         if path.name.lower().startswith("activate"):
-            new = _moved(new, old, prefix)
+            new = _replace_prefixes(new, old, prefix)
         if new != text:
             _rewrite(path, new)
-    if (moved := _moved(config, old, prefix)) != config:
+    if (moved := _replace_prefixes(config, old, prefix)) != config:
         _rewrite(prefix / "pyvenv.cfg", moved)
 
 
@@ -68,19 +65,19 @@ def _scripts(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _content(path: Path) -> bytes | None:
-    """What is in a small, real file; None for anything else."""
+    """Return the content of a small regular file; None for anything else."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     with os.fdopen(file, "rb") as opened:
         status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_SCRIPT:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SCRIPT_BYTES:
             return None
         return opened.read()
 
 
-def _old_places(config: bytes, scripts: Iterable[bytes]) -> Iterator[bytes]:
+def _find_old_prefixes(config: bytes, scripts: Iterable[bytes]) -> Iterator[bytes]:
     created = _CREATED.search(config)
     if created:
         yield created[1]
@@ -90,7 +87,7 @@ def _old_places(config: bytes, scripts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _with_interpreter(text: bytes, folder: bytes, kept: frozenset[bytes] | set[bytes]) -> bytes:
-    """The script with its first lines naming the Python in `folder`, if they named one of an environment."""
+    """Return the script with first lines for the Python in `folder`, if they name one of an environment."""
     match, groups = _SHEBANG.match(text), (1, 2, 3)
     if match is None:
         match, groups = _EXEC.match(text), (2, 3, 4)
@@ -101,13 +98,13 @@ def _with_interpreter(text: bytes, folder: bytes, kept: frozenset[bytes] | set[b
 
 def _first_lines(interpreter: bytes, options: bytes) -> bytes:
     line = b"#!" + interpreter + (b" " + options if options else b"") + b"\n"
-    if len(line) <= _LONGEST_SHEBANG and not re.search(rb"\s", interpreter):
+    if len(line) <= _MAX_SHEBANG_BYTES and not re.search(rb"\s", interpreter):
         return line
     quoted = os.fsencode(shlex.quote(os.fsdecode(interpreter)))
     return b"#!/bin/sh\n'''exec' " + quoted + b" " + (options + b" " if options else b"") + b"\"$0\" \"$@\"\n' '''\n"
 
 
-def _moved(text: bytes, old: Iterable[bytes], prefix: Path) -> bytes:
+def _replace_prefixes(text: bytes, old: Iterable[bytes], prefix: Path) -> bytes:
     for place in sorted(old, key=len, reverse=True):
         # `/env` must not be found in `/env2`.
         text = re.sub(re.escape(place) + rb"(?![\w.-])", lambda _: os.fsencode(prefix), text)

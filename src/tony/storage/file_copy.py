@@ -1,4 +1,4 @@
-"""Copies files as cheaply as the file system can, and lays a whole folder."""
+"""Copies files and whole folders as cheaply as the file system can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 #: From linux/fs.h: makes the target share the source's blocks until one of them is written (btrfs, XFS, bcachefs).
 _FICLONE = 0x40049409
 _CHUNK = 1024 * 1024
-#: Answers of a file system that does not know how, or not between these two places.
+#: Errors that mean: not supported by this file system, or not between these two places.
 _CANNOT = (
     errno.EOPNOTSUPP,
     errno.ENOTTY,
@@ -27,26 +27,26 @@ _CANNOT = (
 
 
 class SourceChangedError(Exception):
-    """What was to be copied is not what its list says: cut off, missing, or of another size."""
+    """The source does not match its manifest: truncated, missing, or of another size."""
 
 
 class Copier:
-    """Copies files; remembers what the file system cannot do, so that it is asked once and not per file."""
+    """Copies files; remembers which operations the file system does not support, so that each is tried once."""
 
     def __init__(self) -> None:
         self._can_clone = True
         self._can_copy_range = True
 
     def copy(self, source: str, target: str, *, mode: int, size: int, mtime: int | None = None) -> None:
-        """Makes `target`, a new file, with the content of `source`.
+        """Create `target`, a new file, with the content of `source`.
 
         Args:
-            size: what the source must have.
+            size: expected size of the source.
             mtime: seconds since 1970; None leaves the time of copying.
 
         Raises:
             SourceChangedError: the source is missing or not `size` bytes long.
-            OSError: the target cannot be written, or is there already.
+            OSError: the target cannot be written, or already exists.
         """
         try:
             origin = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -55,7 +55,7 @@ class Copier:
         try:
             if os.fstat(origin).st_size != size:
                 raise SourceChangedError(source)
-            # Never through a link, never into a file that is there: what is written here is ours alone.
+            # Never through a link or into an existing file: the content is private until it has its mode.
             copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 if size and not self.clone(origin, copy):
@@ -69,7 +69,7 @@ class Copier:
             os.close(origin)
 
     def clone(self, origin: int, copy: int) -> bool:
-        """Shares a file's blocks with an empty one (file descriptors); False where that cannot be."""
+        """Share a file's blocks with an empty one (file descriptors); return False if not supported."""
         if self._can_clone:
             try:
                 fcntl.ioctl(copy, _FICLONE, origin)
@@ -109,13 +109,13 @@ def _copy_chunk(origin: int, copy: int) -> int:
 
 
 def copy_folder(content: Path, entries: Iterable[ManifestEntry], target: Path, copier: Copier) -> None:
-    """Copies a folder whose list is known into `target`, which exists.
+    """Copy a folder according to its manifest into `target`, which exists.
 
-    What is in the way of an entry is replaced, so laying again over a half-laid folder mends it; a folder that is
-    there already keeps what else is in it.
+    Existing files in the way of an entry are replaced, so copying again repairs an incomplete copy; other files in
+    existing folders are kept.
 
     Raises:
-        SourceChangedError: `content` is not what `entries` say.
+        SourceChangedError: `content` does not match `entries`.
         OSError: `target` cannot be written.
     """
     folders = []
@@ -134,12 +134,12 @@ def copy_folder(content: Path, entries: Iterable[ManifestEntry], target: Path, c
             except FileExistsError:
                 clear(place)
                 copier.copy(origin, place, mode=entry.mode, size=entry.size, mtime=entry.mtime)
-    for place, mode in reversed(folders):  # last, lest a closed folder keep its own content out
+    for place, mode in reversed(folders):  # last: a read-only folder could not be filled
         os.chmod(place, mode)
 
 
 def clear(place: str | Path) -> None:
-    """Removes whatever has this name, if anything; a link itself and never what it leads to."""
+    """Remove a file, link or folder if it exists; never the target of a link."""
     try:
         is_folder = stat.S_ISDIR(os.lstat(place).st_mode)
     except FileNotFoundError:
@@ -151,12 +151,12 @@ def clear(place: str | Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Removes a folder, those that their owner may not write included; one that is gone already is no error.
+    """Remove a folder, including read-only folders in it; do nothing if it does not exist.
 
     Raises:
         OSError: something in it cannot be removed.
     """
-    import shutil  # late: it loads every compressor
+    import shutil  # late: it loads every compression module
 
     try:
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""The language of `files` in a job file: `path`, `path::name`, `path#archive`, `path#optional`, and all together."""
+"""The syntax of `files` in a job file: `path`, `path::name`, `path#archive`, `path#optional`, and combinations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tony.config.paths import split_entry
 from tony.dataclass import dataclass
 
-#: `hdfs://host/x`, also after somebody took it for a path and made it absolute and its slashes single.
+#: `hdfs://host/x`, also after path normalization has made it absolute and its slashes single.
 _REMOTE = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9+.-]+):/{1,3}[^/]")
 
 
@@ -18,8 +18,8 @@ class FileEntry:
 
     Attributes:
         path: of the file, folder or archive.
-        name: what it is called in the task's working directory; may have folders in it.
-        unpack: it is an archive and `name` shall be a folder with its content.
+        name: its name in the task's working directory; may contain folders.
+        unpack: unpack the archive into a folder `name`.
         optional: it may be missing.
     """
 
@@ -30,10 +30,10 @@ class FileEntry:
 
 
 def parse(text: str) -> FileEntry:
-    """Reads one entry.
+    """Parse one entry.
 
     Raises:
-        ValueError: with a sentence that says what to write instead.
+        ValueError: the entry is invalid; the message says what to write instead.
     """
     entry = split_entry(text)
     path, given = entry.path, entry.name
@@ -46,33 +46,33 @@ def parse(text: str) -> FileEntry:
 
 
 def remote_scheme(path: str) -> str | None:
-    """The scheme of an address such as `hdfs://host/x`; None for a path."""
+    """Return the scheme of an address such as `hdfs://host/x`; None for a path."""
     match = _REMOTE.search(path)
     return match[1] if match else None
 
 
 def clashes(names: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of positions whose names cannot both be there: equal, or one below the other. Later one first."""
+    """Return pairs of positions whose names conflict: equal, or one below the other. Later one first."""
     return [
         (later, earlier)
         for later, name in enumerate(names)
         for earlier, other in enumerate(names[:later])
-        if _same_place(name, other)
+        if _conflict(name, other)
     ]
 
 
-def _same_place(name: str, other: str) -> bool:
+def _conflict(name: str, other: str) -> bool:
     return name == other or name.startswith(f"{other}/") or other.startswith(f"{name}/")
 
 
 def _clean(name: str) -> str:
     if name.startswith("/"):
         raise ValueError(
-            f'the name "{name}" is absolute. Names are inside the working directory: leave the first / off.'
+            f'the name "{name}" is absolute. Names are relative to the working directory: remove the leading /.'
         )
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise ValueError(f'the name "{name}" leads out of the working directory. Leave the `..` out.')
+        raise ValueError(f'the name "{name}" leads out of the working directory. Remove the `..`.')
     if not parts or "\0" in name:
         raise ValueError("the name after :: is empty. Write `path::name`.")
     return "/".join(parts)

@@ -1,8 +1,8 @@
-"""Walks a folder that is to be staged: what is in it, and what in it cannot be.
+"""Walks a folder to be staged: finds its entries, and those that cannot be staged.
 
-Links are kept as links and never followed, so loops of them are no trouble. A link whose way leads out of the folder is
-refused, since its target does not come along. One that names a place inside the folder by an absolute path is kept,
-written anew as a relative one: it leads to the same file and works wherever the folder is laid.
+Links are kept as links and never followed, so loops are harmless. A link that leads out of the folder is refused, since
+its target is not staged. An absolute link to a place inside the folder is rewritten as a relative one: it leads to the
+same file and works wherever the folder is copied.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tony.storage.digest_index import Stamp
 from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError, IgnoreRules, rules_for
 from tony.storage.manifest import ManifestEntryKind
 
-#: As many characters of a long path are shown.
-_SHOWN = 100
+#: Characters of a long path that are shown.
+_MAX_SHOWN_CHARACTERS = 100
 _LEAVE_OUT = f"Leave it out with {OWN_FILE}."
-_MEND = f"Make it readable, or leave it out with {OWN_FILE}."
-#: Folders in folders: far more than anybody has, and few enough for everybody who walks them.
-_DEEPEST = 200
-#: Bytes of a path inside the folder. Linux takes 4095 for a whole one, and the tasks' folders stand before it.
-_LONGEST = 3000
-#: Paths of folders, and of files, that are recorded of all those left out.
+_FIX_OR_LEAVE_OUT = f"Make it readable, or leave it out with {OWN_FILE}."
+#: Maximum depth of folders.
+_MAX_DEPTH = 200
+#: Bytes of a path inside the folder. Linux allows 4095 in all, including the task's own folder.
+_MAX_PATH_BYTES = 3000
+#: Maximum number of paths of left-out folders, and of files, that are recorded.
 _MAX_LEFT_OUT_FOLDERS = 20
 _MAX_LEFT_OUT_FILES = 20
-#: Name of folders that no program misses.
+#: Name of folders that programs never need.
 _BYTECODE_FOLDER = "__pycache__"
 _SPECIAL = {
     stat.S_IFSOCK: "a socket",
@@ -43,12 +43,12 @@ _SPECIAL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedEntry:
-    """One thing in the folder.
+    """One entry of the folder.
 
     Attributes:
         path: inside the folder, parts joined by `/`.
-        mode: permission bits; folders are always open to their owner, or the task's could not be removed again.
-        target: a link's text.
+        mode: permission bits; folders are always writable for their owner, or the task's copy could not be removed.
+        target: a link's target.
         stamp: of a file.
     """
 
@@ -60,19 +60,19 @@ class ScannedEntry:
 
     @property
     def size(self) -> int:
-        """Bytes of a file; 0 for the rest."""
+        """Return the bytes of a file; 0 for other entries."""
         return self.stamp.size if self.stamp else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a walk found.
+    """The result of a walk.
 
     Attributes:
         root: the folder, absolute and without links.
-        found: sorted by path, every folder before what is in it.
-        refused: sentences, one per thing that cannot be staged; empty if all is well.
-        skipped: sentences, one per thing that is left out because it has no content, and per repository whose tracked
+        found: sorted by path, every folder before its contents.
+        refused: sentences, one per entry that cannot be staged; empty if there is none.
+        skipped: sentences, one per entry that is left out because it has no content, and per repository whose tracked
             files are not known.
         left_out: what the ignore files leave out; None if nothing.
     """
@@ -85,12 +85,11 @@ class Scan:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
         return sum(found.size for found in self.found)
 
 
 def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
-    """Walks a folder.
+    """Walk a folder.
 
     Args:
         git: honour `.gitignore` where there is no `.tonyignore`.
@@ -141,7 +140,7 @@ class _LeftOutCounter:
     def summary(self) -> LeftOut | None:
         if not self.files and not self.folders:
             return None
-        # A program most likely misses the folders that are nearest to the top.
+        # Folders near the top are the most likely to be missed by a program.
         by_depth = sorted(self.folder_paths, key=lambda path: (path.endswith(_BYTECODE_FOLDER), path.count("/"), path))
         folders = [f"{path}/" for path in by_depth[:_MAX_LEFT_OUT_FOLDERS]]
         files = [path for _, path in sorted(self.largest, reverse=True)]
@@ -164,17 +163,17 @@ class _Walk:
     unknown: dict[Path, str] = field(default_factory=dict)
 
     def folder(self, place: str, prefix: str, rules: IgnoreRules) -> bool:
-        """Walks one folder; False if there was something in it and nothing was kept."""
-        if prefix.count("/") > _DEEPEST:
+        """Walk one folder; return False if it had entries and none was kept."""
+        if prefix.count("/") > _MAX_DEPTH:
             self.refused.append(
-                f"the folder {shorten_path(prefix)} lies more than {_DEEPEST} folders deep. {_LEAVE_OUT}"
+                f"the folder {shorten_path(prefix)} is nested more than {_MAX_DEPTH} levels deep. {_LEAVE_OUT}"
             )
             return True
         try:
             with os.scandir(place) as entries:
                 content = list(entries)
         except OSError as error:
-            self.refused.append(f"the folder {prefix or place} cannot be read ({error.strerror}). {_MEND}")
+            self.refused.append(f"the folder {prefix or place} cannot be read ({error.strerror}). {_FIX_OR_LEAVE_OUT}")
             return True
         kept = [self.entry(entry, prefix + entry.name, rules) for entry in content]
         return any(kept) or not kept
@@ -190,10 +189,10 @@ class _Walk:
             rules = replace(rules, only_tracked=True)
         try:
             status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:  # gone since the folder was listed
+        except FileNotFoundError:  # removed since the folder was listed
             return False
-        if len(os.fsencode(path)) > _LONGEST:
-            self.refused.append(f"the path {shorten_path(path)} has more than {_LONGEST} bytes. {_LEAVE_OUT}")
+        if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+            self.refused.append(f"the path {shorten_path(path)} has more than {_MAX_PATH_BYTES} bytes. {_LEAVE_OUT}")
             return True
         if is_folder:
             return self.subfolder(entry, path, stat.S_IMODE(status.st_mode), rules)
@@ -210,12 +209,12 @@ class _Walk:
         self.left_out.add(entry, path, is_folder=is_folder)
         if rules.tracked and rules.tracked.problem:
             self.unknown[rules.tracked.folder] = (
-                f"which files git tracks in {rules.tracked.folder} is not known ({rules.tracked.problem}), so "
+                f"cannot find out which files git tracks in {rules.tracked.folder} ({rules.tracked.problem}), so "
                 ".gitignore may leave out some of them"
             )
 
     def subfolder(self, entry: os.DirEntry[str], path: str, mode: int, rules: IgnoreRules) -> bool:
-        # A folder all of whose content is ignored is left out as well: `__pycache__` would change the digest.
+        # A folder whose whole content is ignored is left out as well: `__pycache__` would change the digest.
         if not self.folder(entry.path, f"{path}/", rules.enter(Path(entry.path), f"{path}/")):
             return False
         self.found.append(ScannedEntry(path=path, kind=ManifestEntryKind.FOLDER, mode=mode & 0o777 | 0o700))
@@ -223,18 +222,21 @@ class _Walk:
 
     def file(self, entry: os.DirEntry[str], path: str, status: os.stat_result) -> None:
         if not os.access(entry.path, os.R_OK):
-            self.refused.append(f"{path} cannot be read (permission denied). {_MEND}")
+            self.refused.append(f"{path} cannot be read (permission denied). {_FIX_OR_LEAVE_OUT}")
         mode = stat.S_IMODE(status.st_mode) & 0o777
         self.found.append(ScannedEntry(path=path, kind=ManifestEntryKind.FILE, mode=mode, stamp=Stamp.of(status)))
 
 
 def shorten_path(path: str) -> str:
-    """Return a path as messages show it."""
-    return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}…{path[-_SHOWN // 2 :]}"
+    return (
+        path
+        if len(path) <= _MAX_SHOWN_CHARACTERS
+        else f"{path[: _MAX_SHOWN_CHARACTERS // 2]}…{path[-_MAX_SHOWN_CHARACTERS // 2 :]}"
+    )
 
 
 def _relative_links(found: list[ScannedEntry], root: Path, top: Path) -> list[ScannedEntry]:
-    """The same, absolute links to places inside the folder written as relative ones."""
+    """Return the entries with absolute links to places inside the folder rewritten as relative ones."""
     tops = {os.path.abspath(root), os.fspath(top)}
     return [_relative(f, tops) if f.target.startswith("/") else f for f in found]
 
@@ -251,7 +253,7 @@ def _relative(link: ScannedEntry, tops: Collection[str]) -> ScannedEntry:
 def _escapes(found: list[ScannedEntry]) -> list[str]:
     texts = {f.path: f.target for f in found if f.kind is ManifestEntryKind.LINK}
     return [
-        f"the link {path} -> {target} leads out of the folder. Name its target under `files`, or leave it out with "
+        f"the link {path} -> {target} leads out of the folder. List its target under `files`, or leave it out with "
         f"{OWN_FILE}."
         for path, target in texts.items()
         if symlink_resolution.resolve(path, target, texts) is None

@@ -1,4 +1,4 @@
-"""A folder of S3, or of whatever else fsspec has a driver for, as a store. Needs the extra `stores`."""
+"""A folder in S3, or in another file system with an fsspec driver, as a store. Needs the extra `stores`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tony.errors import StorageError, UserError
 from tony.storage.store import PIECE, FileStore, Item
 
-#: Where drivers put the time of the last change.
+#: Keys under which drivers report the modification time.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 
@@ -23,47 +23,49 @@ class FsspecStore(FileStore):
         address: `s3://bucket/folder`.
 
     Raises:
-        UserError: fsspec is not installed, or its driver for such addresses; or the address chains several of them.
+        UserError: fsspec or its driver for the address is not installed; or the address chains several.
     """
 
-    dated = False  # most of these have no folders at all
+    dated = False  # most of these file systems have no real folders
 
     def __init__(self, address: str) -> None:
         self.address = address
         scheme = address.partition("://")[0]
         if "::" in address:  # fsspec would open one file system through another
-            raise UserError(f"{address}: addresses joined by `::` are not opened. Name one file system.")
+            raise UserError(
+                f"{address}: chained addresses (`::`) are not supported. Give the address of one file system."
+            )
         try:
             core = import_module("fsspec.core")
         except ImportError:
             raise UserError(
-                f"{address}: such addresses need fsspec. Install it: `pip install '.[stores]'` in tony's source folder."
+                f"{address}: this address needs fsspec. Install it: `pip install '.[stores]'` in tony's source folder."
             ) from None
         try:
             self._files, root = core.url_to_fs(address, use_listings_cache=False)
         except (ImportError, ValueError) as error:
-            raise UserError(f"{address}: fsspec has no way to {scheme}://: {error}") from error
-        except Exception as error:  # drivers raise whatever they like
-            raise StorageError(f"{address} cannot be opened: {_said(error)}") from error
+            raise UserError(f"{address}: fsspec has no driver for {scheme}://: {error}") from error
+        except Exception as error:  # drivers may raise anything
+            raise StorageError(f"{address} cannot be opened: {_one_line(error)}") from error
         self._root = str(root).rstrip("/")
 
     def list(self, path: str = "") -> Sequence[Item]:
-        place = self._place(path)
+        place = self._full_path(path)
         found: Sequence[Mapping[str, Any]] = ()
-        with self._told("read", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with self._explain_errors("read", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found = self._files.ls(place, detail=True)
         return [_item(each) for each in found if str(each["name"]).rstrip("/") != place]
 
     def find(self, path: str) -> Item | None:
         found: Mapping[str, Any] | None = None
-        with self._told("read", path), contextlib.suppress(FileNotFoundError):
-            found = self._files.info(self._place(path))
+        with self._explain_errors("read", path), contextlib.suppress(FileNotFoundError):
+            found = self._files.info(self._full_path(path))
         return None if found is None else _item(found)
 
     def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        place = self._place(path)
+        place = self._full_path(path)
         with (
-            self._told("read", path),
+            self._explain_errors("read", path),
             contextlib.suppress(FileNotFoundError),
             self._files.open(place, "rb") as file,
         ):
@@ -73,8 +75,8 @@ class FsspecStore(FileStore):
                 yield piece
 
     def write(self, path: str, content: bytes | Path) -> None:
-        place = self._place(path)
-        with self._told("write", path):
+        place = self._full_path(path)
+        with self._explain_errors("write", path):
             with contextlib.suppress(NotImplementedError):
                 self._files.makedirs(place.rpartition("/")[0], exist_ok=True)
             if isinstance(content, Path):
@@ -83,22 +85,22 @@ class FsspecStore(FileStore):
                 self._files.pipe_file(place, content)
 
     def remove(self, path: str) -> None:
-        with self._told("remove", path), contextlib.suppress(FileNotFoundError):
-            self._files.rm(self._place(path), recursive=True)
+        with self._explain_errors("remove", path), contextlib.suppress(FileNotFoundError):
+            self._files.rm(self._full_path(path), recursive=True)
 
-    def _place(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
-            raise StorageError(f"{path!r} is no path below {self.address}")
+            raise StorageError(f"{path!r} is not a path below {self.address}")
         return f"{self._root}/{path}" if path else self._root
 
     @contextlib.contextmanager
-    def _told(self, what: str, path: str) -> Iterator[None]:
+    def _explain_errors(self, what: str, path: str) -> Iterator[None]:
         try:
             yield
         except (StorageError, GeneratorExit):
             raise
-        except Exception as error:  # drivers raise whatever they like
-            raise StorageError(f"cannot {what} {self.address}/{path}: {_said(error)}") from error
+        except Exception as error:  # drivers may raise anything
+            raise StorageError(f"cannot {what} {self.address}/{path}: {_one_line(error)}") from error
 
 
 def _item(found: Mapping[str, Any]) -> Item:
@@ -123,5 +125,5 @@ def _seconds(moment: object) -> float:
         return 0.0
 
 
-def _said(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,9 +1,9 @@
-"""Regular expressions of globs, made to match in time that does not explode.
+"""Rewrites the regular expressions of globs to match in bounded time.
 
-`*a*a*a*a*a*b` becomes `[^/]*a[^/]*a[^/]*a...`, and a name of many a's without a b then takes hours: every star is tried
-at every length. It need not be. Inside one part of a path, what stands between two stars may be taken where it is found
-first: whatever a later place would leave out, the star behind it takes up. So star and text become one atomic group
-that is not entered again.
+`*a*a*a*a*a*b` becomes `[^/]*a[^/]*a[^/]*a...`, and matching a name of many a's without a b then takes hours: every star
+is tried at every length. That is unnecessary: within one part of a path, the text between two stars can be matched
+where it occurs first, as the star behind it matches whatever is skipped. So star and text become one atomic group
+without backtracking.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 
 _STAR = "[^/]*"
-#: A regular expression's smallest pieces: an escaped character, a set of characters, or one character.
+#: Tokens of a regular expression: an escaped character, a set of characters, or one character.
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
-#: Pieces that are more than a character, and the slash, which no star takes up.
+#: Tokens with a special meaning, and the slash, which no star matches.
 _SPECIAL = frozenset(".^$*+?()|{}/")
 _MANY = frozenset("*+?{")
 
 
 def quick(regex: str) -> str:
-    """The same, for an expression that was made from a glob of a gitignore file."""
+    """Return an equivalent of a regular expression that was generated from a gitignore glob."""
     tokens = [_without_slash(token) for token in _TOKEN.findall(regex)]
     made: list[str] = []
     at = 0
@@ -28,7 +28,7 @@ def quick(regex: str) -> str:
             made.append(tokens[at])
             at += 1
             continue
-        while _is_star(tokens, at):  # two stars in one part are one
+        while _is_star(tokens, at):  # adjacent stars in one part are one
             at += 2
         end = at
         while end < len(tokens) and _is_fixed(tokens, end):
@@ -46,11 +46,11 @@ def _is_star(tokens: list[str], at: int) -> bool:
 
 
 def _is_fixed(tokens: list[str], at: int) -> bool:
-    """Whether exactly one character matches here."""
+    """Return True if the token matches exactly one character."""
     many = at + 1 < len(tokens) and tokens[at + 1] in _MANY
     return tokens[at] not in _SPECIAL and not many
 
 
 def _without_slash(token: str) -> str:
-    """No set of characters takes a slash, as git has it: `[!a]` is one character of a name."""
+    """Return the token without matching a slash in a set of characters, as in git: `[!a]` is part of a name."""
     return f"(?!/){token}" if token.startswith("[") and token != "[^/]" else token

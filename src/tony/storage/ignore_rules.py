@@ -1,9 +1,9 @@
-"""What is left out of a folder that is staged: `.tonyignore`, else `.gitignore`.
+"""What is left out of a staged folder: `.tonyignore`, else `.gitignore`.
 
-A `.tonyignore` at the folder's top is the only one that counts, in git's language. Without it every `.gitignore` in the
-folder counts, as git reads them: the deepest first, the last matching line of a file decides, and nothing below a
-folder that is left out can be taken back in. Ignore files above the folder are not read. A file that git tracks is
-kept whatever a `.gitignore` says (`tracked_files.py`). `.git` is left out always.
+A `.tonyignore` at the folder's top is the only one that counts, in git's syntax. Without it every `.gitignore` in the
+folder counts, as in git: the deepest first, the last matching line of a file decides, and nothing below a folder that
+is left out can be included again. Ignore files above the folder are not read. A file that git tracks is kept whatever a
+`.gitignore` says (`tracked_files.py`). `.git` is always left out.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from tony.storage.tracked_files import TrackedFiles, is_in_repository
 
 OWN_FILE = ".tonyignore"
 GIT_FILE = ".gitignore"
-#: Bytes of such a file, characters of a line of it, and times that `**` may stand in one: each multiplies the time that
-#: a path takes by the number of its folders.
-_LARGEST, _LONGEST_LINE, _MOST_DEPTHS = 1 << 20, 4096, 4
+_MAX_FILE_BYTES = 1 << 20
+_MAX_LINE_CHARACTERS = 4096
+#: Occurrences of `**` in a line: each multiplies the time for a path by the number of its folders.
+_MAX_DOUBLE_STARS = 4
 #: Characters of a line that a message shows.
-_SHOWN = 80
+_MAX_SHOWN_CHARACTERS = 80
 #: pathspec's group for the slash after a folder's name.
 _FOLDER_MARK = "ps_d"
 
 
 class IgnoreFileError(ValueError):
-    """A file of patterns that cannot be read, or holds one that means nothing; the text names both."""
+    """An ignore file cannot be read, or contains an invalid pattern; the message names both."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """One line; `!` in front of it takes back in what others leave out."""
+    """One line; a leading `!` includes again what others leave out."""
 
     regex: re.Pattern[str]
     leaves_out: bool
@@ -43,7 +44,7 @@ class _Pattern:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The patterns that hold in one folder.
+    """The patterns that apply in one folder.
 
     Attributes:
         levels: the folder that patterns are relative to (empty for the top, else with a trailing slash), and the
@@ -60,11 +61,11 @@ class IgnoreRules:
 
     @property
     def file_name(self) -> str:
-        """Name of the files that the patterns come from."""
+        """Return the name of the files that contain the patterns."""
         return GIT_FILE if self.nested else OWN_FILE
 
     def enter(self, folder: Path, prefix: str) -> IgnoreRules:
-        """The rules below `folder`, whose path inside the top is `prefix` (with a trailing slash).
+        """Return the rules below `folder`, whose path inside the top is `prefix` (with a trailing slash).
 
         Raises:
             IgnoreFileError: the folder's own patterns cannot be used.
@@ -79,7 +80,7 @@ class IgnoreRules:
         return found
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
-        """Whether the patterns leave something out; those of the folders above it do not, unless `only_tracked`.
+        """Return True if the patterns leave out this path itself, or if `only_tracked` is set.
 
         Args:
             path: inside the top, parts joined by `/`.
@@ -87,18 +88,18 @@ class IgnoreRules:
         if self.only_tracked:
             return True
         for prefix, patterns in reversed(self.levels):
-            verdict = _verdict(patterns, path[len(prefix) :], is_folder)
-            if verdict is not None:
-                return verdict
+            decision = _decide(patterns, path[len(prefix) :], is_folder)
+            if decision is not None:
+                return decision
         return False
 
     def tracks(self, path: str) -> bool:
-        """Whether git tracks a file, or a file in a folder."""
+        """Return True if git tracks a file, or a file in a folder."""
         return self.tracked is not None and path in self.tracked
 
 
 def rules_for(top: Path, *, git: bool) -> IgnoreRules:
-    """The rules that hold at the top of a folder.
+    """Return the rules that apply at the top of a folder.
 
     Args:
         git: `.gitignore` counts where there is no `.tonyignore`.
@@ -113,20 +114,20 @@ def rules_for(top: Path, *, git: bool) -> IgnoreRules:
     return IgnoreRules(nested=git, tracked=tracked).enter(top, "")
 
 
-def _verdict(patterns: tuple[_Pattern, ...], path: str, is_folder: bool) -> bool | None:
-    """What the last line says that means this very path.
+def _decide(patterns: tuple[_Pattern, ...], path: str, is_folder: bool) -> bool | None:
+    """Return the decision of the last line that matches this very path.
 
-    Asked as a whole, a spec answers for paths in general: there `!models/` speaks for everything below `models` too,
-    and `data/**` for `data` itself. We come from the top, where git looks at each folder for itself.
+    A whole spec decides for paths in general: there `!models/` applies to everything below `models` too, and `data/**`
+    to `data` itself. The walk comes from the top, where git decides for each folder separately.
     """
     for pattern in reversed(patterns):
-        if _means(pattern.regex, path, is_folder):
+        if _matches_itself(pattern.regex, path, is_folder):
             return pattern.leaves_out
     return None
 
 
-def _means(regex: re.Pattern[str], path: str, is_folder: bool) -> bool:
-    """Whether a pattern is about the path itself and not about a folder above it, whose slash it would mark."""
+def _matches_itself(regex: re.Pattern[str], path: str, is_folder: bool) -> bool:
+    """Return True if a pattern matches the path itself, not a folder above it, whose slash it would mark."""
     found = regex.search(path)
     if found and not found.groupdict().get(_FOLDER_MARK):
         return True
@@ -138,35 +139,39 @@ def _means(regex: re.Pattern[str], path: str, is_folder: bool) -> bool:
 def _read(file: Path) -> tuple[_Pattern, ...]:
     try:
         with file.open("rb") as opened:
-            data = opened.read(_LARGEST + 1)
+            data = opened.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise IgnoreFileError(f"{file} cannot be read ({error.strerror}). Make it readable.") from error
-    if len(data) > _LARGEST:
-        raise IgnoreFileError(f"{file} has more than {_LARGEST} bytes. Name folders instead of single files in it.")
+    if len(data) > _MAX_FILE_BYTES:
+        raise IgnoreFileError(
+            f"{file} has more than {_MAX_FILE_BYTES} bytes. Use patterns for folders instead of single files."
+        )
     lines = data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").split("\n")
     found: list[_Pattern] = []
     for number, line in enumerate(lines, start=1):
         try:
             found += _patterns(line.rstrip("\r"))
         except (ValueError, re.error, RecursionError):
-            shown = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+            shown = line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[:_MAX_SHOWN_CHARACTERS]}..."
             shown = shown if shown.isprintable() else ascii(shown)
-            raise IgnoreFileError(f"{file}:{number}: `{shown}` is no pattern. Mend or remove that line.") from None
+            raise IgnoreFileError(
+                f"{file}:{number}: `{shown}` is not a valid pattern. Correct or remove that line."
+            ) from None
     return tuple(found)
 
 
 def _patterns(line: str) -> Iterator[_Pattern]:
-    """What a line says: nothing, or one pattern.
+    """Yield the pattern of a line, if it has one.
 
     Raises:
-        ValueError, re.error, RecursionError: it is none.
+        ValueError, re.error, RecursionError: it is invalid.
     """
-    from pathspec import GitIgnoreSpec  # only where there is such a file: start-up time
+    from pathspec import GitIgnoreSpec  # late: it slows down the start
 
-    if len(line) > _LONGEST_LINE or line.count("**") > _MOST_DEPTHS:
+    if len(line) > _MAX_LINE_CHARACTERS or line.count("**") > _MAX_DOUBLE_STARS:
         raise ValueError(line)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # sets in sets: `[[` is no mistake of ours
+        warnings.simplefilter("ignore", FutureWarning)  # nested sets: `[[` in a user's pattern is harmless
         for pattern in GitIgnoreSpec.from_lines([line]).patterns:
             if pattern.regex is not None:
                 made = pattern.regex.pattern

@@ -1,4 +1,4 @@
-"""Whether an interpreter can be started here."""
+"""Checks that an interpreter can be started on this machine."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tony.errors import StorageError
 
 
 def require_runnable(python: Path, what: str) -> None:
-    """Refuses an interpreter that is not there or may not be run.
+    """Refuse an interpreter that does not exist or may not be executed.
 
     Args:
-        what: what it comes from, for the message.
+        what: its origin, for the message.
 
     Raises:
-        StorageError: says which link leads nowhere, if one does.
+        StorageError: the message names a dangling link, if there is one.
     """
     host = socket.gethostname()
     if os.path.isfile(python):
         if os.access(python, os.X_OK):
             return
-        raise StorageError(f"{what}: {python} on {host} may not be executed. Give it the permission (chmod +x).")
+        raise StorageError(f"{what}: {python} on {host} is not executable. Make it executable (chmod +x).")
     if os.path.islink(python):
         raise StorageError(
-            f"{what}: its bin/{python.name} is a link to {os.path.realpath(python)}, which is not on {host}. A venv "
-            "borrows the Python it was made with: install that there, or pack the environment with conda-pack, which "
-            "brings its own."
+            f"{what}: its bin/{python.name} is a link to {os.path.realpath(python)}, which does not exist on {host}. "
+            "A venv uses the Python it was created with: install that there, or pack the environment with conda-pack, "
+            "which includes its own."
         )
-    raise StorageError(f"{what}: there is no {python} on {host}. Give the path of a Python that is there.")
+    raise StorageError(f"{what}: {python} does not exist on {host}. Give the path of a Python that exists there.")

@@ -1,6 +1,6 @@
-"""A folder of this machine as a store. Links in it are seen, and never followed: docs/decisions/0019.
+"""A folder of this machine as a store. Links in it are listed but never followed: docs/decisions/0019.
 
-This is the only code that opens what lies in a history of this machine, unless it is the state directory of the user.
+This is the only code that opens files in a history of this machine, apart from the user's own state directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tony.errors import StorageError
 from tony.linux.plain_files import open_file, open_folder
 from tony.storage.store import PIECE, FileStore, Item
 
-#: What the kernel says where there is no such folder, or a link in its place.
+#: Errors of the kernel where the folder does not exist, or is a link.
 _NO_FOLDER = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
@@ -28,8 +28,8 @@ class LocalStore(FileStore):
     """One folder.
 
     Args:
-        folder: need not be there yet. Links on the way to it are followed, for the user names it; below it none is.
-        address: as somebody wrote it; the path, if nothing is said.
+        folder: need not exist yet. Links on the path to it are followed, as the user has named it; below it none is.
+        address: as the user wrote it; by default the path.
     """
 
     def __init__(self, folder: Path, address: str = "") -> None:
@@ -41,7 +41,7 @@ class LocalStore(FileStore):
         return [_item(name, status) for name, status in self._scan(path)]
 
     def list_files(self, path: str = "", begin: str = "") -> Sequence[Item]:
-        """Return the plain files in a folder whose names begin so."""
+        """Return the plain files in a folder whose names begin with `begin`."""
         return [_item(name, status) for name, status in self._scan(path, begin) if stat.S_ISREG(status.st_mode)]
 
     def find(self, path: str) -> Item | None:
@@ -55,14 +55,14 @@ class LocalStore(FileStore):
         except OSError as error:
             if error.errno in _NO_FOLDER:
                 return None
-            raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
         return _item(os.path.basename(path), status) if self._is_there(status) else None
 
     def open(self, path: str) -> int:
         """Return a descriptor of a plain file.
 
         Raises:
-            OSError: there is none; a link is none either.
+            OSError: there is none; a link does not count.
         """
         *above, name = self._parts(path)
         folder = self._open_folder(above)
@@ -80,7 +80,7 @@ class LocalStore(FileStore):
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
 
     def write(self, path: str, content: bytes | Path) -> None:
         *above, name = self._parts(path)
@@ -104,17 +104,17 @@ class LocalStore(FileStore):
             finally:
                 os.close(folder)
         except OSError as error:
-            raise StorageError(f"cannot write {self._place(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot write {self._full_path(path)}: {error.strerror}") from error
 
     def remove(self, path: str) -> None:
         if not path:
-            raise StorageError(f"{self._root} itself is not removed")
+            raise StorageError(f"{self._root} itself cannot be removed")
         try:
             self._remove(self._parts(path))
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StorageError(f"cannot remove {self._place(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot remove {self._full_path(path)}: {error.strerror}") from error
 
     def hold(self, path: str) -> JobDirectory | None:
         try:
@@ -122,11 +122,9 @@ class LocalStore(FileStore):
         except OSError as error:
             if error.errno in _NO_FOLDER:
                 return None
-            raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
 
-    # --- inside -------------------------------------------------------------------------------------------------------
-
-    #: The user to whom all that is read must belong; None: any.
+    #: Required owner of everything that is read; None: any.
     _owner: int | None = None
 
     def _scan(self, path: str, begin: str = "") -> Iterator[tuple[str, os.stat_result]]:
@@ -144,10 +142,10 @@ class LocalStore(FileStore):
                 os.close(folder)
         except OSError as error:
             if error.errno not in _NO_FOLDER:
-                raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
+                raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
 
     def _is_there(self, status: os.stat_result) -> bool:
-        """Return True if something is shown to readers, rather than treated as missing."""
+        """Return True to show an entry to readers, False to treat it as missing."""
         return True
 
     def _remove(self, names: Sequence[str]) -> None:
@@ -167,23 +165,23 @@ class LocalStore(FileStore):
     def _parts(self, path: str) -> Sequence[str]:
         parts = path.split("/") if path else []
         if "\0" in path or any(part in ("", ".", "..") for part in parts):
-            raise StorageError(f"{path!r} is no path below {self._root}")
+            raise StorageError(f"{path!r} is not a path below {self._root}")
         return parts
 
-    def _place(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
 
 
 class JobDirectory(LocalStore):
     """The directory of one job in a history of this machine, held open.
 
-    It is read with the same paths as its history. All that is read or removed is of the directory that stood there when
-    it was opened. What is read belongs to the same user; what is neither a folder nor a plain file is not there. It is
-    closed when nothing refers to it any more.
+    It is read with the same paths as its history. Everything is read from, or removed in, the directory that existed
+    when it was opened. Only entries of the same user are read; anything but folders and plain files is treated as
+    missing. It is closed when it is garbage-collected.
 
     Attributes:
-        identity: device, inode and owner of the directory: another one at the same place has another identity.
-        owner: the user to whom it belongs.
+        identity: device, inode and owner of the directory: another one at the same path has another identity.
+        owner: its user.
     """
 
     def __init__(self, store: LocalStore, names: Sequence[str]) -> None:
@@ -197,7 +195,7 @@ class JobDirectory(LocalStore):
         self.owner = self._owner = status.st_uid
 
     def write(self, path: str, content: bytes | Path) -> None:
-        raise StorageError(f"{self._place(path)} is only read here")
+        raise StorageError(f"{self._full_path(path)} is read-only here")
 
     def _is_there(self, status: os.stat_result) -> bool:
         return status.st_uid == self.owner and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode))
@@ -210,7 +208,7 @@ class JobDirectory(LocalStore):
             super()._remove([name])
         above = open_folder(self._root, self._names[:-1])
         try:
-            os.rmdir(self._names[-1], dir_fd=above)  # if another directory stands there now, that one has files
+            os.rmdir(self._names[-1], dir_fd=above)  # fails if another directory is there now, which has files
         finally:
             os.close(above)
 
@@ -220,7 +218,7 @@ class JobDirectory(LocalStore):
     def _parts(self, path: str) -> Sequence[str]:
         parts = super()._parts(path)
         if parts[: len(self._names)] != self._names:
-            raise StorageError(f"{path!r} is no path below {self._place('/'.join(self._names))}")
+            raise StorageError(f"{path!r} is not a path below {self._full_path('/'.join(self._names))}")
         return parts[len(self._names) :]
 
 
@@ -237,7 +235,7 @@ def _item(name: str, status: os.stat_result) -> Item:
 
 @lru_cache(maxsize=1000)
 def name_of_user(number: int) -> str:
-    """Return the name of a user of this machine; the number, where there is none."""
+    """Return the name of a user of this machine; the number if there is none."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What lies in a folder: the list that is packed, unpacked and laid into a task's folder."""
+"""The manifest of a folder: the list that is packed, unpacked and copied into a task's folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from tony.dataclass import dataclass
 from tony.model.codec import Json
 
-#: Parts that no path has which stays where it is laid.
-_ASTRAY = frozenset(("", ".", ".."))
+#: Parts that no valid path contains.
+_INVALID_PARTS = frozenset(("", ".", ".."))
 
 
 class ManifestEntryKind(Enum):
-    """What an entry is. Hard links are files, everything else is refused."""
+    """Kind of an entry. Hard links are files, everything else is refused."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -24,14 +24,14 @@ class ManifestEntryKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEntry:
-    """One thing in a folder.
+    """One entry of a folder.
 
     Attributes:
         path: relative to the folder, parts joined by `/`, neither empty nor with `.` or `..`.
-        mode: permission bits, at most 0o777; of no meaning for a link.
+        mode: permission bits, at most 0o777; meaningless for a link.
         size: bytes of a file.
         mtime: seconds since 1970, of a file.
-        target: a link's text.
+        target: a link's target.
     """
 
     path: str
@@ -46,32 +46,32 @@ _KINDS = frozenset(kind.value for kind in ManifestEntryKind)
 
 
 def save(path: Path, entries: Iterable[ManifestEntry]) -> None:
-    """Writes a manifest. Names that are not UTF-8 survive, escaped."""
+    """Write a manifest. Names that are not UTF-8 are escaped."""
     rows = [[e.kind.value, e.path, e.mode, e.size, e.mtime, e.target] for e in entries]
     path.write_text(json.dumps(rows, separators=(",", ":")), encoding="ascii")
 
 
 def load(path: Path) -> tuple[ManifestEntry, ...]:
-    """Reads a manifest.
+    """Read a manifest.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is not a whole manifest.
+        ValueError: it is invalid or incomplete.
     """
     try:
         rows: Json = json.loads(path.read_text(encoding="ascii"))
         return tuple(_entry(*row) for row in rows)
     except (TypeError, RecursionError) as error:
-        raise ValueError(f"no manifest: {error}") from error
+        raise ValueError(f"invalid manifest: {error}") from error
 
 
 def _entry(kind: Json, path: Json, mode: Json, size: Json, mtime: Json, target: Json) -> ManifestEntry:
-    """One row, judged: what it says is laid into tasks' folders."""
+    """Check and return one row: it decides what is copied into tasks' folders."""
     texts, numbers = (kind, path, target), (mode, size, mtime)
     if any(type(text) is not str for text in texts) or any(type(number) is not int for number in numbers):
-        raise ValueError("no manifest: an entry of other types")
+        raise ValueError("invalid manifest: wrong types in an entry")
     if kind not in _KINDS:
-        raise ValueError(f"no manifest: an entry of no known kind: {kind[:80]!a}")
-    if not _ASTRAY.isdisjoint(path.split("/")) or "\0" in path + target or not 0 <= mode <= 0o777 or size < 0:
-        raise ValueError(f"no manifest: an entry that cannot be: {path[:80]!a}")
+        raise ValueError(f"invalid manifest: unknown kind of entry: {kind[:80]!a}")
+    if not _INVALID_PARTS.isdisjoint(path.split("/")) or "\0" in path + target or not 0 <= mode <= 0o777 or size < 0:
+        raise ValueError(f"invalid manifest: invalid entry: {path[:80]!a}")
     return ManifestEntry(kind=ManifestEntryKind(kind), path=path, mode=mode, size=size, mtime=mtime, target=target)

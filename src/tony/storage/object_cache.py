@@ -3,16 +3,16 @@
     <cache>/
       <sha256>                an object: exactly the bytes that the name is the SHA-256 of
       .<random>.part          an object that is being written
-      .<random>.taken         one that is brought from elsewhere on this machine (`Cache.take`)
-      index/                  what we know of files outside, so that unchanged ones need not be read (index.py)
+      .<random>.taken         an object from elsewhere on this machine that is being added (`Cache.take`)
+      index/                  digests of files outside, so that unchanged ones need not be read (digest_index.py)
       trees/<sha256>/         an archive, unpacked: content/ and manifest.json (unpack_cache.py)
       unpacked/<sha256>/      an interpreter's archive, unpacked and ready to run (python_interpreters.py)
       locks/                  one empty file per thing that is unpacked once
 
-An object appears whole, by a rename inside one folder, and is never written again. It is not forced to disk (fsync):
-it can always be made again from its source, and what a crash of the machine may leave, a short or empty file, is
-noticed by its size and replaced. Its modification time is a constant, so one that somebody wrote into is noticed too;
-its SHA-256 is compared whenever it is unpacked. An object with more than one hard link is in use by a job.
+An object appears complete, by a rename inside one folder, and is never written again. It is not synced to disk (fsync):
+it can always be created again from its source, and what a crash of the machine may leave, a short or empty file, is
+detected by its size and replaced. Its modification time is a constant, so later writes are detected too; its SHA-256 is
+compared whenever it is unpacked. An object with more than one hard link is in use by a job.
 
 The folder is flat: it holds thousands of objects, not millions.
 """
@@ -34,24 +34,25 @@ from tony.model.staged import StagedItem
 from tony.storage.disk_errors import explain_os_error, require_room
 from tony.storage.file_copy import Copier
 
-#: Modification time of every object and of everything we pack: 2000-01-01 UTC. A time that zip can hold (it begins in
-#: 1980), so that programs can pack their own working directory.
+#: Modification time of every object and of everything that is packed: 2000-01-01 UTC. A time that zip can represent
+#: (from 1980 on), so that programs can pack their own working directory.
 FIXED_TIME = 946684800
 
 CHUNK = 1024 * 1024
-#: A part that nobody holds and nobody has written to for this long belongs to a process that was killed; where locks
-#: do not work, one that nobody has written to for much longer. Seconds.
-_STALE, _STALE_UNLOCKED = 60.0, 24 * 3600.0
+#: Seconds since the last write after which an unlocked part belongs to a killed process.
+_STALE_SECONDS = 60.0
+#: The same where locks do not work.
+_STALE_WITHOUT_LOCKS_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """An object that is in the cache.
+    """An object in the cache.
 
     Attributes:
         digest: its SHA-256 and its name.
         size: bytes.
-        reused: it was there before, nothing was written.
+        reused: it existed before, nothing was written.
     """
 
     digest: str
@@ -60,7 +61,7 @@ class Stored:
 
 
 class ObjectWriter:
-    """Takes the bytes of one object and computes its name meanwhile."""
+    """Writes one object and computes its name meanwhile."""
 
     def __init__(self, cache: Cache, part: Path, file: int) -> None:
         self._cache = cache
@@ -71,18 +72,16 @@ class ObjectWriter:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
         return self._size
 
     def write(self, data: bytes) -> None:
-        """Appends bytes."""
         self._count(data)
         view = memoryview(data)
         while view:
             view = view[os.write(self.file, view) :]
 
     def adopt(self) -> None:
-        """Takes what somebody else put into the part (its blocks shared with another file) as the content."""
+        """Use the content that another writer put into the part (by sharing blocks with another file)."""
         while chunk := os.read(self.file, CHUNK):
             self._count(chunk)
 
@@ -91,7 +90,7 @@ class ObjectWriter:
         self._size += len(data)
 
     def commit(self) -> Stored:
-        """Gives the object its name. One that is there already stays as it is."""
+        """Give the object its name. An existing object stays unchanged."""
         digest = self._hash.hexdigest()
         if self._cache.has(digest, self._size):
             return Stored(digest=digest, size=self._size, reused=True)
@@ -119,25 +118,25 @@ class Cache:
 
     @property
     def index(self) -> Path:
-        """What we know of files outside the cache."""
+        """Digests of files outside the cache."""
         return self.path / "index"
 
     def prepare(self) -> None:
-        """Makes the folders and removes what killed processes left half-written.
+        """Create the folders and remove half-written objects of killed processes.
 
         Raises:
-            StorageError: the cache cannot be made or written.
+            StorageError: the cache cannot be created or written.
         """
         with explain_os_error(f"prepare the cache {self.path}", self.path):
             self._make_folders()
             self._remove_stale_parts()
 
     def object(self, digest: str) -> Path:
-        """Where an object is, if it is there."""
+        """Return the path of an object, whether or not it exists."""
         return self.path / digest
 
     def has(self, digest: str, size: int) -> bool:
-        """Whether the object is there and nothing says that it is not what its name says."""
+        """Return True if the object exists and is unmodified according to its attributes."""
         try:
             status = os.lstat(self.object(digest))
         except FileNotFoundError:
@@ -145,22 +144,22 @@ class Cache:
         return stat.S_ISREG(status.st_mode) and status.st_size == size and status.st_mtime == FIXED_TIME
 
     def require(self, digest: str, size: int, name: str) -> Path:
-        """The object, to be read.
+        """Return the path of an object to read.
 
         Raises:
-            StorageError: it is missing or not whole.
+            StorageError: it is missing or damaged.
         """
         if not self.has(digest, size):
             raise self.missing(digest, name)
         return self.object(digest)
 
     def take(self, digest: str, file: Path) -> None:
-        """Takes an object that somebody else brought to this machine, under its own roof as far as possible.
+        """Add an object that is already on this machine, by a hard link if possible.
 
         Raises:
-            OSError: the file system says no.
+            OSError: the file system refuses.
         """
-        # No `.part`: its time of modification is long ago, so to whoever removes stale ones it would be one of them.
+        # Not `.part`: with its old modification time it would be removed as a stale one.
         part = self.path / f".{os.urandom(8).hex()}.taken"
         try:
             try:
@@ -174,14 +173,14 @@ class Cache:
             part.unlink(missing_ok=True)
 
     def missing(self, digest: str, name: str) -> StorageError:
-        """The error for an object that cannot be used; `name` is what it was made of."""
+        """Return the error for an object that cannot be used; `name` is its source."""
         return StorageError(
-            f"the staged copy of {name} is missing or damaged ({self.object(digest)}). Submit the job again; "
-            "that puts it back."
+            f"the staged copy of {name} is missing or damaged ({self.object(digest)}). Submit the job again "
+            "to restore it."
         )
 
     def verify(self, digest: str, size: int, name: str) -> Path:
-        """The object, after reading all of it and comparing its SHA-256; a wrong one is removed.
+        """Return an object after comparing its SHA-256; a wrong one is removed.
 
         Raises:
             StorageError: it is missing or damaged.
@@ -194,7 +193,7 @@ class Cache:
         raise self.missing(digest, name)
 
     def intact(self, item: StagedItem) -> Path:
-        """The object of a staged item, found to be what its name says, as far as the name says it.
+        """Return the object of a staged item, verified if its digest is that of the content.
 
         Raises:
             StorageError: it is missing or damaged.
@@ -205,14 +204,14 @@ class Cache:
 
     @contextmanager
     def writing(self, doing: str, needed: int) -> Iterator[ObjectWriter]:
-        """A new object, written in the block; without `commit` in it nothing is left.
+        """Write a new object in the block; without `commit` in it nothing is left.
 
         Args:
-            doing: for messages: `stage data.npz`.
+            doing: for messages, to follow "cannot".
             needed: bytes it will take.
 
         Raises:
-            StorageError: the file system says no.
+            StorageError: the file system refuses.
         """
         require_room(doing, self.path, needed)
         part = self.path / f".{os.urandom(8).hex()}.part"
@@ -220,16 +219,16 @@ class Cache:
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with suppress(OSError):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as long as we live
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process exits
                 yield ObjectWriter(self, part, file)
             finally:
                 os.close(file)
                 part.unlink(missing_ok=True)
 
     def link(self, digest: str, folder: Path) -> None:
-        """Keeps an object for a job by a hard link in the job's folder (a copy where there are none).
+        """Keep an object for a job by a hard link in the job's folder (a copy where that is not possible).
 
-        Both sides are ours and nobody writes to them, so sharing one file is safe.
+        Neither side is ever written to, so sharing one file is safe.
         """
         target = folder / digest
         with suppress(FileExistsError):
@@ -243,7 +242,7 @@ class Cache:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Held by one process (and thread) at a time; waits for it. Dies with its holder."""
+        """Hold a lock for one process (and thread) at a time; wait for it. Released if its holder dies."""
         folder = self.path / "locks"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -260,14 +259,14 @@ class Cache:
 
     def _remove_stale_parts(self) -> None:
         with os.scandir(self.path) as entries:
-            parts = [e for e in entries if e.name.endswith(".part") and time.time() - _changed(e) > _STALE]
+            parts = [e for e in entries if e.name.endswith(".part") and time.time() - _changed_at(e) > _STALE_SECONDS]
         for entry in parts:
             if _is_abandoned(entry):
                 Path(entry.path).unlink(missing_ok=True)
 
 
 def _is_abandoned(part: os.DirEntry[str]) -> bool:
-    """Whether nobody writes to it any more."""
+    """Return True if no process writes to it any more."""
     try:
         file = os.open(part.path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:  # finished meanwhile
@@ -277,13 +276,13 @@ def _is_abandoned(part: os.DirEntry[str]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return time.time() - _changed(part) > _STALE_UNLOCKED
+        return time.time() - _changed_at(part) > _STALE_WITHOUT_LOCKS_SECONDS
     finally:
         os.close(file)
     return True
 
 
-def _changed(entry: os.DirEntry[str]) -> float:
+def _changed_at(entry: os.DirEntry[str]) -> float:
     try:
         return entry.stat(follow_symlinks=False).st_mtime
     except FileNotFoundError:  # finished meanwhile

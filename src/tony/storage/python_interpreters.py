@@ -4,9 +4,9 @@
       <sha256>/               the environment, with bin/python in it
       <sha256>.json           written last: the environment is complete and works
 
-An environment is prepared in its final place, since conda-unpack writes that place into files; what a killed process
-leaves has no `.json` and is removed by the next one. Unlike objects, environments are forced to disk before that file
-is written: they live long, and nobody compares their thousands of files again.
+An environment is prepared in its final place, since conda-unpack writes that path into files; the remains of a killed
+process have no `.json` and are removed by the next one. Unlike objects, environments are synced to disk before that
+file is written: they are used for long, and their thousands of files are not compared again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tony.storage.object_cache import Cache
 from tony.storage.unpack_cache import remove_leftovers
 
 _NAMES = ("python", "python3")
-#: Raised when environments are prepared in another way: those of older versions are then unpacked again.
+#: Incremented when environments are prepared in another way: those of older versions are then unpacked again.
 _VERSION = 1
 
 
@@ -48,7 +48,7 @@ class Interpreter:
 
 
 def prefix_in(kinds: Mapping[str, ManifestEntryKind]) -> str | None:
-    """Where in an archive the environment is: empty, or the one folder at the top that holds it; None: nowhere."""
+    """Return the path of the environment in an archive: empty, or the one top folder with it; None if there is none."""
     if _has_python(kinds, ""):
         return ""
     holding = [path for path in kinds if "/" not in path and _has_python(kinds, f"{path}/")]
@@ -56,69 +56,69 @@ def prefix_in(kinds: Mapping[str, ManifestEntryKind]) -> str | None:
 
 
 def from_archive(cache: Cache, item: StagedItem, env: Mapping[str, str] = MappingProxyType({})) -> Interpreter:
-    """The interpreter of a venv or conda-pack archive, unpacked if this node does not have it yet.
+    """Return the interpreter of a venv or conda-pack archive, unpacked if this node does not have it yet.
 
     Args:
-        env: variables for what has to be run for that.
+        env: variables for programs that have to be run for that.
 
     Raises:
-        ArchiveError: the archive holds no Python, or cannot be unpacked.
-        StorageError: the file system says no, or the environment cannot work on this node.
+        ArchiveError: the archive contains no Python, or cannot be unpacked.
+        StorageError: the file system refuses, or the environment cannot work on this node.
     """
     place = cache.unpacked / item.digest
     if not _is_complete(place):
         with explain_os_error(f"unpack {item.name}", cache.unpacked), cache.lock(f"python-{item.digest}"):
             if not _is_complete(place):
-                _make(cache, item, place, env)
+                _build(cache, item, place, env)
     require_runnable(place / "bin" / "python", f"the archive {item.name}")
     return Interpreter(python_path=(str(place / "bin"),), python_env=environment_of(place))
 
 
-def from_node(python: str, beside: Path) -> Interpreter:
-    """The interpreter that is on the node.
+def from_node(python: str, script_folder: Path) -> Interpreter:
+    """Return the interpreter that is on the node.
 
     Commands say `python`, so `python` and `python3` must be this one, whatever else is in its folder or on PATH. Where
-    its own folder does not do that, two small scripts do (a link would not: Python would look for its environment
-    beside the link).
+    its own folder does not have both, two small scripts do (with a link, Python would look for its environment next to
+    the link).
 
     Args:
         python: a path, or a program's name that is looked up on PATH.
-        beside: a folder for the two scripts, made if it is needed.
+        script_folder: a folder for the two scripts, created if needed.
 
     Raises:
         StorageError: there is no such program on this node.
     """
-    import shutil  # late: it loads every compressor
+    import shutil  # late: it loads every compression module
 
     found = python if "/" in python else shutil.which(python)
     if found is None:
         raise StorageError(
-            f'python = "{python}": no program of that name is on PATH on {socket.gethostname()}. '
+            f'python = "{python}": not found on PATH on {socket.gethostname()}. '
             "Give its full path, or install it there."
         )
     path = Path(os.path.abspath(found))
     require_runnable(path, f'python = "{python}"')
     environment = environment_of(path.parent.parent)
-    own = () if ":" in str(path.parent) else (str(path.parent),)  # PATH is divided at every `:`
-    if own and all(_is_same(path, path.with_name(name)) for name in _NAMES):
+    own = () if ":" in str(path.parent) else (str(path.parent),)  # PATH is split at every `:`
+    if own and all(_is_same_file(path, path.with_name(name)) for name in _NAMES):
         return Interpreter(python_path=(str(path.parent),), python_env=environment)
-    with explain_os_error(f"write {beside}", beside):
-        beside.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with explain_os_error(f"write {script_folder}", script_folder):
+        script_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in _NAMES:
-            _write_script(beside / name, path)
-    return Interpreter(python_path=(str(beside), *own), python_env=environment)
+            _write_script(script_folder / name, path)
+    return Interpreter(python_path=(str(script_folder), *own), python_env=environment)
 
 
 def environment_of(prefix: Path) -> dict[str, str]:
-    """The variables that activating an environment would set; none for a plain interpreter."""
+    """Return the variables that activating an environment would set; none for a plain interpreter."""
     if (prefix / "pyvenv.cfg").is_file():
         return {"VIRTUAL_ENV": str(prefix)}
     return {"CONDA_PREFIX": str(prefix)} if (prefix / "conda-meta").is_dir() else {}
 
 
-def _make(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -> None:
-    """Under the lock."""
-    # Only for the first task with a new archive; every start of an application master would pay for it.
+def _build(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -> None:
+    """Unpack and prepare the environment; the caller holds the lock."""
+    # Late: only the first task with a new archive needs them, and they would slow down every start of an AM.
     from tony.storage.archive_format import Format
     from tony.storage.environment_setup import prepare
     from tony.storage.unpack import unpack
@@ -146,10 +146,10 @@ def _make(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -
 
 
 def missing_python_error(name: str) -> str:
-    """What to say of an archive without an interpreter."""
+    """Return the message for an archive without an interpreter."""
     return (
-        f"the archive {name} holds no bin/python. Give a packed venv (`tar -C .venv -czf env.tar.gz .`) "
-        "or what conda-pack makes."
+        f"the archive {name} contains no bin/python. Give a packed venv (`tar -C .venv -czf env.tar.gz .`) "
+        "or an archive of conda-pack."
     )
 
 
@@ -158,7 +158,7 @@ def _is_complete(place: Path) -> bool:
         record = json.loads(_record(place).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    # Somebody may have moved the whole cache; the environment knows its place and would not work.
+    # The whole cache may have been moved; the environment contains its path and would not work.
     return record == {"version": _VERSION, "prefix": str(place)} and place.is_dir()
 
 
@@ -170,7 +170,7 @@ def _has_python(kinds: Mapping[str, ManifestEntryKind], prefix: str) -> bool:
     return any(kinds.get(f"{prefix}bin/{name}") not in (None, ManifestEntryKind.FOLDER) for name in _NAMES)
 
 
-def _is_same(path: Path, other: Path) -> bool:
+def _is_same_file(path: Path, other: Path) -> bool:
     try:
         return os.path.samefile(path, other)
     except OSError:

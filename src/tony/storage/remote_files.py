@@ -1,4 +1,4 @@
-"""Files that lie in a cluster's file system already: what is known of them, and who reads them."""
+"""The interface to files in a cluster's file system."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol, Self
 from tony.dataclass import dataclass, field
 
 
-class NotThere(ValueError):  # noqa: N818 - a verdict, as it reads where it is raised
-    """There is no such file or folder; the text says so."""
+class NotThere(ValueError):  # noqa: N818 - the schedulers use this name
+    """There is no such file or folder; the message says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +19,10 @@ class RemoteFile:
     """One file.
 
     Attributes:
-        address: whole, `hdfs://nn:8020/data/x.zip`, with the file system that a short one means.
+        address: full address, `hdfs://nn:8020/data/x.zip`, including a default file system.
         size: bytes.
-        timestamp: modification time, milliseconds since 1970, exactly as the file system says.
-        public: everybody may read it, and go through every folder on the way.
+        timestamp: modification time, milliseconds since 1970, exactly as the file system reports it.
+        public: all users may read it, and enter every folder above it.
     """
 
     address: str
@@ -32,28 +32,28 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Return the last part of the path."""
         return self.address.rpartition("/")[2]
 
     @property
     def key(self) -> str:
-        """Stands for its content where that is not read: 64 hex digits, others when the file is written anew."""
+        """Return 64 hex digits that stand for the content where it is not read; they change when it is rewritten."""
         return hashlib.sha256(f"{self.address}\0{self.size}\0{self.timestamp}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFolder:
-    """The files right in a folder, and the names of folders there, which nobody looks into."""
+    """The files directly in a folder, and the names of its subfolders, which are not listed."""
 
     files: tuple[RemoteFile, ...] = field(default_factory=tuple)
     folders: tuple[str, ...] = ()
 
 
 class Bytes(Protocol):
-    """Bytes that come one after another."""
+    """A stream of bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, at least one until the end; empty at the end."""
+        """Return at most `size` bytes, at least one until the end; empty at the end."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -64,36 +64,36 @@ class Bytes(Protocol):
 
 
 class RemoteFiles(ABC):
-    """The file systems of a cluster, as a client sees them. Blocks.
+    """A client of a cluster's file systems. Blocks.
 
     Attributes:
-        in_place: the nodes of the job fetch the files from there themselves; else they are fetched to this machine.
+        in_place: the job's nodes fetch the files from there themselves; else they are fetched to this machine.
     """
 
     in_place: bool = False
 
     @abstractmethod
     def look(self, address: str) -> RemoteFile | RemoteFolder:
-        """What an address (`config.addresses`) leads to.
+        """Return what is at an address (`config.addresses`).
 
         Raises:
-            NotThere: to nothing.
-            ValueError: to nothing that can be used; says why.
-            TonyError: nobody answers, or nobody of us is known there.
+            NotThere: there is nothing.
+            ValueError: it cannot be used; the message says why.
+            TonyError: the file system does not answer, or does not accept the user.
         """
 
     @abstractmethod
     def open(self, file: RemoteFile, length: int | None = None) -> Bytes:
-        """Its bytes, from the first on.
+        """Return a stream of the file's bytes, from the first on.
 
         Args:
-            length: at most so many; None for all.
+            length: at most so many bytes; None for all.
 
         Raises:
-            ValueError: it may not be read, or is gone.
-            TonyError: nobody answers.
+            ValueError: it may not be read, or no longer exists.
+            TonyError: the file system does not answer.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the connections."""
+        """Close the connections."""

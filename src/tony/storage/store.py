@@ -1,4 +1,4 @@
-"""Files by their paths, wherever they lie: what readers and keepers of histories need of a file system."""
+"""The interface to the file systems of histories."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Item:
 
     Attributes:
         name: the last part of its path.
-        size: bytes; 0 of a folder.
-        changed: seconds since 1970; 0 where nobody keeps that. Of a folder: when something in it was made or removed.
-        owner: the user whose it is; empty where nobody keeps that.
+        size: bytes; 0 for a folder.
+        changed: modification time, seconds since 1970; 0 if unknown. Of a folder: when an entry was created or removed.
+        owner: the owning user; empty if unknown.
     """
 
     name: str
@@ -32,15 +32,15 @@ class Item:
 
 
 class FileStore(ABC):
-    """A folder somewhere, and all below it. Blocks; for any number of threads.
+    """A folder and everything below it. Blocks; thread-safe.
 
     Paths are relative to it, with `/`; the empty one is the folder itself. Links are not followed. Every method raises
     a TonyError where the file system refuses or does not answer.
 
     Attributes:
-        address: as people write it.
-        local: the folder, if it is one of this machine.
-        dated: folders have times of their own that change with what is in them.
+        address: as users write it.
+        local: the folder, if it is on this machine.
+        dated: folders have modification times that change with their entries.
     """
 
     address: str
@@ -49,37 +49,37 @@ class FileStore(ABC):
 
     @abstractmethod
     def list(self, path: str = "") -> Sequence[Item]:
-        """What lies in a folder; nothing, if there is none."""
+        """Return the entries of a folder; none if it does not exist."""
 
     @abstractmethod
     def find(self, path: str) -> Item | None:
-        """What is known of a file or folder; None if there is none."""
+        """Return a file or folder; None if it does not exist."""
 
     @abstractmethod
     def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """The bytes of a file from `offset` on, piece by piece. Of one that is not there, none."""
+        """Yield the bytes of a file from `offset` on, in pieces; none if it does not exist."""
 
     @abstractmethod
     def write(self, path: str, content: bytes | Path) -> None:
-        """Makes a file, with the folders above it, or puts it in another's place."""
+        """Create or replace a file, with the folders above it."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder with all in it; fine if there is none."""
+        """Remove a file, or a folder with everything in it; do nothing if it does not exist."""
 
     def hold(self, path: str) -> FileStore | None:
-        """Return a store that reads one job directory, with the same paths, whatever is put into its place meanwhile.
+        """Return a store that keeps reading the same job directory, with the same paths, even if it is replaced.
 
         Where that cannot happen it is the store itself. None if there is no such directory.
         """
         return self
 
     def close(self) -> None:
-        """Ends what is open; may be called twice."""
+        """Close open connections; may be called twice."""
         return
 
     def read(self, path: str, most: int) -> bytes | None:
-        """A small file; None if there is none.
+        """Return a small file; None if it does not exist.
 
         Raises:
             ValueError: it is larger than `most` bytes.
@@ -95,11 +95,11 @@ class FileStore(ABC):
             parts.append(piece)
         if left < 0 or found.size > most:
             raise ValueError(f"{posixpath.basename(path)} is larger than {most >> 20} MiB")
-        if found.size and not parts:  # removed since it was found, which may be a while ago
+        if found.size and not parts:  # removed since it was found
             return None
         return b"".join(parts)
 
 
 def joined(*parts: str) -> str:
-    """A path of its parts, without empty ones."""
+    """Join parts of a path, skipping empty ones."""
     return "/".join(part for part in parts if part)

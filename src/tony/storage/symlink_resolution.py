@@ -1,8 +1,8 @@
-"""Where a symbolic link inside a folder leads, told without touching a disk.
+"""Resolves symbolic links inside a folder without touching a disk.
 
-A link is judged as the kernel would follow it, folder by folder and through other links, since reading its text alone
-is fooled both ways: `a/../../x` stays inside if `a` is a link to a deeper folder, and `to_top/../x` leaves the folder
-if `to_top` is a link to its top.
+A link is resolved as the kernel would follow it, folder by folder and through other links, since its text alone is
+misleading: `a/../../x` stays inside if `a` is a link to a deeper folder, and `to_top/../x` leaves the folder if
+`to_top` is a link to its top.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-#: As many links as the kernel follows in one path before it gives up with ELOOP; nobody can be led further.
+#: Links that the kernel follows in one path before it fails with ELOOP; further links cannot matter.
 MAX_FOLLOWED = 40
 
 
 def resolve(link: str, target: str, links: Mapping[str, str]) -> str | None:
-    """The path that a link leads to, relative to the folder's top; empty for the top itself.
+    """Return the path that a link leads to, relative to the folder's top; empty for the top itself.
 
     Args:
         link: the link's own path, relative to the top; the folders above it are real ones.
-        target: the link's text.
-        links: path -> text of every link in the folder.
+        target: the link's target.
+        links: path -> target of every link in the folder.
 
     Returns:
-        None when the way leads out of the folder, be it only to come back by the folder's own name, or begins at `/`.
+        None if the path leads out of the folder, even if it returns by the folder's own name, or begins with `/`.
     """
     reached = link.split("/")[:-1]
     ahead = deque([target])

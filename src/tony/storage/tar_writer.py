@@ -1,12 +1,12 @@
-"""Packs a folder into one tar, the same bytes for the same content whoever packs it, when and where.
+"""Packs a folder into one tar, reproducibly: the same content gives the same bytes.
 
 Members are sorted by their bytes; owner, group and times are constants; nothing depends on the order in which the file
 system lists a folder, on the umask or on modification times. Modes are kept, links are kept as links, hard links become
-files of their own.
+separate files.
 
 The tar is not compressed. Most of what is staged goes to the same machine or over a fast network, where Python's zlib
 (30 to 60 MB/s on one core) would be slower than the disk; training data and models hardly shrink; and the bytes would
-depend on the version of zlib. A transport that is slow may compress on its way.
+depend on the version of zlib. A slow transport may compress on the way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TYPES = {ManifestEntryKind.FILE: b"0", ManifestEntryKind.FOLDER: b"5", Manifest
 
 
 class FileChangedError(Exception):
-    """A file went away, or became something else or shorter, while it was read; `path` names it."""
+    """A file was removed, replaced or truncated while it was read; `path` names it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class ReadFile:
 
     Attributes:
         digest: SHA-256 of the content.
-        stamp: of that content; one that fits nothing if a later change might not show in it.
+        stamp: of that content; one that never matches if a later change might not show in it.
     """
 
     digest: str
@@ -54,7 +54,7 @@ class ReadFile:
 
 
 def tree_digest(found: Iterable[ScannedEntry], digests: Mapping[str, str]) -> str:
-    """One digest over names, kinds, modes, links and contents: two folders with the same one give the same tar.
+    """Return a digest over names, kinds, modes, links and contents: folders with the same digest give the same tar.
 
     Args:
         found: sorted.
@@ -69,7 +69,7 @@ def tree_digest(found: Iterable[ScannedEntry], digests: Mapping[str, str]) -> st
 
 
 class OpenFile:
-    """One file, opened to be read once, as it is at this moment: what is appended later is left out."""
+    """One file, opened to be read once, in its current size: data appended later is left out."""
 
     def __init__(self, file: int, path: str) -> None:
         self._file = file
@@ -82,10 +82,10 @@ class OpenFile:
         self.size = status.st_size  #: bytes that will be read
 
     def read(self, write: Callable[[bytes], object]) -> ReadFile:
-        """Passes the content on, in pieces.
+        """Pass the content to `write`, in pieces.
 
         Raises:
-            FileChangedError: it was cut off while it was read.
+            FileChangedError: it was truncated while it was read.
             OSError: it cannot be read.
         """
         digest, left = hashlib.sha256(), self.size
@@ -99,11 +99,11 @@ class OpenFile:
         return ReadFile(digest=digest.hexdigest(), stamp=self.stamp())
 
     def clone_into(self, target: int) -> bool:
-        """Shares the content with an empty file (descriptor) instead; False where the file system cannot."""
+        """Share the content's blocks with an empty file (descriptor); return False if not supported."""
         return Copier().clone(self._file, target)
 
     def stamp(self) -> Stamp:
-        """What to remember the content by that was read from opening until now."""
+        """Return the stamp for the content that was read since opening."""
         if self._stamp != Stamp.of(os.fstat(self._file)):
             return self._stamp.unsettled()
         return self._stamp.settled(self._opened_at)
@@ -111,17 +111,17 @@ class OpenFile:
 
 @contextmanager
 def opened(place: Path, path: str) -> Iterator[OpenFile]:
-    """Opens a file for the block.
+    """Open a file for the block.
 
     Args:
-        path: what FileChangedError shall name.
+        path: its name in FileChangedError.
 
     Raises:
-        FileChangedError: it is gone, or no longer a file.
+        FileChangedError: it was removed, or is no longer a file.
         OSError: it cannot be opened.
     """
     try:
-        # Not waiting: a named pipe that took the file's place would hold us for ever.
+        # Non-blocking: a named pipe that replaced the file would block for ever.
         file = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
@@ -134,10 +134,10 @@ def opened(place: Path, path: str) -> Iterator[OpenFile]:
 
 
 def pack(root: Path, found: Iterable[ScannedEntry], write: Callable[[bytes], object]) -> dict[str, ReadFile]:
-    """Writes the tar of a folder.
+    """Write the tar of a folder.
 
     Args:
-        found: sorted, every folder before what is in it.
+        found: sorted, every folder before its contents.
         write: gets the tar, in pieces.
 
     Returns:
@@ -161,12 +161,12 @@ def pack(root: Path, found: Iterable[ScannedEntry], write: Callable[[bytes], obj
 
 
 def packed_size(found: Iterable[ScannedEntry]) -> int:
-    """About how many bytes the tar will have."""
+    """Return the approximate size of the tar in bytes."""
     return sum(f.size + 2 * _RECORD for f in found)
 
 
 def _header(f: ScannedEntry, size: int) -> bytes:
-    import tarfile  # it loads every compressor; most submissions find nothing new to pack
+    import tarfile  # late: it loads every compression module, and most submissions pack nothing
 
     info = tarfile.TarInfo(f.path)
     info.type = _TYPES[f.kind]

@@ -1,4 +1,4 @@
-"""Finds the files of a folder that git tracks: git never ignores these, whatever its ignore files say."""
+"""Finds the files of a folder that git tracks, which git never ignores, whatever its ignore files say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMM
 
 
 class TrackedFiles:
-    """The files below a folder that the index of its git repository names. Git is asked when a path is first looked up.
+    """The files below a folder that are in the index of its git repository. Runs git on the first lookup.
 
     Args:
         folder: the top of a repository, or a folder in it.
@@ -21,18 +21,17 @@ class TrackedFiles:
 
     Attributes:
         folder: as given.
-        problem: why git could not be asked; empty if it could or was not needed.
+        problem: why git failed; empty if it did not or was not needed.
     """
 
     def __init__(self, folder: Path, prefix: str) -> None:
-        """Ask nothing yet."""
         self.problem = ""
         self.folder = folder
         self._prefix = prefix
         self._paths: frozenset[str] | None = None
 
     def __contains__(self, path: str) -> bool:
-        """Return True for a tracked file, and for a folder that holds one."""
+        """Return True for a tracked file, and for a folder that contains one."""
         if self._paths is None:
             self._paths = self._read_index()
         return path.removeprefix(self._prefix) in self._paths
@@ -53,10 +52,10 @@ class TrackedFiles:
         except FileNotFoundError:
             self.problem = "git is not installed"
         except subprocess.TimeoutExpired:
-            self.problem = f"`git ls-files` did not end within {_GIT_TIMEOUT_SECONDS:g} s"
+            self.problem = f"`git ls-files` did not exit within {_GIT_TIMEOUT_SECONDS:g} s"
         except subprocess.CalledProcessError as error:
             lines = error.stderr.decode(errors="replace").strip().splitlines()
-            self.problem = lines[0] if lines else f"`git ls-files` ended with exit code {error.returncode}"
+            self.problem = lines[0] if lines else f"`git ls-files` failed with exit code {error.returncode}"
         except OSError as error:
             self.problem = f"git cannot be run: {error.strerror}"
         else:

@@ -1,4 +1,4 @@
-"""Unpacks an archive into an empty folder, or only looks whether it could be."""
+"""Unpacks an archive into an empty folder, or only checks it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FOLDER_MODE = 0o755  # of folders that the archive does not mention
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What an archive holds.
+    """The contents of an archive.
 
     Attributes:
-        kinds: path -> kind, folders that are only implied included.
-        links: path of a link -> its text.
+        kinds: path -> kind, including implied folders.
+        links: path of a link -> its target.
     """
 
     kinds: Mapping[str, ManifestEntryKind]
@@ -28,11 +28,11 @@ class Contents:
 
 
 def check(archive: Path, kind: Format, name: str, *, outside_links: bool) -> Contents:
-    """Reads an archive to its end and writes nothing.
+    """Read an archive to its end without writing anything.
 
     Args:
-        name: what messages call it.
-        outside_links: links to absolute paths may be (a venv has one to its interpreter).
+        name: its name in messages.
+        outside_links: allow links to absolute paths (a venv has one to its interpreter).
 
     Raises:
         ArchiveError: it cannot be unpacked, or not safely.
@@ -49,13 +49,13 @@ def check(archive: Path, kind: Format, name: str, *, outside_links: bool) -> Con
 
 
 def unpack(archive: Path, kind: Format, target: Path, name: str, *, outside_links: bool) -> tuple[ManifestEntry, ...]:
-    """Unpacks an archive into `target`, which is empty and which nobody else knows yet.
+    """Unpack an archive into `target`, which is empty and not used by others yet.
 
-    Links are made last, when all of them are known to be harmless: until then nothing in `target` leads elsewhere.
-    On disk everything stays open to its owner; the entries say what its mode is meant to be.
+    Links are created last, when all of them are known to be harmless: until then nothing in `target` leads out of it.
+    On disk everything stays accessible to its owner; the entries have the intended modes.
 
     Returns:
-        What is in it now, sorted by path.
+        The entries of `target`, sorted by path.
 
     Raises:
         ArchiveError: it cannot be unpacked, or not safely.
@@ -120,7 +120,7 @@ class _Unpacker:
 
     def file(self, member: Member, path: str) -> None:
         place = f"{self.target}/{path}"
-        if path in self.entries:  # there twice: the later one counts, as with every unpacker
+        if path in self.entries:  # a duplicate: the later one counts, as with every unpacker
             os.unlink(place)
         file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

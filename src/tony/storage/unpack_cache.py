@@ -1,11 +1,11 @@
-"""Unpacks an archive once per node and content, and gives each task a copy of its own.
+"""Unpacks an archive once per node and content, and gives each task its own copy.
 
     <cache>/trees/<sha256>/
-      content/          what was in the archive
-      manifest.json     the list of it, with the modes it shall have
+      content/          the archive's content
+      manifest.json     its list, with the intended modes
 
-Copies share their blocks with `content/` where the file system can do that. The list makes copying quick, and a tree
-that a crash of the machine left incomplete is noticed while it is copied (sizes), thrown away and unpacked again.
+Copies share their blocks with `content/` where the file system supports that. The list makes copying fast, and a tree
+that a crash of the machine left incomplete is detected while it is copied (sizes), discarded and unpacked again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tony.storage.object_cache import Cache
 
 _CONTENT = "content"
 _LIST = "manifest.json"
-#: How often a tree that turns out damaged is unpacked again for one task.
-_TRIES = 3
+#: How often a damaged tree is unpacked again for one task.
+_MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackedTree:
-    """An unpacked archive in the cache; nobody writes to it.
+    """An unpacked archive in the cache; never written to.
 
     Attributes:
-        made: inode and change time of its list: another unpacking of the same archive has others.
+        made: inode and modification time of its list, which identify this unpacking.
     """
 
     content: Path
@@ -42,22 +42,24 @@ class UnpackedTree:
 
 
 def copy_tree_for_task(cache: Cache, item: StagedItem, target: Path, copier: Copier) -> None:
-    """Gives a task its copy of what an archive holds, in `target`, a folder that exists.
+    """Copy the content of an archive into `target`, an existing folder of a task.
 
     Raises:
         ArchiveError: the archive cannot be unpacked.
-        StorageError: the file system says no, or the staged archive is damaged.
+        StorageError: the file system refuses, or the staged archive is damaged.
     """
-    doing = f"lay {item.name} into {target}"
+    doing = f"copy {item.name} into {target}"
     with explain_os_error(doing, target):
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             tree = _ensure(cache, item)
             try:
                 copy_folder(tree.content, tree.entries, target, copier)
                 return
             except SourceChangedError:
                 _discard(cache, item.digest, tree)
-    raise StorageError(f"cannot {doing}: its unpacked copy in {cache.trees} keeps changing. Nobody may write there.")
+    raise StorageError(
+        f"cannot {doing}: its unpacked copy in {cache.trees} keeps changing. Do not write to that folder."
+    )
 
 
 def _ensure(cache: Cache, item: StagedItem) -> UnpackedTree:
@@ -77,8 +79,8 @@ def _load(cache: Cache, digest: str) -> UnpackedTree | None:
 
 
 def _unpack(cache: Cache, item: StagedItem) -> UnpackedTree:
-    """Under the lock: unpacks beside the final place, then renames."""
-    # Only for the first task with a new archive; every start of an application master would pay for it.
+    """Unpack next to the final place, then rename; the caller holds the lock."""
+    # Late: only the first task with a new archive needs them, and they would slow down every start of an AM.
     from tony.storage.archive_format import Format
     from tony.storage.unpack import unpack
 
@@ -106,7 +108,7 @@ def _tree(folder: Path, entries: tuple[ManifestEntry, ...]) -> UnpackedTree:
 
 
 def remove_leftovers(folder: Path, digest: str) -> None:
-    """Removes what an unpacker that was killed left; the caller holds the lock, so none is at work.
+    """Remove what a killed unpacker left; the caller holds the lock, so none is running.
 
     Raises:
         OSError: something cannot be removed.
@@ -120,5 +122,5 @@ def remove_leftovers(folder: Path, digest: str) -> None:
 def _discard(cache: Cache, digest: str, damaged: UnpackedTree) -> None:
     with cache.lock(f"tree-{digest}"):
         now = _load(cache, digest)
-        if now is None or now.made == damaged.made:  # or else somebody has mended it meanwhile
+        if now is None or now.made == damaged.made:  # else another process has replaced it meanwhile
             remove_leftovers(cache.trees, digest)

@@ -1,21 +1,21 @@
-"""Reading xz with a bound on memory: the standard library's reader gives an archive all it asks for, up to 4 GiB."""
+"""Reads xz with a memory limit: the standard library's reader allocates all that an archive requests, up to 4 GiB."""
 
 from __future__ import annotations
 
 import lzma
 from typing import IO
 
-#: Bytes that unpacking may take: 65 MiB with the strongest of the usual settings, `xz -9`.
+#: Bytes for decompression: 65 MiB with the strongest of the usual settings, `xz -9`.
 MEMORY = 256 << 20
 _PIECE = 64 * 1024
 
 
 class XzFile:
-    """What an xz file holds, from its beginning. Not closed here.
+    """The decompressed content of an xz file, from its beginning. The file is not closed here.
 
     Raises:
-        lzma.LZMAError: it is damaged, or asks for more than `MEMORY`.
-        EOFError: it is cut off.
+        lzma.LZMAError: it is damaged, or requests more than `MEMORY`.
+        EOFError: it is truncated.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -23,21 +23,21 @@ class XzFile:
         self._rewind()
 
     def tell(self) -> int:
-        """The place where the next byte comes from."""
+        """Return the offset of the next byte."""
         return self._position
 
     def seek(self, offset: int, /) -> int:
-        """Goes to a place; what lies before it is unpacked on the way."""
+        """Go to an offset, decompressing everything before it."""
         if offset < self._position:
             self._rewind()
-        while offset > self._position and self._some(min(offset - self._position, _PIECE)):
+        while offset > self._position and self._read_next(min(offset - self._position, _PIECE)):
             pass
         return self._position
 
     def read(self, size: int, /) -> bytes:
-        """So many bytes; fewer at the end only."""
+        """Return so many bytes; fewer at the end only."""
         pieces = []
-        while size > 0 and (piece := self._some(size)):
+        while size > 0 and (piece := self._read_next(size)):
             pieces.append(piece)
             size -= len(piece)
         return b"".join(pieces)
@@ -48,8 +48,8 @@ class XzFile:
         self._input = b""
         self._engine: lzma.LZMADecompressor | None = None
 
-    def _some(self, most: int) -> bytes:
-        """What comes next, at least one byte; nothing at the end."""
+    def _read_next(self, most: int) -> bytes:
+        """Return the next bytes, at least one; none at the end."""
         while True:
             if self._engine is None:
                 if not self._begin_stream():
@@ -68,7 +68,7 @@ class XzFile:
                 return piece
 
     def _begin_stream(self) -> bool:
-        """Goes to the next stream: several may stand one behind the other, with zeros between them."""
+        """Go to the next stream: there may be several, with zeros between them."""
         while not (rest := self._input.lstrip(b"\0")):
             self._input = self._file.read(_PIECE)
             if not self._input:

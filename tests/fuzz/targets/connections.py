@@ -16,7 +16,7 @@ from tests.rpc.places import JOB, OTHER_JOB, Diary
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.reattach_listener import ReattachListener
-from tony.executor.rendezvous_store import RendezvousStore, Service
+from tony.executor.rendezvous_store import RendezvousService, RendezvousStore
 from tony.model.codec import from_plain
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import encode
@@ -150,7 +150,9 @@ def meeting(data: bytes) -> None:
 
 async def _ask(pieces: list[bytes]) -> None:
     path = f"{scratch('meeting')}/store.sock"
-    async with await asyncio.start_unix_server(Service(RendezvousStore(most=1 << 20), hold=0.0).connected, path):
+    async with await asyncio.start_unix_server(
+        RendezvousService(RendezvousStore(max_bytes=1 << 20), hold=0.0).connected, path
+    ):
         said = await _tell(path, pieces)
         assert not said or said.startswith(b"HTTP/1.1 "), said
         kept = await _tell(

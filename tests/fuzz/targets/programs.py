@@ -41,7 +41,7 @@ def event_file(data: bytes) -> None:
         with path.open("ab") as file:
             file.write(part)
         for _ in range(2):
-            if advance := summaries.look():
+            if advance := summaries.poll():
                 _drawable(advance)
 
 
@@ -51,7 +51,7 @@ def printed_steps(data: bytes) -> None:
     pattern = LogPattern(_PATTERN)
     for start in range(0, len(data), 100):
         stream._keep(data[start : start + 100])
-        if advance := pattern.look([stream]):
+        if advance := pattern.poll([stream]):
             _drawable(advance)
     for descriptor in (stream._reading, stream.writing):
         os.close(descriptor)

@@ -1,1 +1,1 @@
-"""A folder for PYTHONPATH: what Python runs before a program."""
+"""A folder for PYTHONPATH: code that Python runs before a program."""

@@ -1,22 +1,22 @@
-"""Has every Python of a task write where its threads stand when it gets the signal that TONY_STACKS names.
+"""Makes every Python of a task dump its stack traces on the signal in TONY_STACKS.
 
-`faulthandler` does that even while the program waits in C. It writes to an anonymous file, which the executor finds
-and reads (`executor/faulthandler_stacks.py`): nothing lies about, and whoever has no such file is never signalled. A
-program that handles the signal itself keeps its handler. Under `framework = "jax"` it also helps JAX
-(`tony_jax_cluster`).
+`faulthandler` does that even while the program is blocked in C. It writes to an anonymous file, which the executor
+finds and reads (`executor/faulthandler_stacks.py`): no files are left behind, and a process without such a file is
+never signalled. A program that handles the signal itself keeps its handler. With `framework = "jax"` it also installs
+`tony_jax_cluster`.
 
-Understood by every Python, the oldest as well: whatever a program starts runs this.
+Runs on every Python version: all Python processes that a program starts load this.
 """
 
 import os
 import sys
 
 _NAME = "tony-stacks"
-#: Out of the way of programs that count on low numbers.
+#: Out of the way of programs that rely on low descriptor numbers.
 _HIGH = 200
 
 
-def _listen(number):  # type: (int) -> None
+def _register_faulthandler(number):  # type: (int) -> None
     import faulthandler
     import fcntl
 
@@ -32,7 +32,7 @@ def _listen(number):  # type: (int) -> None
         os.unlink(path)
     try:
         high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    except (OSError, ValueError):  # beyond what it may have open
+    except (OSError, ValueError):  # beyond the limit of open files
         high, low = low, -1
     if low >= 0:
         os.close(low)
@@ -40,8 +40,8 @@ def _listen(number):  # type: (int) -> None
     faulthandler.register(number, file=high, all_threads=True, chain=False)
 
 
-def _give_way():  # type: () -> None
-    """Runs the `sitecustomize` that there would be without us."""
+def _run_original_sitecustomize():  # type: () -> None
+    """Run the `sitecustomize` that would run without this one."""
     folder = os.path.dirname(os.path.abspath(__file__))
     rest = [each for each in sys.path if os.path.abspath(each) != folder]
     if sys.version_info < (3, 5):  # noqa: UP036 - the user's Python, not ours
@@ -52,22 +52,22 @@ def _give_way():  # type: () -> None
     finders = [finder for finder in sys.meta_path if getattr(finder, "__name__", "") == "PathFinder"]
     spec = finders[0].find_spec("sitecustomize", rest) if finders else None
     if spec is None or spec.loader is None:
-        # As if there were none: `site` passes over this, and a program that asks for it is told so.
+        # As if there were none: `site` ignores this, and a program that imports it gets this error.
         raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
     module = __import__("_frozen_importlib").module_from_spec(spec)  # `importlib.util` loads much more
-    sys.modules["sitecustomize"] = module  # what is in there when we are loaded is what `import` answers
+    sys.modules["sitecustomize"] = module  # `import` returns this entry, not the module that ran
     spec.loader.exec_module(module)
 
 
 if __name__ == "sitecustomize":
     try:
         if os.environ.get("TONY_STACKS"):
-            _listen(int(os.environ["TONY_STACKS"]))
-    except Exception:  # nothing of ours may keep a program from its start
+            _register_faulthandler(int(os.environ["TONY_STACKS"]))
+    except Exception:  # a failing hook must not prevent the program's start
         pass
     try:
         if "JAX_PROCESS_ID" in os.environ and sys.version_info >= (3, 10):
             __import__("tony_jax_cluster").install()
     except Exception:
         pass
-    _give_way()
+    _run_original_sitecustomize()

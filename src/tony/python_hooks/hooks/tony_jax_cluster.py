@@ -1,8 +1,8 @@
 """Lets `jax.distributed.initialize()` without arguments find the processes of its job.
 
-JAX looks for its processes in the environments that it knows (Slurm, Open MPI...), subclasses of its `ClusterEnv`. This
-adds one that reads the variables of tony's adapter. JAX is not imported for that: the class is made when the program
-imports the module of `ClusterEnv`. Any other program never notices.
+JAX detects its processes in the environments that it knows (Slurm, Open MPI...), subclasses of its `ClusterEnv`. This
+adds one that reads the variables of tony's adapter. JAX is not imported for that: the class is created when the program
+imports the module of `ClusterEnv`. Other programs are not affected.
 
 JAX needs Python 3.10 or newer, so this is written for that; `sitecustomize` imports it where the variables are set.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # `typing` would be loaded into every Python that starts
+TYPE_CHECKING = False  # importing `typing` would slow down every start of Python
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
@@ -24,12 +24,12 @@ _MODULE = "jax._src.clusters"
 
 
 def install() -> None:
-    """Waits for the import of JAX's module."""
+    """Register the class when JAX's module is imported."""
     sys.meta_path.insert(0, _Finder())
 
 
 class _Finder:
-    """Finds that one module as it would be found without us, and has the class made when it has been loaded."""
+    """Finds that one module like the other finders, and has the class created after it is loaded."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != _MODULE:
@@ -46,7 +46,7 @@ class _Finder:
 
 
 class _Loader:
-    """The module's own loader in all but the end of loading."""
+    """Delegates to the module's own loader, then registers the class."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -59,13 +59,13 @@ class _Loader:
         self._loader.exec_module(module)
         try:
             _register(module.ClusterEnv)
-        except Exception:  # an unknown JAX: the program may still pass the arguments itself
+        except Exception:  # an unknown version of JAX: the program can still pass the arguments itself
             pass
 
 
 def _register(base: Any) -> None:
     class TonyCluster(base):  # type: ignore[misc]
-        """The processes of a job of tony."""
+        """The processes of a tony job."""
 
         name = "tony"
 

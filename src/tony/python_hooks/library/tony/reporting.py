@@ -1,14 +1,14 @@
-"""How far a program is: `tony.progress(step, total, loss=...)` and `with tony.checkpoint(step):`.
+"""Reports the progress of a program: `tony.progress(step, total, loss=...)` and `with tony.checkpoint(step):`.
 
-Both do nothing where tony does not run the program; neither ever waits, nor raises anything of its own. Any process and
-any thread of the program may call them.
+Both do nothing where tony does not run the program; neither ever blocks, nor raises an exception of its own. Any
+process and any thread of the program may call them.
 
-What is told goes as a datagram to the executor, whose socket file is named in TONY_PROGRESS:
+Reports are datagrams to the executor, whose socket is named in TONY_PROGRESS:
 
     p\t<step>\t<total or nothing>[\t<name>=<number>]...        progress
-    c\t<step>\t<when it was done, CLOCK_BOOTTIME>\t<seconds>   a checkpoint
+    c\t<step>\t<end time, CLOCK_BOOTTIME>\t<seconds>           a checkpoint
 
-Standard library only, and for any Python from 3.7 on: see `tony.python_hooks`.
+Standard library only, for Python 3.7 and newer: see `tony.python_hooks`.
 """
 
 from __future__ import annotations
@@ -25,68 +25,72 @@ if TYPE_CHECKING:
 __all__ = ["checkpoint", "progress"]
 
 _VARIABLE = "TONY_PROGRESS"
-#: The executor needs no more than so many values a second; so many may come at once.
-_PER_SECOND, _AT_ONCE = 20.0, 4.0
-#: Bytes of a datagram, and checkpoints that wait for room.
-_LONGEST, _MOST = 4096, 64
-#: Bytes of a path that the kernel takes for a socket.
-_LONGEST_PATH = 107
-#: Seconds that the end of a process waits for room for the last checkpoints.
-_PATIENCE = 0.2
+#: Rate limit: the executor needs no more values per second.
+_PER_SECOND = 20.0
+#: Values that may be sent at once.
+_BURST = 4.0
+#: Bytes of a datagram.
+_MAX_DATAGRAM_BYTES = 4096
+#: Checkpoints that wait for room.
+_MAX_WAITING = 64
+#: Maximum bytes of a socket's path (kernel limit).
+_MAX_PATH_BYTES = 107
+#: Seconds that an exiting process waits for room for its last checkpoints.
+_EXIT_TIMEOUT_SECONDS = 0.2
 #: The clock of `tony.clock`.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-class _Teller:
-    """The way to the executor. All of its state may be lost without harm, but for the checkpoints that wait."""
+class _Reporter:
+    """The connection to the executor. All of its state but the waiting checkpoints may be lost without harm."""
 
     def __init__(self) -> None:
         self.name = os.environ.get(_VARIABLE, "")
         self.socket: Optional[socket.socket] = None  # noqa: UP045
-        self.which: Optional[Tuple[int, int]] = None  # noqa: UP006, UP045
-        self.waiting: Deque[bytes] = deque(maxlen=_MOST)  # noqa: UP006
-        self.begin()
+        self.socket_identity: Optional[Tuple[int, int]] = None  # noqa: UP006, UP045
+        self.waiting: Deque[bytes] = deque(maxlen=_MAX_WAITING)  # noqa: UP006
+        self.reset()
 
-    def begin(self) -> None:
-        """Of what a fork inherits, the checkpoints are its parent's to tell."""
+    def reset(self) -> None:
+        """Reset the state, also after a fork: inherited checkpoints are the parent's to report."""
         self.waiting.clear()
-        self.allowed = _AT_ONCE
+        self.allowed = _BURST
         self.at = 0.0
 
-    def may(self) -> bool:
-        """Whether one more value is of any use now."""
+    def is_permitted(self) -> bool:
+        """Return True if the rate limit permits another value."""
         now = time.monotonic()
-        self.allowed = min(_AT_ONCE, self.allowed + (now - self.at) * _PER_SECOND)
+        self.allowed = min(_BURST, self.allowed + (now - self.at) * _PER_SECOND)
         self.at = now
         if self.allowed < 1.0:
             return False
         self.allowed -= 1.0
         return True
 
-    def tell(self, data: bytes) -> bool:
-        """Sends a datagram if there is room for it."""
+    def send(self, data: bytes) -> bool:
+        """Send a datagram; return False if there is no room or no executor."""
         try:
-            if self.socket is not None and _identity(self.socket.fileno()) != self.which:
-                # The program has closed what it did not open; what has that number now, if anything, is its own.
+            if self.socket is not None and _identity(self.socket.fileno()) != self.socket_identity:
+                # The program has closed this descriptor; if the number is in use again, it belongs to the program.
                 self.socket.detach()
                 self.socket = None
             if self.socket is None:
-                self.socket = self.connected()
-                self.which = _identity(self.socket.fileno())
+                self.socket = self.connect()
+                self.socket_identity = _identity(self.socket.fileno())
             self.socket.send(data)
         except OSError as error:
             if not isinstance(error, BlockingIOError):
-                self.socket = None  # the executor is gone
+                self.socket = None  # the executor has exited
             return False
         return True
 
-    def connected(self) -> socket.socket:
-        """A socket that reaches the executor. It is closed when Python forgets it."""
-        import socket  # late: a program that tells nothing does not pay for it
+    def connect(self) -> socket.socket:
+        """Return a socket connected to the executor. It is closed when it is garbage-collected."""
+        import socket  # late: not needed by programs that report nothing
 
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            if len(os.fsencode(self.name)) <= _LONGEST_PATH:
+            if len(os.fsencode(self.name)) <= _MAX_PATH_BYTES:
                 made.connect(self.name)
             else:
                 folder, name = os.path.split(self.name)
@@ -101,7 +105,7 @@ class _Teller:
         return made
 
     def keep(self, data: bytes) -> None:
-        """Tells of a checkpoint, now or later."""
+        """Report a checkpoint, now or later."""
         if not self.waiting:
             import atexit
 
@@ -111,27 +115,27 @@ class _Teller:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Tells what waits, as far as there is room."""
+        """Send waiting checkpoints, as far as there is room."""
         while self.waiting:
             data = self.waiting.popleft()
-            if not self.tell(data):
+            if not self.send(data):
                 self.waiting.appendleft(data)
                 return
 
     def finish(self) -> None:
-        """The process ends."""
+        """Send waiting checkpoints; the process exits."""
         try:
             self.catch_up()
-            deadline = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
             while self.waiting and self.socket is not None and time.monotonic() < deadline:
                 time.sleep(0.005)
                 self.catch_up()
-        except Exception:  # nothing of ours may fail a program
+        except Exception:  # a failing report must not fail the program
             self.waiting.clear()
 
 
 def _identity(descriptor: int) -> Optional[Tuple[int, int]]:  # noqa: UP006, UP045
-    """Which file a descriptor stands for; None for none."""
+    """Return the device and inode of a descriptor; None if it is closed."""
     try:
         status = os.fstat(descriptor)
     except OSError:
@@ -139,38 +143,38 @@ def _identity(descriptor: int) -> Optional[Tuple[int, int]]:  # noqa: UP006, UP0
     return status.st_dev, status.st_ino
 
 
-_teller = _Teller()
+_reporter = _Reporter()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_teller.begin)
+    os.register_at_fork(after_in_child=_reporter.reset)
 
 
 def progress(step: float, total: Optional[float] = None, **metrics: float) -> None:  # noqa: UP045
-    """Says how far the program is. Call it in every step if you like.
+    """Report the progress of the program. It may be called in every step.
 
     Args:
-        step: what has been done: steps, epochs, batches.
-        total: what there is to do, if that is known: an end can be estimated from it.
-        metrics: numbers of yours to draw beside the others: `loss=0.3`. Tensors with one number will do.
+        step: work done so far: steps, epochs, batches.
+        total: all work, if known: the end is estimated from it.
+        metrics: your own metrics, shown next to the others: `loss=0.3`. Tensors with one number are accepted.
     """
-    if not _teller.name:
+    if not _reporter.name:
         return
     try:
-        if not _teller.may():
+        if not _reporter.is_permitted():
             return
         text = f"p\t{float(step)!r}\t" + ("" if total is None else repr(float(total)))
         for name in metrics:
             more = f"\t{name}={float(metrics[name])!r}"
-            if len(text) + len(more) <= _LONGEST:
+            if len(text) + len(more) <= _MAX_DATAGRAM_BYTES:
                 text += more
-        _teller.tell(text.encode())
-        if _teller.waiting:
-            _teller.catch_up()
-    except Exception:  # nothing of ours may fail a program
+        _reporter.send(text.encode())
+        if _reporter.waiting:
+            _reporter.catch_up()
+    except Exception:  # a failing report must not fail the program
         return
 
 
 class checkpoint:  # noqa: N801 - reads as a function where it is used
-    """`with tony.checkpoint(step):` around the saving of a checkpoint. One that fails, by an exception, is none.
+    """Context manager around the saving of a checkpoint; not reported if an exception leaves the block.
 
     Args:
         step: as of `progress`.
@@ -183,7 +187,6 @@ class checkpoint:  # noqa: N801 - reads as a function where it is used
         self._began = 0.0
 
     def __enter__(self) -> None:
-        """It begins."""
         self._began = time.clock_gettime(_CLOCK)
 
     def __exit__(
@@ -192,11 +195,10 @@ class checkpoint:  # noqa: N801 - reads as a function where it is used
         error: Optional[BaseException],  # noqa: UP045
         trace: Optional[TracebackType],  # noqa: UP045
     ) -> None:
-        """It is written, unless that has failed."""
-        if kind is not None or not _teller.name:
+        if kind is not None or not _reporter.name:
             return
         try:
             now = time.clock_gettime(_CLOCK)
-            _teller.keep(b"c\t%r\t%r\t%r" % (float(self._step), now, now - self._began))
-        except Exception:  # nothing of ours may fail a program
+            _reporter.keep(b"c\t%r\t%r\t%r" % (float(self._step), now, now - self._began))
+        except Exception:  # a failing report must not fail the program
             return
