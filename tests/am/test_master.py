@@ -339,7 +339,7 @@ def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
         job.source.launch = slow  # type: ignore[method-assign]
 
     job, _ = play(tmp_path, workers(1), meanwhile=meanwhile)
-    assert notes == ["container is prepared: its files are laid down"]
+    assert notes == ["preparing the container: copying its files"]
     assert job.report().tasks[0].note == "exit code 0"
 
 

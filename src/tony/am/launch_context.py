@@ -98,4 +98,4 @@ def build_container_setup(record: JobRecord, role: str) -> str:
     """What a task's container is waited for before its executor starts, for people."""
     staged = record.staged.roles.get(role)
     unpacks = staged is not None and any(item.placement is Placement.PYTHON for item in staged.items)
-    return "its Python environment is unpacked" if unpacks else "its files are laid down"
+    return "unpacking the Python environment" if unpacks else "copying its files"
