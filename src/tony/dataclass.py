@@ -34,7 +34,7 @@ else:
 
         __slots__ = ("default", "default_factory", "name", "repr", "type")
 
-        def __init__(self, default=MISSING, default_factory=MISSING, repr=True):  # noqa: A002 - as in the standard library
+        def __init__(self, default=MISSING, default_factory=MISSING, repr=True):  # noqa: A002 - the library's name
             self.name = ""
             self.type = ""
             self.default = default
