@@ -57,7 +57,7 @@ def test_too_low_a_hard_limit_is_refused_with_the_arithmetic() -> None:
     assert said.startswith(
         "1000 tasks start together, and each keeps a connection to the application master: that needs 1040 open files, "
     )
-    assert said.endswith("may have 1024 (RLIMIT_NOFILE, ulimit -Hn). Raise it, or ask for fewer tasks.")
+    assert said.endswith("may open 1024 (RLIMIT_NOFILE, ulimit -Hn). Raise the limit, or request fewer tasks.")
 
 
 def test_only_those_that_start_together_must_fit() -> None:

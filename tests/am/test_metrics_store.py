@@ -289,7 +289,7 @@ def test_samples_of_another_try(tmp_path: Path) -> None:
     late = replace(sample(cpu=7.0, step=8.0), saved=(msg.Saved(step=8, ago=9.0, took=1.0),))
     made.ingest_sample(worker, late)
     assert made.series.answer([], ["cpu"], 5)[0][0].most == (1.0,)
-    (told,) = [each.told for each in made._tries["worker:0"].values()]
+    (told,) = [each.progress for each in made._attempts["worker:0"].values()]
     assert (told.first_step, told.first_at, told.step) == (1.0, 6.0, 8.0)
 
 

@@ -79,7 +79,7 @@ _LAST = 10.0
 
 
 @dataclass(slots=True)
-class _Try:
+class _TaskAttempt:
     """The progress of one task attempt.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Try:
         intervals: seconds between its last reports.
     """
 
-    told: Progress
+    progress: Progress
     best: float | None
     changed: bool = True
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS_COUNT))
@@ -117,7 +117,7 @@ class MetricsStore:
         self.series = SeriesStore([task.name for task in state.tasks.values()], least)
         self.refused = 0
         self._names: dict[str, bool] = {}
-        self._tries: dict[str, dict[tuple[int, int], _Try]] = {}
+        self._attempts: dict[str, dict[tuple[int, int], _TaskAttempt]] = {}
         self._saved: list[CheckpointRecord] = []
         self._checkpoints = 0
         self._writer: MetricsWriter | None = None
@@ -162,28 +162,32 @@ class MetricsStore:
         step = message.values.get("step")
         if step is None or not math.isfinite(step):
             return
-        tries = self._tries.setdefault(task.name, {})
+        attempts = self._attempts.setdefault(task.name, {})
         which = message.session, message.try_
         seen = max(0.0, now - max(0.0, message.step_ago, message.ago))
-        mine = tries.get(which)
+        mine = attempts.get(which)
         if mine is None:
-            mine = tries[which] = self._start_task_attempt(task, message, now, at, step)
-        told = mine.told
-        regained = told.regained
-        if regained is None and told.behind and mine.best is not None and step > mine.best:
-            regained = _interpolate_step_time(told, mine.best, step, seen)
+            mine = attempts[which] = self._start_task_attempt(task, message, now, at, step)
+        progress = mine.progress
+        regained = progress.regained
+        if regained is None and progress.behind and mine.best is not None and step > mine.best:
+            regained = _interpolate_step_time(progress, mine.best, step, seen)
         total = message.values.get("total")
-        total = told.total if total is None or not math.isfinite(total) else total
-        if seen - told.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (told.step, told.total, told.regained):
+        total = progress.total if total is None or not math.isfinite(total) else total
+        if seen - progress.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (
+            progress.step,
+            progress.total,
+            progress.regained,
+        ):
             return  # a sample repeats what was reported before
-        stalls = _with_stall(told, step, seen)
-        if seen - told.at > _SAME_REPORT_SECONDS:
-            mine.intervals.append(seen - told.at)
-        mine.told = replace(
-            told,
+        stalls = _with_stall(progress, step, seen)
+        if seen - progress.at > _SAME_REPORT_SECONDS:
+            mine.intervals.append(seen - progress.at)
+        mine.progress = replace(
+            progress,
             step=step,
-            at=max(seen, told.at),
-            changed_at=told.changed_at if step == told.step else max(seen, told.at),
+            at=max(seen, progress.at),
+            changed_at=progress.changed_at if step == progress.step else max(seen, progress.at),
             total=total,
             regained=regained,
             stalled_after=_find_stall_limit(mine.intervals),
@@ -191,15 +195,15 @@ class MetricsStore:
         )
         mine.changed = True
 
-    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> _Try:
+    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> _TaskAttempt:
         """Return the record of a task attempt, from its first reported step."""
         which = message.session, message.try_
-        others = [each.told.step for key, each in self._tries[task.name].items() if key < which]
+        others = [each.progress.step for key, each in self._attempts[task.name].items() if key < which]
         best = max(others, default=None)
         first = message.first_step
         first_at = at if first is None else max(0.0, now - max(0.0, message.first_ago))
         first = step if first is None or not math.isfinite(first) else first
-        told = Progress(
+        progress = Progress(
             task=task.name,
             session=message.session,
             try_=message.try_,
@@ -211,7 +215,7 @@ class MetricsStore:
             behind=best is not None and first <= best,
             stalled_after=STALLED_AFTER_UNKNOWN_SECONDS,
         )
-        return _Try(told, best)
+        return _TaskAttempt(progress, best)
 
     def _note_saved(self, task: Task, message: Sample, now: float) -> None:
         for each in message.saved:
@@ -227,13 +231,13 @@ class MetricsStore:
             self._saved.append(CheckpointRecord(task.name, message.session, message.try_, each.step, since, until))
 
     def _note_unlisted(self, task: Task, message: Sample, took: float) -> None:
-        tries = self._tries.setdefault(task.name, {})
+        attempts = self._attempts.setdefault(task.name, {})
         which = message.session, message.try_
-        if which not in tries:
+        if which not in attempts:
             nothing = Progress(task.name, *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
-            tries[which] = _Try(nothing, None)
-        mine = tries[which]
-        mine.told, mine.changed = replace(mine.told, unlisted=mine.told.unlisted + took), True
+            attempts[which] = _TaskAttempt(nothing, None)
+        mine = attempts[which]
+        mine.progress, mine.changed = replace(mine.progress, unlisted=mine.progress.unlisted + took), True
 
     # --- out ------------------------------------------------------------------------------------------------------
 
@@ -245,13 +249,13 @@ class MetricsStore:
 
     def find_step_age(self, task: TaskId) -> float | None:
         """Return how many seconds ago a task last reported a step; None if it has reported none."""
-        tries = self._tries.get(str(task))
-        told = tries[max(tries)].told if tries else None
-        return None if told is None or told.first_at < 0 else max(0.0, self._now() - told.at)
+        attempts = self._attempts.get(str(task))
+        progress = attempts[max(attempts)].progress if attempts else None
+        return None if progress is None or progress.first_at < 0 else max(0.0, self._now() - progress.at)
 
     def _newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
-        tries = (self._tries.get(task) for task in tasks or self._tries)
-        return tuple(_condense(each[max(each)].told) for each in tries if each)
+        attempts = (self._attempts.get(task) for task in tasks or self._attempts)
+        return tuple(_condense(each[max(each)].progress) for each in attempts if each)
 
     async def keep(self) -> None:
         """Write the file periodically."""
@@ -298,13 +302,13 @@ class MetricsStore:
             steps_only: write only progress and checkpoints.
         """
         dirty = [track for track in self.series.tracks.values() if track.dirty is not None and not steps_only]
-        has_steps = steps_only and bool(self._tries)  # readers must see that there is no new one
+        has_steps = steps_only and bool(self._attempts)  # readers must see that there is no new one
         if not dirty and not self._saved and not has_steps and not any(True for _ in self._changed()):
             return 0.0
         began = clock.monotonic()
         try:
             for at in range(0, max(1, len(dirty)), _BATCH):
-                await self._write_batch(dirty[at : at + _BATCH], told=at == 0)
+                await self._write_batch(dirty[at : at + _BATCH], with_progress=at == 0)
         except (StorageError, OSError) as error:
             if str(error) != self._last_error:
                 log.warning("the metrics cannot be written: %s", error)
@@ -340,24 +344,24 @@ class MetricsStore:
         finally:
             await to_thread(copy.unlink, missing_ok=True)
 
-    def _changed(self) -> Iterator[_Try]:
-        return (each for tries in self._tries.values() for each in tries.values() if each.changed)
+    def _changed(self) -> Iterator[_TaskAttempt]:
+        return (each for attempts in self._attempts.values() for each in attempts.values() if each.changed)
 
-    async def _write_batch(self, tracks: Sequence[Track], *, told: bool) -> None:
+    async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
         parts = [self._part(track) for track in tracks]
-        tries = list(self._changed()) if told else []
-        saved, self._saved = (self._saved, []) if told else ([], self._saved)
-        progress = [each.told for each in tries]
-        for each in tries:
+        attempts = list(self._changed()) if with_progress else []
+        saved, self._saved = (self._saved, []) if with_progress else ([], self._saved)
+        progress = [each.progress for each in attempts]
+        for each in attempts:
             each.changed = False
         many = self.series.columns > _MANY
-        now = self._now() if told else None
+        now = self._now() if with_progress else None
         try:
             writer = await self._open()
             await self._run_in_writer(lambda: writer.write(parts, progress, saved, now=now, many=many))
         except BaseException:
             self._saved = saved + self._saved
-            for each in tries:
+            for each in attempts:
                 each.changed = True
             for track in tracks:
                 track.anew, track.dirty = True, track.first
@@ -413,7 +417,7 @@ class MetricsStore:
             writer = await self._open()
             if not writer.went_on:
                 return
-            kept, told, count = await self._run_in_writer(lambda: (list(writer.kept()), *_read_progress(writer)))
+            kept, progress, count = await self._run_in_writer(lambda: (list(writer.kept()), *_read_progress(writer)))
         except StorageError as error:
             log.warning("the metrics of earlier AM attempts cannot be read: %s", error)
             return
@@ -425,38 +429,43 @@ class MetricsStore:
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
         self._checkpoints += count
-        for told_before in told:
-            self._adopt_steps(told_before)
+        for before in progress:
+            self._adopt_steps(before)
 
     def _adopt(self, kept: StoredTaskMetrics) -> None:
         level = round(math.log2(kept.width / self.series.interval))
         if level >= 0 and kept.width == self.series.interval * (1 << level):
             self.series.adopt(kept.task, level, kept.first, kept.series)
 
-    def _adopt_steps(self, told: Progress) -> None:
+    def _adopt_steps(self, progress: Progress) -> None:
         """Restore the progress of a task attempt; attempts that reported since may have been behind it."""
-        tries = self._tries.setdefault(told.task, {})
-        which = told.session, told.try_
-        before = [each.told.step for key, each in tries.items() if key < which]
-        if which in tries:
-            mine = tries[which]
-            mine.told = replace(
-                told,
-                step=mine.told.step,
-                at=mine.told.at,
-                changed_at=told.changed_at if told.step == mine.told.step else mine.told.changed_at,
-                total=mine.told.total if told.total is None else told.total,
-                unlisted=told.unlisted + mine.told.unlisted,
-                stalls=(*told.stalls, *(stall for stall in mine.told.stalls if stall[0] >= told.at)),
+        attempts = self._attempts.setdefault(progress.task, {})
+        which = progress.session, progress.try_
+        before = [each.progress.step for key, each in attempts.items() if key < which]
+        if which in attempts:
+            mine = attempts[which]
+            mine.progress = replace(
+                progress,
+                step=mine.progress.step,
+                at=mine.progress.at,
+                changed_at=progress.changed_at if progress.step == mine.progress.step else mine.progress.changed_at,
+                total=mine.progress.total if progress.total is None else progress.total,
+                unlisted=progress.unlisted + mine.progress.unlisted,
+                stalls=(*progress.stalls, *(stall for stall in mine.progress.stalls if stall[0] >= progress.at)),
             )
         else:
-            tries[which] = _Try(told, max(before, default=None), changed=False)
-        for key in sorted(tries):
-            best = max((each.told.step for other, each in tries.items() if other < key), default=None)
-            mine = tries[key]
+            attempts[which] = _TaskAttempt(progress, max(before, default=None), changed=False)
+        for key in sorted(attempts):
+            best = max((each.progress.step for other, each in attempts.items() if other < key), default=None)
+            mine = attempts[key]
             mine.best = best
-            if best is not None and mine.told.first_at >= 0 and not mine.told.behind and mine.told.first_step <= best:
-                mine.told, mine.changed = replace(mine.told, behind=True), True
+            if (
+                best is not None
+                and mine.progress.first_at >= 0
+                and not mine.progress.behind
+                and mine.progress.first_step <= best
+            ):
+                mine.progress, mine.changed = replace(mine.progress, behind=True), True
 
     async def _run_in_writer(self, work: Callable[[], T]) -> T:
         """Run one piece of work at a time; it continues if the caller is cancelled."""
@@ -481,31 +490,34 @@ def _find_stall_limit(intervals: Sequence[float]) -> float:
     return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * statistics.median(intervals))
 
 
-def _with_stall(told: Progress, step: float, at: float) -> tuple[tuple[float, float], ...]:
+def _with_stall(progress: Progress, step: float, at: float) -> tuple[tuple[float, float], ...]:
     """Return the stalls of a task attempt that has reported `step` at `at`.
 
     Where many steps arrive at once, as after lost reports, they took their time: only the rest is a stall.
     """
-    seconds = find_step_seconds(told) or 0.0
-    until = at - seconds * max(1.0, step - told.step)
-    if not is_stalled(told, until):
-        return told.stalls
-    stalls = [*told.stalls, (round(told.at, 3), round(until, 3))]
+    seconds = find_step_seconds(progress) or 0.0
+    until = at - seconds * max(1.0, step - progress.step)
+    if not is_stalled(progress, until):
+        return progress.stalls
+    stalls = [*progress.stalls, (round(progress.at, 3), round(until, 3))]
     if len(stalls) > _STALLS_COUNT:
         stalls.remove(min(stalls, key=lambda stall: stall[1] - stall[0]))
     return tuple(stalls)
 
 
-def _condense(told: Progress) -> Progress:
+def _condense(progress: Progress) -> Progress:
     """Replace many stalls by one of the same total length, since a message holds a megabyte."""
-    if len(told.stalls) <= _STALLS_SENT_COUNT:
-        return told
-    return replace(told, stalls=((told.first_at, told.first_at + sum(until - since for since, until in told.stalls)),))
+    if len(progress.stalls) <= _STALLS_SENT_COUNT:
+        return progress
+    return replace(
+        progress,
+        stalls=((progress.first_at, progress.first_at + sum(until - since for since, until in progress.stalls)),),
+    )
 
 
-def _interpolate_step_time(told: Progress, best: float, step: float, at: float) -> float:
+def _interpolate_step_time(progress: Progress, best: float, step: float, at: float) -> float:
     """Return when a program passed step `best`, between two reported steps."""
-    if step <= told.step or at <= told.at:
+    if step <= progress.step or at <= progress.at:
         return at
-    share = (best - told.step) / (step - told.step)
-    return told.at + max(0.0, min(1.0, share)) * (at - told.at)
+    share = (best - progress.step) / (step - progress.step)
+    return progress.at + max(0.0, min(1.0, share)) * (at - progress.at)

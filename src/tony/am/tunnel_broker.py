@@ -45,7 +45,7 @@ class _Tunnel:
     Attributes:
         word: its id for the executor.
         asked: when (`clock.monotonic`).
-        far: the executor's connection; None until there is one.
+        executor: the executor's connection; None until there is one.
     """
 
     word: str
@@ -53,11 +53,11 @@ class _Tunnel:
     port: int
     client: RpcConnection
     asked: float
-    far: RpcConnection | None = None
+    executor: RpcConnection | None = None
 
     def other(self, end: RpcConnection) -> RpcConnection | None:
         """Return the other end."""
-        return self.far if end is self.client else self.client
+        return self.executor if end is self.client else self.client
 
 
 class TunnelBroker:
@@ -111,7 +111,7 @@ class TunnelBroker:
             connection.refuse(Code.STALE, "this tunnel is not expected")
             return
         log.debug("a tunnel of %s to %s of %s", tunnel.client.peer, message.address[:_WORD], tunnel.task)
-        tunnel.far = connection
+        tunnel.executor = connection
         self._by_connection[connection] = tunnel
         tunnel.client.send(TunnelOpened(address=message.address[:_WORD]))
 
@@ -153,10 +153,10 @@ class TunnelBroker:
     def gone(self, task: TaskId) -> None:
         """Handle that an executor will not come back."""
         for tunnel in [each for each in self._all if each.task == task]:
-            if tunnel.far is None:
+            if tunnel.executor is None:
                 self._fail(tunnel, f"the executor of {task} has exited")
             else:
-                tunnel.far.abort(reset=True)
+                tunnel.executor.abort(reset=True)
 
     def check(self) -> None:
         """Fail tunnels that were not opened in time, and abort those whose peer has hung up. Call it often."""
@@ -194,7 +194,7 @@ class TunnelBroker:
     def _forget(self, tunnel: _Tunnel) -> None:
         self._all.discard(tunnel)
         self._waiting.pop(tunnel.word, None)
-        for end in (tunnel.client, tunnel.far):
+        for end in (tunnel.client, tunnel.executor):
             if end:
                 self._by_connection.pop(end, None)
                 self._held_up.pop(end, None)

@@ -174,9 +174,9 @@ class Lane:
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work in a thread, like `asyncio.to_thread`.
 
-        Where no thread can be started, it runs in the loop. Each call uses a new thread: a pool's threads stay, shutting
-        it down needs one more, and work is run twice if the pool could not start a thread. A thread that takes too long is
-        abandoned; it keeps its slot until it ends.
+        Where no thread can be started, it runs in the loop. Each call uses a new thread: a pool's threads stay, its
+        shutdown needs one more, and work is run twice if the pool could not start a thread. One that takes too long
+        is abandoned; it keeps its slot until it ends.
 
         Raises:
             OverloadedError: it takes too long, for a user.
