@@ -81,7 +81,7 @@ async def _filled(tasks: int, end: float, path: Path) -> dict[str, float]:
         saved += due
         began = time.process_time()
         for number, task in enumerate(state.tasks):
-            measurements.came(task, _sample(names, number, now, due))
+            measurements.ingest_sample(task, _sample(names, number, now, due))
         used += time.process_time() - began
         samples += tasks
         widest = max(measurements.series.width(track) for track in measurements.series.tracks.values())

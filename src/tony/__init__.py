@@ -1,17 +1,17 @@
-"""Tony: orchestrates distributed machine-learning jobs on the scheduler you already have.
+"""tony: run distributed machine-learning jobs on the scheduler you already have.
 
-The public names below are loaded when they are first used, so that `import tony` stays cheap.
+The public names below are loaded on first use, so that `import tony` stays cheap.
 """
 
 from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # type checkers know the name; `typing` takes half as long to load as the interpreter
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` takes half as long as starting Python
 if TYPE_CHECKING:
     from typing import Any
 
-# Pip refuses an older Python; a module path that several versions share does not.
+# pip refuses an older Python; a PYTHONPATH shared by several versions does not.
 if sys.version_info < (3, 11):  # noqa: UP036
     raise ImportError(f"tony needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}")
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from tony.python_hooks.library.tony.reporting import checkpoint, progress
 
-_HOMES = {
+_MODULES = {
     "checkpoint": "tony.python_hooks.library.tony.reporting",
     "progress": "tony.python_hooks.library.tony.reporting",
     "Portal": "tony.client.remote_portal",
@@ -123,12 +123,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name from its home module on first use."""
-    if name not in _HOMES:
+    """Load a public name from its module on first use."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'tony' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

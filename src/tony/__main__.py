@@ -1,4 +1,4 @@
-"""`python -m tony`: the command line of the interpreter at hand, whichever `tony` is found first on PATH."""
+"""`python -m tony`: the command line, run by this interpreter whichever `tony` is first on PATH."""
 
 from __future__ import annotations
 

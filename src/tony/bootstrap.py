@@ -1,6 +1,6 @@
-"""How a program of ours is started: in a fresh interpreter, or in a fork of a process that has its modules loaded.
+"""Start tony's own processes: in a fresh interpreter, or in a fork of a process that has already loaded the modules.
 
-Either way it sees the standard library and this package, and nothing else: no site-packages, no PYTHONPATH.
+Either way the process sees the standard library and this package only: no site-packages, no PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _BEGIN, _END = _CODE.split("{module}")
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """The argv that runs `main()` of one of our modules with this interpreter and nothing but the standard library.
+    """Return the argv that runs `main()` of one of tony's modules with this interpreter and the standard library only.
 
-    `-I` ignores PYTHON* variables and the user's site folder, `-S` leaves site-packages out. Names of files mean the
-    same to it as to us: if we take them for UTF-8 whatever the locale says, so does it.
+    `-I` ignores PYTHON* variables and the user's site folder, `-S` leaves out site-packages. File names are decoded as
+    in this process: UTF-8 mode is passed on.
 
     Args:
-        module: such as `tony.executor.main`; its `main()` answers the exit code and reads `sys.argv[1:]`.
+        module: such as `tony.executor.main`; its `main()` returns the exit code and reads `sys.argv[1:]`.
     """
     return [*_interpreter(), _CODE.format(module=module), _root(), *arguments]
 
 
 def module_of(argv: Sequence[str]) -> str | None:
-    """The module that an argv of `command` runs; None for any other argv."""
+    """Return the module that an argv built by `command` runs; None for any other argv."""
     begin = _interpreter()
     if len(argv) < len(begin) + 2 or argv[: len(begin)] != begin or argv[len(begin) + 1] != _root():
         return None
@@ -39,7 +39,7 @@ def module_of(argv: Sequence[str]) -> str | None:
 
 
 def seclude() -> None:
-    """Makes this process, a fork, see what a fresh interpreter of ours sees."""
+    """Make this process, a fork, see only what a fresh interpreter started by `command` sees."""
     library = os.path.dirname(os.__file__)
     sys.path[:] = [_root(), library, os.path.join(library, "lib-dynload")]
     sys.path_importer_cache.clear()
@@ -47,10 +47,10 @@ def seclude() -> None:
 
 
 def load(*modules: str) -> None:
-    """Imports modules that will be needed, without OpenSSL.
+    """Import modules that will be needed, without OpenSSL.
 
-    asyncio loads it where it is there: 4 MiB and some milliseconds in each process, for a class that we do not use.
-    Our own TLS (`rpc.tls`) loads it when it is needed.
+    asyncio imports `ssl` if it can: 4 MiB and some milliseconds in each process, for a class that tony does not use.
+    `rpc.tls` imports it when TLS is needed.
     """
     without = "ssl" not in sys.modules
     if without:
@@ -64,34 +64,34 @@ def load(*modules: str) -> None:
 
 
 def settle() -> None:
-    """All is loaded, and from now on we live long: what becomes garbage is collected again, what is loaded never is.
+    """Resume garbage collection after start-up, and exempt everything loaded so far from it.
 
-    Whoever starts a program of ours may switch the collector off while it loads, which takes a tenth of the time.
+    The parent may start a process with the collector disabled, which saves a tenth of the loading time.
     """
     gc.freeze()
     gc.enable()
 
 
 def enter(argv: Sequence[str]) -> NoReturn:
-    """Goes on as the program of an argv of `command`, and ends this process, a fork, with its exit code."""
+    """Continue this process, a fork, as the command of an argv built by `command`, and exit with its exit code."""
     module = module_of(argv)
     if module is None:
-        raise ValueError(f"no program of ours: {argv}")
+        raise ValueError(f"not a tony command: {argv}")
     sys.argv = ["-c", *argv[len(_interpreter()) + 2 :]]
-    # Whatever our parent had made of its own: buffers, captures, handlers of its log.
+    # Replace what the parent set up: buffers, captured streams, log handlers.
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     if "logging" in sys.modules:
         sys.modules["logging"].getLogger().handlers.clear()
     code = 1
     try:
-        answer = import_module(module).main()
-        code = answer if isinstance(answer, int) else 0
+        result = import_module(module).main()
+        code = result if isinstance(result, int) else 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if end.code is not None and not isinstance(end.code, int):
             print(end.code, file=sys.stderr)  # as an interpreter does
-    except BaseException:  # the outermost place of a program
+    except BaseException:  # the outermost handler of the process
         sys.excepthook(*sys.exc_info())
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -103,7 +103,7 @@ def enter(argv: Sequence[str]) -> NoReturn:
 
 
 def _interpreter() -> list[str]:
-    # A locale of ASCII makes Python choose UTF-8 by itself, unless it was told not to: then we say so.
+    # Python chooses UTF-8 mode by itself in an ASCII locale; pass it on only where it was requested explicitly.
     forced = ["-X", "utf8"] if sys.flags.utf8_mode and "utf8" in sys._xoptions else []
     return [sys.executable, "-I", "-S", *forced, "-c"]
 

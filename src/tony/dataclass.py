@@ -1,11 +1,11 @@
-"""`dataclasses.dataclass` with slots, whose methods are written when they are first needed.
+"""`dataclasses.dataclass` with slots, whose methods are compiled only when needed.
 
-Every start of a program of ours defines a hundred and more of these classes, and uses some twenty. The standard
-library compiles five methods for each of them, which made up half of the time of all our imports (decision 0008). Here
-a class costs what its body costs; `__init__` is compiled when a class turns out to be used often, and nothing else is.
+Each tony process defines over a hundred of these classes and uses about twenty. The standard library compiles five
+methods for each, which made up half of the time of all imports (decision 0008). Here defining a class costs no more
+than its body; `__init__` is compiled once a class is used often, and nothing else is.
 
-For type checkers this *is* the standard library's, and its functions (`fields`, `replace`, `asdict`...) take our
-classes as their own. What is not used in this project is left out: `slots=False`, `order`, `InitVar`...
+For type checkers this *is* the standard library's decorator, and its functions (`fields`, `replace`, `asdict`...)
+accept these classes. What this project does not use is left out: `slots=False`, `order`, `InitVar`...
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ else:
 
     #: No default: the argument must be given.
     MISSING = object()
-    #: What a class keeps of its fields, own and inherited: name -> Field.
+    #: Attribute of a class that holds its fields, own and inherited: name -> Field.
     _OWN = "__tony_fields__"
-    #: From this many objects on it pays to compile `__init__`: some 100 microseconds, a few less for each object.
-    _OFTEN = 32
+    #: Objects from which on compiling `__init__` pays off: it takes about 100 µs and saves a few for each object.
+    _COMPILE_AFTER = 32
 
     class Field:
-        """What is known of one field."""
+        """One field of a dataclass."""
 
         __slots__ = ("default", "default_factory", "name", "repr", "type")
 
-        def __init__(self, default=MISSING, default_factory=MISSING, repr=True):  # noqa: A002 - the library's word
+        def __init__(self, default=MISSING, default_factory=MISSING, repr=True):  # noqa: A002 - the library's name
             self.name = ""
             self.type = ""
             self.default = default
@@ -42,11 +42,11 @@ else:
             self.repr = repr
 
     def field(*, default=MISSING, default_factory=MISSING, repr=True):  # noqa: A002
-        """A field with more than a plain default."""
+        """Declare a field with more than a plain default."""
         return Field(default, default_factory, repr)
 
     def dataclass(cls=None, /, *, frozen=False, slots=True, kw_only=False, eq=True):
-        """Makes a class with slots of one with annotations; the arguments mean what they mean in the library."""
+        """Make a class with slots from an annotated one; the arguments mean the same as in the standard library."""
         if cls is None:
             return lambda cls: dataclass(cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq)
         if not slots:
@@ -75,7 +75,7 @@ else:
         return made
 
     def _fields_of(names):
-        """The fields that a class body declares; their defaults leave the body, where slots take their places."""
+        """Collect the fields declared in a class body and remove their defaults, whose names the slots need."""
         own = {}
         for name, hint in names["__annotations__"].items():
             if str(hint).removeprefix("typing.").startswith("ClassVar"):
@@ -104,8 +104,8 @@ else:
         return ()
 
     def _first_init(kw_only, frozen):
-        """An `__init__` that needs no compiling, for the first objects. What is unusual it leaves to the other."""
-        plan, left = None, _OFTEN
+        """Return an `__init__` that needs no compiling, for the first objects and the usual cases."""
+        plan, left = None, _COMPILE_AFTER
 
         def __init__(self, /, *args, **kwargs):  # noqa: N807
             nonlocal plan, left
@@ -121,7 +121,7 @@ else:
         return __init__
 
     class _Plan:
-        """How objects of a class are filled, step by step."""
+        """The steps that fill the fields of a new object."""
 
         __slots__ = ("names", "steps")
 
@@ -135,14 +135,14 @@ else:
                 self.steps = None
 
         def bound(self, args, kwargs):
-            """The arguments by name; None if they do not fit."""
+            """Return the arguments by name; None if they do not match the fields."""
             if not args:
                 return kwargs
             given = {**dict(zip(self.names, args, strict=False)), **kwargs}
             return given if len(given) == len(args) + len(kwargs) else None
 
         def fill(self, it, given):
-            """Whether it could be done; if not, the object is as good as new."""
+            """Fill the object and return True; return False if it must be filled by another `__init__`."""
             if self.steps is None:
                 return False
             known = 0
@@ -203,7 +203,7 @@ else:
             object.__setattr__(self, name, value)
 
     class _Library:
-        """`__dataclass_fields__`, made when somebody asks: it is how the standard library's functions know a class."""
+        """Builds `__dataclass_fields__` on first access; the standard library recognises a dataclass by it."""
 
         def __get__(self, instance, cls):
             import dataclasses
@@ -220,15 +220,15 @@ else:
     _LIBRARY = _Library()
 
     def fields(cls):
-        """The fields of a dataclass of ours (or of an object of one), in order."""
+        """Return the fields of a dataclass (or of its instance), in order."""
         return tuple(getattr(cls, _OWN).values())
 
     def is_dataclass(cls):
-        """Whether it is a dataclass of ours, or an object of one."""
+        """Return True for a dataclass made here, and for its instances."""
         return hasattr(cls, _OWN)
 
     def replace(instance, /, **changes):
-        """A copy in which some fields have other values."""
+        """Return a copy in which some fields have other values."""
         cls = type(instance)
         for name in getattr(cls, _OWN):
             if name not in changes:

@@ -1,25 +1,25 @@
-"""Every error this package raises on purpose.
+"""All errors that this package raises on purpose.
 
     TonyError
     ├── UserError                 the input or the user's program
-    │   ├── ConfigError           refused before anything started; carries all problems      exit 2
-    │   ├── ArchiveError          an archive that is damaged, or would write outside         exit 2
-    │   ├── UnknownJobError       a job id that nobody knows                                 exit 2
+    │   ├── ConfigError           rejected before anything started; carries all problems     exit 2
+    │   ├── ArchiveError          an archive that is damaged, or would extract outside       exit 2
+    │   ├── UnknownJobError       an unknown job id                                          exit 2
     │   └── ProgramError          the user's program (or its limits) failed the job          exit 1
-    │       └── Overdue           a limit of time that the scheduler keeps is over
+    │       └── Overdue           a time limit enforced by the scheduler was exceeded
     ├── InfraError                cluster, network, machine                                  exit 3
-    │   ├── ConnectionFailed      the other side cannot be reached, or went away
-    │   ├── SchedulerError        the scheduler said no, or gave no answer
-    │   │   ├── NoClusterError    nobody says which cluster is meant, or the one that is has ended
-    │   │   ├── SchedulerLost     it gives no answer any more, in the midst of a job
-    │   │   └── AttemptLost       it has given up the application master, and the job with it
-    │   └── StorageError          a file system said no (full, read-only, missing)
-    ├── KilledError               somebody killed the job                                    exit 4
-    └── PlatformError             our bug                                                    exit 70
-        ├── InvalidTransition     the machine was asked for a move that its table lacks
-        ├── ProtocolError         the other side broke the wire's rules; `code` says how
-        └── RecordError           an event log or record cannot be read as what it claims to be
-            └── NewerRecordError  a newer version wrote it                                   exit 2
+    │   ├── ConnectionFailed      the other side cannot be reached, or the connection broke
+    │   ├── SchedulerError        the scheduler refused, or did not answer
+    │   │   ├── NoClusterError    no cluster is configured, or the configured one has ended
+    │   │   ├── SchedulerLost     the scheduler stopped answering while the job ran
+    │   │   └── AttemptLost       the scheduler has ended the application master, and the job with it
+    │   └── StorageError          a file system refused (full, read-only, missing)
+    ├── KilledError               the job was killed on request                              exit 4
+    └── PlatformError             a bug in tony                                              exit 70
+        ├── InvalidTransition     the state machine was asked for a transition its table lacks
+        ├── ProtocolError         the other side broke the wire protocol; `code` says how
+        └── RecordError           an event log or job directory is damaged
+            └── NewerRecordError  it was written by a newer version                          exit 2
 
 A message says what failed, the setting and its value, where it was set, and what to do.
 """
@@ -33,7 +33,7 @@ from tony.dataclass import dataclass
 
 
 class ExitCode(IntEnum):
-    """What the command line answers for a job that it followed to the end."""
+    """Exit codes of the command line for a job that it followed to the end."""
 
     SUCCEEDED = 0
     PROGRAM_FAILED = 1
@@ -44,20 +44,20 @@ class ExitCode(IntEnum):
 
 
 class TonyError(Exception):
-    """The root; catch this to catch everything of ours."""
+    """The base class; catch this to catch every error of tony."""
 
     exit_code: ExitCode = ExitCode.BUG
 
 
 class UserError(TonyError):
-    """The input, or the user's program."""
+    """An error in the input or in the user's program."""
 
     exit_code = ExitCode.REFUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One mistake in a job's settings.
+    """One error in a job's settings.
 
     Attributes:
         key: the dotted key, such as `roles.worker.memory`; empty for a whole file.
@@ -80,10 +80,10 @@ class Problem:
 
 
 class ConfigError(UserError):
-    """All errors found in a job's settings, at once; nothing has been started.
+    """All errors found in a job's settings; nothing has been started.
 
     Attributes:
-        checked_file: the file of a command that only reads it; empty if the command would have started something.
+        checked_file: the file, for a command that only validates it; empty if the command would have started something.
     """
 
     def __init__(self, problems: Sequence[Problem], checked_file: str = "") -> None:
@@ -93,35 +93,35 @@ class ConfigError(UserError):
 
 
 class ArchiveError(UserError):
-    """An archive of the user's that is damaged, cannot be read, or holds what it may not hold."""
+    """A user's archive is damaged, cannot be read, or contains entries that are not allowed."""
 
 
 class UnknownJobError(UserError):
-    """A job id that is in no place we can see."""
+    """The job id was not found in any configured location."""
 
 
 class ProgramError(UserError):
-    """The user's program failed, or ran into one of the limits set for it."""
+    """The user's program failed, or exceeded one of its limits."""
 
     exit_code = ExitCode.PROGRAM_FAILED
 
 
 class Overdue(ProgramError):  # noqa: N818 - a noun reads better where it is raised
-    """The scheduler has ended the job, for a limit of time that it keeps itself was over."""
+    """The scheduler ended the job because it exceeded a time limit that the scheduler enforces."""
 
 
 class InfraError(TonyError):
-    """Cluster, network, machine: trying again later may help."""
+    """An error of the cluster, the network or the machine; trying again later may help."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
 
 class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it is raised
-    """The other side cannot be reached, or went away in the middle.
+    """The other side cannot be reached, or the connection broke.
 
     Attributes:
-        gone: True if nobody is there: the connection was refused, or the socket file does not exist. False if that
-            cannot be known: a time-out, an unknown host, a connection that broke.
+        gone: True if nothing listens there: the connection was refused, or the socket file does not exist. False if
+            that is not known: a timeout, an unknown host, a connection that broke.
     """
 
     def __init__(self, message: str, *, gone: bool = False) -> None:
@@ -130,31 +130,31 @@ class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it
 
 
 class OverloadedError(InfraError):
-    """This program has no thread free for what was asked, or the work takes longer than a request may."""
+    """No thread is free for the request, or the work takes longer than a request may."""
 
 
 class SchedulerError(InfraError):
-    """The scheduler refused, or gave no answer."""
+    """The scheduler refused, or did not answer."""
 
 
 class NoClusterError(SchedulerError):
-    """There is no cluster that could be asked: nobody says which, or the one on this machine has ended."""
+    """No cluster is configured, or the one on this machine has ended."""
 
 
 class UnrecordedJobError(SchedulerError):
-    """A job that its scheduler knows, and of which there is no record to look at (yet)."""
+    """The scheduler knows the job, but there is no job directory to read (yet)."""
 
 
 class SchedulerLost(SchedulerError):  # noqa: N818 - a noun reads better where it is raised
-    """The scheduler gives no answer any more, and the job cannot go on without it."""
+    """The scheduler stopped answering, and the job cannot continue without it."""
 
 
 class AttemptLost(SchedulerError):  # noqa: N818 - as above
-    """The scheduler has given up an application master, without anybody having asked for that, and the job with it."""
+    """The scheduler ended an application master, and the job with it, although no user asked for that."""
 
 
 class NotInCharge(SchedulerError):  # noqa: N818 - as above
-    """A later application master has the job, or is to have it: this one leaves everything as it is, and goes."""
+    """A later AM attempt has taken over the job, or will: this one changes nothing and exits."""
 
 
 class StorageError(InfraError):
@@ -162,19 +162,19 @@ class StorageError(InfraError):
 
 
 class KilledError(TonyError):
-    """Somebody killed the job."""
+    """The job was killed on request."""
 
     exit_code = ExitCode.KILLED
 
 
 class PlatformError(TonyError):
-    """A bug of ours; please report it together with the event log."""
+    """A bug in tony; please report it together with the event log."""
 
     exit_code = ExitCode.BUG
 
 
 class InvalidTransition(PlatformError):  # noqa: N818 - a noun reads better where it is raised
-    """The machine was asked for a move that its table lacks; `story` lists the last steps of the thing."""
+    """The state machine was asked for a transition that its table lacks; `story` lists the last steps of the object."""
 
     def __init__(self, message: str, story: Sequence[str] = ()) -> None:
         self.story = tuple(story)
@@ -182,7 +182,7 @@ class InvalidTransition(PlatformError):  # noqa: N818 - a noun reads better wher
 
 
 class ProtocolError(PlatformError):
-    """The other side broke the rules of the wire.
+    """The other side broke the wire protocol.
 
     Attributes:
         code: stable word for programs: see `tony.protocol.error_codes`.
@@ -194,10 +194,10 @@ class ProtocolError(PlatformError):
 
 
 class RecordError(PlatformError):
-    """An event log or a job's record is not what it claims to be."""
+    """An event log or a job directory is damaged."""
 
 
 class NewerRecordError(RecordError):
-    """An event log or a job's record that a newer version wrote: no bug, but nothing that we could answer for."""
+    """An event log or a job directory was written by a newer version: not a bug, but it cannot be read reliably."""
 
     exit_code = ExitCode.REFUSED

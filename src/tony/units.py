@@ -1,4 +1,4 @@
-"""Sizes and durations: the only place where text such as `2g` or `10m` becomes a number, and back."""
+"""Sizes and durations: converts text such as `2g` or `10m` to numbers, and back."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:(b)|([kmgt])(?:i?b)?)", re.I
 _DURATION = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(ms|s|m|h|d)", re.ASCII)
 _BARE = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
 
-#: 1024 PiB. More is a slip of the pen on every machine there is, and it still fits the 63 bits that others count in.
+#: 1024 PiB. More is a typing error on any machine, and it still fits the signed 64 bits that other programs use.
 MAX_SIZE = 1024**6
-#: Ten years. More is a slip of the pen, and timers elsewhere overflow at some 292 years.
+#: Ten years. More is a typing error, and timers elsewhere overflow at about 292 years.
 MAX_DURATION = 3650 * 86400.0
-#: Seconds, ten thousand years: what lasts longer was not measured.
-_FOR_EVER = 3_650_000 * 86400.0
+#: Seconds, ten thousand years: longer durations are not measurements.
+_FOREVER_SECONDS = 3_650_000 * 86400.0
 
 
 def parse_size(text: str) -> int:
-    """Reads `512m`, `2g`, `1.5g`, `1t`, `2GiB`, `4096b` as bytes (powers of 1024; parts of a byte are dropped).
+    """Parse `512m`, `2g`, `1.5g`, `1t`, `2GiB`, `4096b` as bytes (powers of 1024; fractions of a byte are dropped).
 
     Raises:
         ValueError: with a sentence that says what to write instead.
@@ -36,7 +36,7 @@ def parse_size(text: str) -> int:
     if match:
         size = _number(match[1]) * _SIZE_UNITS[(match[2] or match[3]).lower()]
         if size > MAX_SIZE:
-            raise ValueError('a size beyond every machine. The most that can be written is "1048576t".')
+            raise ValueError('larger than any machine. The maximum is "1048576t".')
         return int(size)
     if _BARE.fullmatch(cleaned):
         raise ValueError(f'a size needs a unit. Write "{cleaned}m" (MiB) or "{cleaned}g" (GiB).')
@@ -46,7 +46,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Reads `500ms`, `30s`, `10m`, `2h`, `1d` as seconds.
+    """Parse `500ms`, `30s`, `10m`, `2h`, `1d` as seconds.
 
     Raises:
         ValueError: with a sentence that says what to write instead.
@@ -56,7 +56,7 @@ def parse_duration(text: str) -> float:
     if match:
         seconds = float(_number(match[1]) * _DURATION_UNITS[match[2]] / 1000)
         if seconds > MAX_DURATION:
-            raise ValueError('longer than ten years. The most that can be written is "3650d".')
+            raise ValueError('longer than ten years. The maximum is "3650d".')
         return seconds
     if _BARE.fullmatch(cleaned):
         raise ValueError(f'a duration needs a unit. Write "{cleaned}s" (seconds) or "{cleaned}m" (minutes).')
@@ -66,7 +66,7 @@ def parse_duration(text: str) -> float:
 
 
 def exact_size(size: int) -> str:
-    """Short text that `parse_size` reads as exactly this many bytes: `1g`, `1.5g`, `700m`, `17b`."""
+    """Return short text that `parse_size` reads as exactly this many bytes: `1g`, `1.5g`, `700m`, `17b`."""
     for unit in ("t", "g", "m", "k"):
         factor = _SIZE_UNITS[unit]
         if size >= factor and size * 4 % factor == 0:  # quarters are exact in decimals
@@ -75,7 +75,7 @@ def exact_size(size: int) -> str:
 
 
 def exact_duration(seconds: float) -> str:
-    """Text that `parse_duration` reads as this many seconds: `2h`, `90s`, `1.5s`, `250ms`, `0s`."""
+    """Return text that `parse_duration` reads as this many seconds: `2h`, `90s`, `1.5s`, `250ms`, `0s`."""
     if seconds and seconds % 1 == 0:
         for unit in ("d", "h", "m"):
             length = _DURATION_UNITS[unit] // 1000
@@ -91,13 +91,13 @@ def _number(text: str) -> int | Decimal:
 
 
 def _decimal(number: str | int) -> Decimal:
-    from decimal import Decimal  # 3 ms, and most numbers that people write are whole
+    from decimal import Decimal  # importing it takes 3 ms, and most numbers are whole
 
     return Decimal(number)
 
 
 def format_size(size: int) -> str:
-    """Text for a number of bytes as people say it, rounded: `1g`, `1.5g`, `640m`, `17 bytes`."""
+    """Return a number of bytes as in job files, rounded: `1g`, `1.5g`, `640m`, `17 bytes`."""
     for unit in ("t", "g", "m", "k"):
         value = size / _SIZE_UNITS[unit]
         if value >= 1 or round(value, 3) == 1:  # 1023.99m would be rounded to "1024m"
@@ -106,15 +106,15 @@ def format_size(size: int) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Text for a number of bytes that was measured: `1.5 GiB`, `17 bytes`; `format_size` is for those of job files."""
+    """Return a measured number of bytes: `1.5 GiB`, `17 bytes`; `format_size` is for sizes of job files."""
     text = format_size(round(size))
     return text if text.endswith("bytes") else f"{text[:-1]} {text[-1].upper()}iB"
 
 
 def format_duration(seconds: float) -> str:
-    """Text for a duration as people say it: `40 ms`, `0.4 s`, `12 s`, `3 m 05 s`, `2 h 10 m`, `3 d 4 h`."""
-    if not math.isfinite(seconds) or abs(seconds) > _FOR_EVER:
-        return "for ever" if seconds > 0 else "unknown"
+    """Return a duration for people: `40 ms`, `0.4 s`, `12 s`, `3 m 05 s`, `2 h 10 m`, `3 d 4 h`."""
+    if not math.isfinite(seconds) or abs(seconds) > _FOREVER_SECONDS:
+        return "forever" if seconds > 0 else "unknown"
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
     if 0 < seconds < 0.0995:

@@ -96,8 +96,8 @@ class PlayedJob:
             "",
         )
         if self.journal:
-            self.journal.safe = self.master.in_safety
-        self.master.barrier.keep_to(self.journal)
+            self.journal.safe = self.master.on_durable
+        self.master.barrier.attach_journal(self.journal)
         self.server = RpcServer(self.credentials.am, self.master)
 
     async def die(self) -> None:
@@ -182,8 +182,8 @@ def play(
         job = PlayedJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls)
         prepare(job)
         if journal:
-            job.journal, journal.safe = journal, job.master.in_safety
-            job.master.barrier.keep_to(journal)
+            job.journal, journal.safe = journal, job.master.on_durable
+            job.master.barrier.attach_journal(journal)
         beside = asyncio.ensure_future(meanwhile(job)) if meanwhile else None
         finish = await job.run()
         if beside:

@@ -55,9 +55,9 @@ def test_too_low_a_hard_limit_is_refused_with_the_arithmetic() -> None:
     """Nobody starts a gang that can never be complete."""
     said = under(128, 1024, workers(1000))
     assert said.startswith(
-        "1000 tasks start together, and each keeps a connection to the application master: that takes 1040 open files, "
+        "1000 tasks start together, and each keeps a connection to the application master: that needs 1040 open files, "
     )
-    assert said.endswith("may have 1024 (RLIMIT_NOFILE, ulimit -Hn). Raise it, or ask for fewer tasks.")
+    assert said.endswith("may open 1024 (RLIMIT_NOFILE, ulimit -Hn). Raise the limit, or request fewer tasks.")
 
 
 def test_only_those_that_start_together_must_fit() -> None:
@@ -81,7 +81,7 @@ def test_a_refused_job_ends_with_that_verdict(tmp_path: Path) -> None:
     )
     summary = json.loads(JobFolder(job.folder.path).summary.read_text())
     assert (summary["exit_code"], summary["failure"]["failure_class"]) == (3, "infrastructure")
-    assert "that takes 1040 open files" in summary["failure"]["reason"]
+    assert "that needs 1040 open files" in summary["failure"]["reason"]
 
 
 @pytest.mark.parametrize("wanted", [1, 64])

@@ -83,12 +83,12 @@ def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
         follower = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
         follower.pause_reading()
         follower.send(msg.Watch(gather=0.01))
-        await until(lambda: len(job.master.watchers._watchers) == 1)
+        await until(lambda: len(job.master.subscribers._subscribers) == 1)
         until_then = time.monotonic() + 1.0
         while time.monotonic() < until_then:  # as many changes as can be
-            job.master.watchers.changed()
+            job.master.subscribers.changed()
             await asyncio.sleep(0)
-        (connection,) = job.master.watchers._watchers
+        (connection,) = job.master.subscribers._subscribers
         assert connection.backlog < 8 << 20
         for executor in job.executors.values():
             executor.exit(OK)

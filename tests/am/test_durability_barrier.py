@@ -34,12 +34,12 @@ class Seen:
         self.journal = FakeJournal()
         self.done: list[Action | str] = []
         self.barrier = DurabilityBarrier(self._perform)
-        self.barrier.keep_to(self.journal)
+        self.barrier.attach_journal(self.journal)
 
-    def pass_on(self, size: int, *actions: Action, told: str = "") -> None:
+    def submit(self, size: int, *actions: Action, told: str = "") -> None:
         """`told` is what is acknowledged, if anything is."""
         say = (lambda: self.done.append(told)) if told else (lambda: None)
-        self.barrier.pass_on(size, actions, say, news=bool(told))
+        self.barrier.submit(size, actions, say, has_reports=bool(told))
 
     def _perform(self, actions: Sequence[Action], told: Callable[[], None]) -> None:
         told()
@@ -49,71 +49,71 @@ class Seen:
 def test_what_shows_waits_and_is_urgent() -> None:
     """An effect is seen when its cause is in safety, and the acknowledgement with it."""
     seen = Seen()
-    seen.pass_on(10, STOP, told="exit")
+    seen.submit(10, STOP, told="exit")
     assert ([], 10) == (seen.done, seen.journal.urgent)
-    seen.barrier.safe(10)
+    seen.barrier.on_durable(10)
     assert ["exit", STOP] == seen.done
 
 
 def test_what_does_not_show_does_not_wait_for_acknowledgements() -> None:
     """The next session opens at once although the exits before it wait to be acknowledged, which is not urgent."""
     seen = Seen()
-    seen.pass_on(10, told="first")
-    seen.pass_on(20, OPEN, told="second")
+    seen.submit(10, told="first")
+    seen.submit(20, OPEN, told="second")
     assert ([OPEN], 0) == (seen.done, seen.journal.urgent)
-    seen.barrier.safe(15)
+    seen.barrier.on_durable(15)
     assert [OPEN, "first"] == seen.done
-    seen.barrier.safe(20)
+    seen.barrier.on_durable(20)
     assert [OPEN, "first", "second"] == seen.done
 
 
 def test_actions_keep_their_order() -> None:
     """What does not show waits behind what does; behind that, nothing waits any more."""
     seen = Seen()
-    seen.pass_on(10, STOP)
-    seen.pass_on(20, WAKE, told="exit")
+    seen.submit(10, STOP)
+    seen.submit(20, WAKE, told="exit")
     assert [] == seen.done
-    seen.barrier.safe(10)
+    seen.barrier.on_durable(10)
     assert [STOP, WAKE] == seen.done
-    seen.barrier.safe(20)
+    seen.barrier.on_durable(20)
     assert [STOP, WAKE, "exit"] == seen.done
-    seen.pass_on(30, OPEN)
+    seen.submit(30, OPEN)
     assert [STOP, WAKE, "exit", OPEN] == seen.done
 
 
 def test_every_action_that_shows_waits_for_its_own_cause() -> None:
     """Whatever stands between two of them."""
     seen = Seen()
-    seen.pass_on(10, STOP)
-    seen.pass_on(20, WAKE)
-    seen.pass_on(30, STOP)
-    seen.pass_on(40, OPEN)
-    seen.barrier.safe(10)
+    seen.submit(10, STOP)
+    seen.submit(20, WAKE)
+    seen.submit(30, STOP)
+    seen.submit(40, OPEN)
+    seen.barrier.on_durable(10)
     assert [STOP, WAKE] == seen.done
-    seen.barrier.safe(29)
+    seen.barrier.on_durable(29)
     assert [STOP, WAKE] == seen.done
-    seen.barrier.safe(30)
+    seen.barrier.on_durable(30)
     assert [STOP, WAKE, STOP, OPEN] == seen.done
 
 
 def test_without_a_journal_nothing_waits() -> None:
     """The kernel has the bytes: that is all the safety there is."""
     seen = Seen()
-    seen.barrier.keep_to(None)
-    seen.pass_on(10, STOP, told="exit")
+    seen.barrier.attach_journal(None)
+    seen.submit(10, STOP, told="exit")
     assert ["exit", STOP] == seen.done
 
 
 def test_a_report_is_forgotten_only_when_it_is_kept_for_certain() -> None:
     """While a journal has to say that nobody need wait, actions go out and nothing is acknowledged; later it is."""
     seen = Seen()
-    seen.pass_on(10, STOP, told="first")
-    seen.pass_on(20, told="second")
+    seen.submit(10, STOP, told="first")
+    seen.submit(20, told="second")
     seen.journal.is_waived = True
-    seen.barrier.safe(20)
+    seen.barrier.on_durable(20)
     assert seen.done == [STOP]
     seen.journal.is_waived = False
-    seen.barrier.safe(15)
+    seen.barrier.on_durable(15)
     assert seen.done == [STOP, "first"]
-    seen.barrier.safe(20)
+    seen.barrier.on_durable(20)
     assert seen.done == [STOP, "first", "second"]

@@ -166,9 +166,9 @@ def test_what_comes_of_an_older_session_is_said_once(scene: Scene, caplog: pytes
     for wire in (first, second):
         for n, session in enumerate((1, 1, 2, 2, 3), 1):
             scene.desk.received(wire.me, msg.ProgramStarted(n=n, session=session, try_=1, pid=9))
-    said = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
+    said = [r.getMessage() for r in caplog.records if "ignored a report" in r.getMessage()]
     assert said == [
-        f"{who} reports started of session {session}, and this is session 3: refused"
+        f"ignored a report of {who}: started of session {session}, the current session is 3"
         for who in ("worker:0", "worker:1")
         for session in (1, 2)
     ]

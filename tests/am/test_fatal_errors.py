@@ -108,9 +108,9 @@ def test_nothing_of_it_runs_any_more() -> None:
     assert [(t.state, t.note, t.since) for t in last.tasks] == [
         (TaskState.SUCCEEDED, "so", 1.0),
         (TaskState.FAILED, "so", 1.0),
-        (TaskState.STOPPED, "stopped when the job was broken off", 1001.0),
-        (TaskState.STOPPED, "stopped when the job was broken off", 1001.0),
-        (TaskState.STOPPED, "not started any more", 1001.0),
+        (TaskState.STOPPED, "stopped when the job was aborted", 1001.0),
+        (TaskState.STOPPED, "stopped when the job was aborted", 1001.0),
+        (TaskState.STOPPED, "never started", 1001.0),
     ]
     assert {t.executor_pid for t in last.tasks} == {None}
     assert [t.pid for t in last.tasks[2:]] == [None, None, None]

@@ -126,8 +126,8 @@ def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
 def test_what_a_container_is_waited_for(tmp_path: Path) -> None:
     """An environment takes longer than files, so it is named."""
     record = prepared_job(tmp_path, SPEC).record
-    assert build_container_setup(record, "worker") == "its files are laid down"
+    assert build_container_setup(record, "worker") == "copying its files"
     item = StagedItem(name="env", digest="0" * 64, size=1, placement=Placement.PYTHON)
     staged = StagedJob(roles={"worker": StagedRole(items=(item,))})
-    assert build_container_setup(replace(record, staged=staged), "worker") == "its Python environment is unpacked"
-    assert build_container_setup(replace(record, staged=staged), "chief") == "its files are laid down"
+    assert build_container_setup(replace(record, staged=staged), "worker") == "unpacking the Python environment"
+    assert build_container_setup(replace(record, staged=staged), "chief") == "copying its files"

@@ -87,9 +87,9 @@ def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
     ]
     scene.ask(client=other)
     second = scene.number()
-    assert scene.relay.came(WORKER, msg.LogPiece(reader=second, name="n", data="eA=="))
+    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=second, name="n", data="eA=="))
     assert (scene.client.taken(), other.taken()) == ([], [msg.LogPiece(reader=7, name="n", data="eA==")])
-    assert scene.relay.came(WORKER, msg.LogPiece(reader=first, name="n", missed=True, over=True))
+    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=first, name="n", missed=True, over=True))
     assert scene.client.taken() == [msg.LogPiece(reader=7, name="n")]  # what only the master may say is left out
 
 
@@ -98,13 +98,13 @@ def test_pieces_that_nobody_waits_for_are_dropped() -> None:
     scene = Scene()
     scene.ask()
     number = scene.number()
-    assert scene.relay.came(TASKS[1], msg.LogPiece(reader=number, data="eA=="))
-    assert scene.relay.came(WORKER, msg.LogPiece(reader=number, data="eA=="))
-    assert scene.relay.came(WORKER, msg.LogPiece(reader=number, data="eA=="))
+    assert scene.relay.handle_piece(TASKS[1], msg.LogPiece(reader=number, data="eA=="))
+    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, data="eA=="))
+    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, data="eA=="))
     assert len(scene.client.taken()) == 1
-    assert scene.relay.came(WORKER, msg.LogPiece(reader=99))
-    assert not scene.relay.came(WORKER, msg.LogPiece(reader=number, data="x" * 100_000))
-    assert not scene.relay.came(WORKER, msg.LogPiece(reader=number, name="x" * 1000))
+    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=99))
+    assert not scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, data="x" * 100_000))
+    assert not scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, name="x" * 1000))
 
 
 def test_a_client_that_goes_away_is_forgotten() -> None:
@@ -141,12 +141,12 @@ def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
     """The stream goes on with whoever runs the task next, or ends with the job."""
     scene = Scene()
     scene.ask()
-    scene.relay.came(WORKER, msg.LogPiece(reader=scene.number(), last=True))
+    scene.relay.handle_piece(WORKER, msg.LogPiece(reader=scene.number(), last=True))
     scene.relay.gone(WORKER, printed=True)
     assert scene.client.taken() == []
     scene.relay.attached(WORKER)
     assert len(scene.told) == 2
-    scene.relay.came(WORKER, msg.LogPiece(reader=scene.number(), last=True))
+    scene.relay.handle_piece(WORKER, msg.LogPiece(reader=scene.number(), last=True))
     scene.relay.finish()
     assert scene.client.taken() == [msg.LogPiece(reader=7, over=True)]
     scene.ask()
@@ -159,7 +159,7 @@ def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> No
     scene = Scene()
     scene.ask()
     if not asked:
-        scene.relay.came(WORKER, msg.LogPiece(reader=scene.number(), name="n", data="eA=="))
+        scene.relay.handle_piece(WORKER, msg.LogPiece(reader=scene.number(), name="n", data="eA=="))
         scene.client.taken()
     scene.there.clear()
     scene.relay.gone(WORKER, printed=True)

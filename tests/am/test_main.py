@@ -304,7 +304,7 @@ def test_a_scheduler_that_counts_attempts_decides_whether_the_job_ends(
 ) -> None:
     """It ends every attempt by SIGTERM, also one that another follows: the job is not killed by that."""
 
-    left = [f"{name}: the job is left for the next attempt" for name in ("SIGTERM", "SIGINT")]
+    left = [f"{name}: the job is left for the next AM attempt" for name in ("SIGTERM", "SIGINT")]
 
     class Counting(FakeSource):
         attempt = 1

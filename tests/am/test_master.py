@@ -311,7 +311,7 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
 
     async def fail_later(job: PlayedJob) -> None:
         watching = asyncio.ensure_future(meanwhile(job))
-        await until(lambda: job.report().state.value == "running" and len(job.master.watchers) == 1)
+        await until(lambda: job.report().state.value == "running" and len(job.master.subscribers) == 1)
         for executor in list(job.executors.values()):
             executor.exit(FAILED)
         await until(lambda: job.report().session == 2 and job.report().state.value == "running")
@@ -339,7 +339,7 @@ def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
         job.source.launch = slow  # type: ignore[method-assign]
 
     job, _ = play(tmp_path, workers(1), meanwhile=meanwhile)
-    assert notes == ["container is prepared: its files are laid down"]
+    assert notes == ["preparing the container: copying its files"]
     assert job.report().tasks[0].note == "exit code 0"
 
 

@@ -96,7 +96,7 @@ def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
 
 async def finished(job: PlayedJob) -> None:
     """What the end of the real program does."""
-    await job.master.measurements.finish()
+    await job.master.metrics.finish()
 
 
 def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
         (only,) = await runs(job)
         assert next(m for m in only.received if isinstance(m, msg.Welcome)).sample_interval == 0.0
         only.send(sample(cpu=1.0))
-        await until(lambda: job.master.measurements.refused == 1)
+        await until(lambda: job.master.metrics.refused == 1)
         assert (await ask_metrics(job.job.folder)).points == ()
         end(job)
 
@@ -132,10 +132,10 @@ def test_a_later_master_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytes
         await until(is_written)
         await job.die()
         await until(lambda: job.attempt == 2 and first.connections == 2)
-        await until(lambda: bool(job.master.measurements.series.names))
+        await until(lambda: bool(job.master.metrics.series.names))
         before = job.report().session
         first.send(sample(before, cpu=0.75, step=90.0))
-        await until(lambda: job.master.measurements.series.answer([], ["cpu"], 1)[0][0].most == (0.75,))
+        await until(lambda: job.master.metrics.series.answer([], ["cpu"], 1)[0][0].most == (0.75,))
         end(job)
 
     job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
@@ -158,10 +158,10 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
         path = job.job.folder.metrics
         path.mkdir()
         only.send(replace(sample(cpu=1.0, step=3.0), saved=(msg.Saved(step=3, ago=0.0, took=0.1),)))
-        await until(lambda: bool(job.master.measurements._trouble))
+        await until(lambda: bool(job.master.metrics._last_error))
         path.rmdir()
         await until(path.exists)
-        await until(lambda: not job.master.measurements._trouble)
+        await until(lambda: not job.master.metrics._last_error)
         end(job)
 
     job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
@@ -199,7 +199,7 @@ def test_a_restart_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
         only.stubborn = True
         await tell_restart(job.job.folder, "ann")
         await until(lambda: job.report().state.value == "restarting")
-        with pytest.raises(ProtocolError, match="no session that could be restarted: the job is restarting") as caught:
+        with pytest.raises(ProtocolError, match="no session to restart: the job is restarting") as caught:
             await tell_restart(job.job.folder, "ann")
         assert caught.value.code == "busy"
         only.exit(FAILED)
@@ -227,7 +227,7 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
         await until(lambda: sum(isinstance(m, msg.DumpStacks) for m in first.received) == 2)
         await first.die()
         job.source.end(first.part.container, "killed")
-        assert "gone" in (await asking).problem
+        assert "exited" in (await asking).problem
         end(job)
         await until(lambda: len(job.executors) == 3)
         end(job)
@@ -278,18 +278,18 @@ def test_samples_of_another_try(tmp_path: Path) -> None:
     made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "x")
     worker = TaskId("worker", 0)
     clock.now = 10.0
-    made.came(worker, replace(sample(cpu=1.0, step=5.0), first_step=1.0, first_ago=4.0))
-    made.came(worker, sample(session=2, cpu=9.0))
-    made.came(worker, sample(session=0, cpu=9.0))
-    made.came(TaskId("ps", 0), sample(cpu=9.0))
+    made.ingest_sample(worker, replace(sample(cpu=1.0, step=5.0), first_step=1.0, first_ago=4.0))
+    made.ingest_sample(worker, sample(session=2, cpu=9.0))
+    made.ingest_sample(worker, sample(session=0, cpu=9.0))
+    made.ingest_sample(TaskId("ps", 0), sample(cpu=9.0))
     assert made.refused == 3
     cluster.exit(worker, FAILED)
     cluster.settle()
     clock.now = 20.0
     late = replace(sample(cpu=7.0, step=8.0), saved=(msg.Saved(step=8, ago=9.0, took=1.0),))
-    made.came(worker, late)
+    made.ingest_sample(worker, late)
     assert made.series.answer([], ["cpu"], 5)[0][0].most == (1.0,)
-    (told,) = [each.told for each in made._tries["worker:0"].values()]
+    (told,) = [each.progress for each in made._attempts["worker:0"].values()]
     assert (told.first_step, told.first_at, told.step) == (1.0, 6.0, 8.0)
 
 
@@ -300,7 +300,9 @@ def test_stalls_of_a_program(tmp_path: Path) -> None:
 
     def reports(step: float, at: float) -> Progress:
         clock.now = at + 0.5
-        made.came(TaskId("worker", 0), replace(sample(step=step), step_ago=0.5, first_step=1.0, first_ago=at - 9.5))
+        made.ingest_sample(
+            TaskId("worker", 0), replace(sample(step=step), step_ago=0.5, first_step=1.0, first_ago=at - 9.5)
+        )
         (told,) = made.answer(msg.GetMetrics(series=("step",))).progress
         return told
 
@@ -337,7 +339,7 @@ def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     async def run() -> None:
         clock.now = 10.0
-        made.came(TaskId("worker", 0), sample(step=7.0, cpu=1.0))
+        made.ingest_sample(TaskId("worker", 0), sample(step=7.0, cpu=1.0))
         keeping = asyncio.ensure_future(made.keep())
         await until(lambda: written() == (10.0, [7.0]))
         clock.now = 20.0
@@ -363,7 +365,7 @@ def test_numbers_that_are_none(tmp_path: Path, bad: dict[str, float]) -> None:
     """Names that are none of ours, and what no number is, are left out."""
     cluster = started(workers(1))
     made, _ = measuring(cluster.app.state.spec, cluster.app, tmp_path / "x")
-    made.came(TaskId("worker", 0), msg.Sample(session=1, try_=1, ago=0.0, values=bad))
+    made.ingest_sample(TaskId("worker", 0), msg.Sample(session=1, try_=1, ago=0.0, values=bad))
     assert made.series.names == []
 
 
@@ -375,7 +377,7 @@ def test_more_checkpoints_than_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
     for number in range(5):
         clock.now = 10.0 * (number + 1)
         saved = (msg.Saved(step=number, ago=0.0, took=2.0),)
-        made.came(TaskId("worker", 0), replace(sample(step=float(number)), saved=saved))
+        made.ingest_sample(TaskId("worker", 0), replace(sample(step=float(number)), saved=saved))
 
     asyncio.run(made.finish())
     with open_metrics(tmp_path / "metrics.db") as metrics:
@@ -406,7 +408,7 @@ def test_what_was_made_before_is_made_again(tmp_path: Path) -> None:
                 )
             if session == 1 and at == 700.0:
                 message = replace(message, saved=(msg.Saved(step=600, ago=2.5, took=20.0),))
-            made.came(worker, message)
+            made.ingest_sample(worker, message)
 
     says(0.0, 1000.0, 1, 101.3, 1.0)  # its last word: step 894 at second 995
     cluster.now = 1000.0
@@ -439,7 +441,7 @@ def test_a_large_job_is_written_in_pieces(tmp_path: Path) -> None:
         for at in (1.0, 40.0, 80.0):
             clock.now = at
             for task in cluster.app.state.tasks:
-                made.came(task, sample(cpu=float(task.index), rss=at))
+                made.ingest_sample(task, sample(cpu=float(task.index), rss=at))
             await made.write()
         await made.finish()
 
@@ -461,9 +463,9 @@ def test_without_sqlite_a_job_runs_and_says_so(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delitem(sys.modules, "tony.history.metrics_writer", raising=False)
     cluster = started(workers(1))
     made, _ = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
-    made.came(TaskId("worker", 0), sample(cpu=1.0))
+    made.ingest_sample(TaskId("worker", 0), sample(cpu=1.0))
     asyncio.run(made.finish())
-    assert "no SQLite" in made._trouble
+    assert "no SQLite" in made._last_error
     assert sqlite3.sqlite_version
 
 

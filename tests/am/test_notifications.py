@@ -224,19 +224,19 @@ class TestWhatGoesWrong:
     @pytest.mark.parametrize(
         ("answer", "why", "again"),
         [
-            (says(500), "it answers 500", True),
-            (says(429), "it answers 429", True),
-            (says(404), "it answers 404", False),
+            (says(500), "it answered with status 500", True),
+            (says(429), "it answered with status 429", True),
+            (says(404), "it answered with status 404", False),
             (
                 says(302, "Location: http://127.0.0.1:1/"),
-                r"it sends us elsewhere \(302\), which is not followed",
+                r"it redirects \(302\), which is not followed",
                 False,
             ),
-            (says(307, "Location: /"), "elsewhere", False),
+            (says(307, "Location: /"), "redirects", False),
             (hangs_up, "the connection was closed without an answer", True),
-            (nonsense, "its answer is no HTTP", False),
+            (nonsense, "its answer is not HTTP", False),
             (silent, "no answer within 0.5 s", True),
-            (slowly, "no answer within|its answer is no HTTP|closed without", True),
+            (slowly, "no answer within|its answer is not HTTP|closed without", True),
         ],
     )
     def test_an_answer(self, answer: Answer, why: str, again: bool) -> None:
@@ -246,7 +246,7 @@ class TestWhatGoesWrong:
             async with place(answer) as there:
                 with pytest.raises(WebhookRejectedError, match=why) as caught:
                     await post(WebhookTarget.of(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30)
-                assert caught.value.again is again
+                assert caught.value.is_retryable is again
                 assert "XYZZY" not in str(caught.value)
 
         run(work())
@@ -272,13 +272,13 @@ class TestWhatGoesWrong:
                 pass
             made = notices(there, report)
             made.restarted("so")
-            await until(lambda: "could not be told yet" in caplog.text)
+            await until(lambda: "could not be notified yet" in caplog.text)
             began = clock.monotonic()
             await made.finish(report)
             assert clock.monotonic() - began < 30
             host = f"http://localhost:{there.port}"
-            assert f"{host} could not be told yet that the job restarted: " in caplog.text
-            assert f"{host} was not told within 0.3 s that the job failed" in caplog.text
+            assert f"{host} could not be notified yet that the job restarted: " in caplog.text
+            assert f"{host} was not notified within 0.3 s that the job failed" in caplog.text
             assert "XYZZY" not in caplog.text
 
         with pytest.MonkeyPatch.context() as patch:
@@ -296,7 +296,7 @@ class TestWhatGoesWrong:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "LAST", 0.3)
             run(work())
-        assert "was not told within 0.3 s that the job failed" in caplog.text
+        assert "was not notified within 0.3 s that the job failed" in caplog.text
 
     def test_it_is_not_tried_for_ever(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
         """Nor does one notice hold up the next for ever."""
@@ -305,7 +305,7 @@ class TestWhatGoesWrong:
             async with place(says(500)) as there:
                 made = notices(there, report)
                 made.restarted("so")
-                await until(lambda: "was not told that the job restarted after" in caplog.text)
+                await until(lambda: "was not notified that the job restarted after" in caplog.text)
                 there.answers = [says(200)]
                 await made.finish(report)
                 assert there.said[-1]["event"] == "failed"
@@ -323,7 +323,7 @@ class TestWhatGoesWrong:
                 for _ in range(module._MOST + 2):
                     made.restarted("so")
                 made.drop()
-            assert caplog.text.count("too many notices wait") == 2
+            assert caplog.text.count("too many are waiting") == 2
 
         run(work())
 
@@ -350,7 +350,7 @@ class TestTls:
                     WebhookRejectedError, match="its certificate is not trusted: hostname mismatch"
                 ) as caught:
                     await post(WebhookTarget.of(there.address), b"{}", {}, 30)
-                assert not caught.value.again
+                assert not caught.value.is_retryable
 
         run(work())
 
@@ -363,7 +363,7 @@ class TestTls:
                 assert there.got == []
 
         run(work())
-        assert "was not told that the job failed: its certificate is not trusted: " in caplog.text
+        assert "was not notified that the job failed: its certificate is not trusted: " in caplog.text
 
     def test_no_tls_there(self) -> None:
         """Said so, and not tried again."""
@@ -376,9 +376,9 @@ class TestTls:
         async def work() -> None:
             server = await asyncio.start_server(greets, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
-            with pytest.raises(WebhookRejectedError, match="no TLS with it: ") as caught:
+            with pytest.raises(WebhookRejectedError, match="the TLS handshake failed: ") as caught:
                 await post(WebhookTarget.of(f"https://localhost:{port}/"), b"{}", {}, 30)
-            assert not caught.value.again
+            assert not caught.value.is_retryable
             server.close()
 
         run(work())
@@ -414,7 +414,7 @@ def test_a_job_that_was_killed(report: JobReport, caplog: pytest.LogCaptureFixtu
 
     with caplog.at_level(logging.INFO):
         run(work())
-    assert "was told that the job was killed" in caplog.text
+    assert "was notified that the job was killed" in caplog.text
 
 
 def test_a_whole_job(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ class Process(PageProcess):
 
     idle = 900.0
 
-    def _papers(self, listening: object) -> bytes:
-        return json.dumps({**json.loads(super()._papers(listening)), "idle": self.idle}).encode() + b"\n"  # type: ignore[arg-type]
+    def _config(self, listening: object) -> bytes:
+        return json.dumps({**json.loads(super()._config(listening)), "idle": self.idle}).encode() + b"\n"  # type: ignore[arg-type]
 
 
 def visited(folder: JobFolder, door: PageProxy, do: Callable[[Visit], Awaitable[None]], idle: float = 900.0) -> None:
@@ -169,14 +169,14 @@ def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.
             await kill(pid)
         assert len(tokens) == 1
         plain = await visit.get()
-        assert "failed 3 times within 5 m 00 s; at last it ended by SIGKILL." in plain.body
+        assert "failed 3 times within 5 m 00 s, at last because it ended by SIGKILL." in plain.body
         assert "<code>tony kill application_1_0001</code>" in plain.body
         assert "<td>worker:1</td>" in plain.body
         assert ours() == []
 
     visited(folder, DOOR, do)
     assert [each.message for each in caplog.records if each.name == pages.__name__].count(
-        "from now on there is one plain page"
+        "from now on only the plain status page is served"
     ) == 1
 
 
@@ -201,7 +201,7 @@ def test_without_packages_the_plain_page_stays(folder: JobFolder, capfd: pytest.
     async def do(visit: Visit) -> None:
         plain = await visit.get()
         assert plain.status == 200
-        assert "at last it did not begin, and ended with exit code 1." in plain.body
+        assert "it did not start, and ended with exit code 1." in plain.body
         assert "<td>worker:0</td>" in plain.body
 
     visited(folder, replace(DOOR, packages=str(folder.path / "none.zip")), do)
@@ -284,5 +284,5 @@ def test_a_plain_page_says_why(folder: JobFolder) -> None:
             await page.close()
 
     body = asyncio.run(said("<b> is missing."))
-    assert re.search(r"all that is shown here\. &lt;b&gt; is missing\. In a terminal: <code>tony status app", body)
-    assert "all that is shown" not in asyncio.run(said(""))
+    assert re.search(r"Only this page is available\. &lt;b&gt; is missing\. In a terminal: <code>tony status app", body)
+    assert "Only this page" not in asyncio.run(said(""))

@@ -32,7 +32,7 @@ def test_what_is_kept_comes_first(tmp_path: Path) -> None:
 
 def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once as it is, and once more without patience."""
-    monkeypatch.setattr(pending_commands, "_LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(pending_commands, "_POLL_SECONDS", 0.01)
     asyncio.run(_later(JobFolder(tmp_path)))
 
 

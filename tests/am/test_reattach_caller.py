@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tony.am import reattach_caller
-from tony.am.reattach_caller import AT_ONCE, ReattachCaller, call_executors
+from tony.am.reattach_caller import MAX_PARALLEL, ReattachCaller, call_executors
 from tony.client.credentials import make_credentials
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
@@ -103,7 +103,7 @@ def test_one_call() -> None:
 
 def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or behind a network that drops everything."""
-    monkeypatch.setattr(reattach_caller, "ANSWER", 0.2)
+    monkeypatch.setattr(reattach_caller, "CALL_TIMEOUT", 0.2)
 
     async def scenario() -> None:
         silent = Door(lambda peer, message: None)
@@ -118,7 +118,7 @@ def test_all_come_in_the_end() -> None:
     """One that listens later, too; nobody is called who is here."""
 
     async def scenario() -> None:
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, patience=20.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
 
         def comes(who: str) -> Callable[[RpcConnection, Message], None]:
             def answer(peer: RpcConnection, message: Message) -> None:
@@ -146,11 +146,11 @@ def test_all_come_in_the_end() -> None:
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says that it comes, and does not, is called again; in the end the caller is told who is missing."""
-    monkeypatch.setattr(reattach_caller, "_ON_ITS_WAY", 0.05)
+    monkeypatch.setattr(reattach_caller, "_CONNECT_SECONDS", 0.05)
 
     async def scenario() -> None:
         liar = Door()
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, patience=1.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=1.0)
         gone = Door()
         nowhere = await gone.open()
         await gone.close()
@@ -167,7 +167,7 @@ def test_whoever_learns_that_it_is_the_older_one_calls_nobody_more() -> None:
 
     async def scenario() -> None:
         wise = Door(refuse(Code.SUPERSEDED))
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, patience=20.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
         assert await calls.call_all({"wise": await wise.open()}) == {"wise"}
         assert calls.superseded
         await wise.close()
@@ -181,7 +181,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     called: Counter[int] = Counter()
 
     async def scenario() -> None:
-        calls: ReattachCaller[int] = ReattachCaller(JOB.am, 2, HERE, patience=25.0)
+        calls: ReattachCaller[int] = ReattachCaller(JOB.am, 2, HERE, timeout=25.0)
 
         async def call(address: str, *rest: object) -> bool:
             nonlocal at_once, most
@@ -200,7 +200,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await calls.call_all({who: str(who) for who in range(10_000)}) == frozenset()
 
     play(scenario)
-    assert most == AT_ONCE
+    assert most == MAX_PARALLEL
     assert Counter(called.values()) == {1: 9990, 2: 10}
 
 
@@ -208,7 +208,7 @@ def test_nobody_to_call() -> None:
     """The first attempt has no executors to call."""
 
     async def scenario() -> None:
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 1, HERE, patience=20.0)
+        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 1, HERE, timeout=20.0)
         assert await calls.call_all({}) == frozenset()
 
     play(scenario)

@@ -201,7 +201,7 @@ def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
         watchers.add(stuck.me, gather=10.0)
         watchers.changed()
         async with asyncio.timeout(30):
-            await watchers.finish(report(99), patience=0.05)
+            await watchers.finish(report(99), timeout=0.05)
         assert [(r.report.session, r.final) for r in client.reports] == [(1, False), (99, True)]
         assert stuck.reports[-1].final
 
@@ -255,11 +255,11 @@ def test_what_would_be_gone_is_told_now() -> None:
     async def run() -> None:
         counted, client = Counted(), Played()
         watchers = Subscribers(counted)
-        watchers.tell_now()
+        watchers.send_now()
         assert (len(watchers), counted.made) == (0, 0)
         watchers.add(client.me, gather=0.01)
         watchers.changed()
-        watchers.tell_now()
+        watchers.send_now()
         assert (len(watchers), len(client.reports)) == (1, 2)
         await asyncio.sleep(0.03)
         assert len(client.reports) == 2
@@ -267,7 +267,7 @@ def test_what_would_be_gone_is_told_now() -> None:
         await until(lambda: len(client.reports) == 3)
         watchers.changed()
         watchers.remove(client.me)
-        watchers.tell_now()
+        watchers.send_now()
         watchers.add(client.me, gather=0.01)
         watchers.changed()
         await until(lambda: len(client.reports) == 5)

@@ -146,7 +146,7 @@ def test_without_an_executor_there_is_no_tunnel() -> None:
     scene = Scene()
     scene.there = False
     scene.tunnels.open(scene.client.me, OPEN)
-    assert scene.client.taken() == [msg.TunnelFailed(reason="worker:0 has no executor that could be asked now")]
+    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 is not connected")]
     assert len(scene.tunnels) == 0
 
 
@@ -171,7 +171,7 @@ def test_there_may_be_so_many_and_no_more() -> None:
     for client in clients:
         scene.tunnels.open(client.me, OPEN)
     [failed] = clients[2].taken()
-    assert failed == msg.TunnelFailed(reason="2 connections go through tunnels of this job already; there may be 2")
+    assert failed == msg.TunnelFailed(reason="2 tunnels of this job are open already; the maximum is 2")
     scene.tunnels.closed(clients[0].me)
     scene.tunnels.open(clients[2].me, OPEN)
     assert (clients[2].taken(), len(scene.tunnels)) == ([], 2)
@@ -226,7 +226,7 @@ def test_who_does_not_answer_is_not_waited_for() -> None:
     scene.tunnels.open(scene.client.me, OPEN)
     scene.tunnels.gone(TASKS[1])
     scene.tunnels.gone(TASKS[0])
-    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 is gone")]
+    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 has exited")]
     scene = Scene().joined()
     scene.tunnels.gone(TASKS[0])
     assert scene.far.over
@@ -366,7 +366,7 @@ def test_a_wrong_token_gets_no_tunnel(tmp_path: Path) -> None:
         for word in ("0" * 32, "", ends.executor.incarnation):
             thief = await connect(ends.job.master.address, ends.job.credentials.executors)
             thief.send(msg.JoinTunnel(tunnel=word, address="x"))
-            with pytest.raises(ProtocolError, match="nobody waits for this tunnel"):
+            with pytest.raises(ProtocolError, match="this tunnel is not expected"):
                 await thief.receive()
         async with closing(client, far):
             client.send(Raw.of(b"still"))
@@ -386,7 +386,7 @@ def test_the_end_of_an_executor_ends_its_tunnels(tmp_path: Path) -> None:
         async with closing(client, far, waiting):
             ends.executor.exit(OK)  # the job ends, and with it its executors and its master
             assert await client.receive() is None
-            assert await waiting.receive() in (msg.TunnelFailed(reason="the executor of worker:0 is gone"), None)
+            assert await waiting.receive() in (msg.TunnelFailed(reason="the executor of worker:0 has exited"), None)
 
     with_ends(tmp_path, story)
 

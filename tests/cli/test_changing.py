@@ -92,7 +92,7 @@ class TestRestart:
 
     def test_there_is_none_that_could_be_restarted(self, tony: Tony, running: Running) -> None:
         """The master says why not; that is nobody's bug."""
-        running.beside.master.busy = "there is no session that could be restarted: the job is restarting"
+        running.beside.master.busy = "there is no session to restart: the job is restarting"
         answer = tony("restart", JOB)
         assert (answer.code, answer.err) == (
             2,
@@ -168,7 +168,7 @@ class TestStacks:
         del running.beside.master.standing["worker:0"]
         answer = tony("stacks", JOB)
         assert (answer.code, "worker:1: seen by the kernel" in answer.out) == (0, True)
-        assert answer.err == "tony: worker:0: worker:0 has no executor that could be asked now\n"
+        assert answer.err == "tony: worker:0: the executor of worker:0 is not connected\n"
         answer = tony("stacks", JOB, "--task", "worker:0")
         assert (answer.code, answer.out) == (3, "")
         assert tony("stacks", JOB, "--task", "worker:0", "--json").code == 3
@@ -281,7 +281,7 @@ class TestThroughAPortal:
     def test_what_cannot_be(self, tony: Tony, running: Running, portal: str) -> None:
         """Each with its way out, as of a job that is recorded here."""
         master = running.beside.master
-        master.busy = "there is no session that could be restarted: the job is restarting"
+        master.busy = "there is no session to restart: the job is restarting"
         answer = tony("restart", "--portal", portal, JOB)
         assert (answer.code, master.busy in answer.err, "bug" in answer.err) == (2, True, False)
         answer = tony("stacks", "--portal", portal, JOB, "--task", "chief")
@@ -289,7 +289,7 @@ class TestThroughAPortal:
         master.standing.clear()
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.out) == (3, "")
-        assert "worker:1 has no executor that could be asked now" in answer.err
+        assert "the executor of worker:1 is not connected" in answer.err
 
     def test_that_goes_away(self, tony: Tony, running: Running, portal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is not asked of one task after the other."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.state import State
-from tony.core.steps.containers import LAUNCHES
+from tony.core.steps.containers import MAX_LAUNCHES
 from tony.model.exit_status import ExitReason
 from tony.model.job_report import Failure
 from tony.model.job_spec import JobSpec
@@ -93,7 +93,7 @@ def _of_program(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> boo
 
 def _of_launch(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
     silent = sum(isinstance(e, ev.Silent) and str(e.task) == failure.task for e in log)
-    return _by_exit(log, failure) or len(set(_containers(log))) + silent >= LAUNCHES
+    return _by_exit(log, failure) or len(set(_containers(log))) + silent >= MAX_LAUNCHES
 
 
 def _of_loss(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:

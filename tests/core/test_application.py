@@ -12,7 +12,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies.restart_policy import LAUNCH_RESTARTS
 from tony.core.steps.container_loss import REPORT_WAIT
-from tony.core.steps.containers import LAUNCHES
+from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransition
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -206,7 +206,7 @@ def test_nobody_waits_for_the_start_of_what_could_not_be_started() -> None:
     assert simulation.finished
     assert simulation.finished.failure
     assert simulation.finished.failure.reason == (
-        "worker may start only once all of board runs, and 1 of its tasks never did"
+        "worker may start only once all tasks of board run, and 1 of them never started"
     )
 
 
@@ -540,7 +540,7 @@ def test_a_container_that_ends_before_registering_is_replaced() -> None:
     """Uncharged; after three of them in each of three sessions in a row the job fails as infrastructure."""
     simulation = Simulation(workers(1))
     simulation.begin()
-    for _ in range(LAUNCHES * (1 + LAUNCH_RESTARTS)):
+    for _ in range(MAX_LAUNCHES * (1 + LAUNCH_RESTARTS)):
         simulation.run(until=lambda: bool(simulation.executors))
         if not simulation.executors:
             simulation.advance()  # the back-off
@@ -784,7 +784,7 @@ def test_what_is_asked_for_ahead_and_fails_is_not_asked_for_without_end() -> Non
             simulation.lose(container, "again", silent=True)
         simulation.run()
     assert simulation.containers == {}
-    assert len(made(simulation, act.Launch)) == 2 + LAUNCHES
+    assert len(made(simulation, act.Launch)) == 2 + MAX_LAUNCHES
     simulation.advance()
     finish_all(simulation)
     assert outcome(simulation) == ("succeeded", 0, None)
@@ -1078,7 +1078,11 @@ def test_stopped_from_outside_is_infrastructure() -> None:
 
 @pytest.mark.parametrize(
     ("order", "forced", "said"),
-    [(1, True, "taken back"), (-1, True, "taken back"), (1, False, "its executor was told to end by somebody else")],
+    [
+        (1, True, "taken back"),
+        (-1, True, "taken back"),
+        (1, False, "its executor received a stop signal that the AM did not send"),
+    ],
 )
 def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said: str) -> None:
     """Cluster or node may say, before the executor's report or after it; another end of the container is no answer."""
@@ -1090,7 +1094,7 @@ def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said:
         simulation.app.handle(event, 5.0)
     (failure,) = simulation.app.state.failures
     assert (failure.cause, failure.failure_class) == ("lost", FailureClass.INFRASTRUCTURE)
-    assert failure.reason.startswith(f"worker:0 was stopped from outside: {said}")
+    assert failure.reason.startswith(f"worker:0 was stopped externally: {said}")
 
 
 @pytest.mark.parametrize("told", ["report, end", "end, report", "end"])
@@ -1121,4 +1125,4 @@ def test_why_a_session_begins_is_corrected() -> None:
     status = ExitStatus(reason=ExitReason.STOPPED)
     actions = simulation.app.handle(ev.Exited(task=task("worker:1"), session=1, try_=1, status=status, at=5.0), 5.0)
     (opened,) = [action for action in actions if isinstance(action, act.OpenSession)]
-    assert opened.reason.startswith("worker:0 was stopped from outside: taken back")
+    assert opened.reason.startswith("worker:0 was stopped externally: taken back")

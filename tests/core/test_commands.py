@@ -36,7 +36,7 @@ def test_a_restart_that_somebody_orders_is_not_charged(restarts: int) -> None:
     before = set(cluster.containers)
     cluster.deliver(RESTART)
     assert seen(cluster).state is JobState.RESTARTING
-    assert seen(cluster).restarting == "ann asked for a restart"
+    assert seen(cluster).restarting == "restart requested by ann"
     assert seen(cluster).failure is None
     cluster.run()
     now = seen(cluster)

@@ -111,7 +111,7 @@ def test_what_is_said_of_it() -> None:
     simulation = begun(capacity=3)
     said = report(simulation.app, 4.0, AROUND)
     assert said.waiting == (
-        "waiting 4 s for worker:3: no container yet; starts without those that have no container in 6 s (gang_wait)"
+        "waiting 4 s for worker:3: no container yet; starts without the missing tasks in 6 s (gang_wait)"
     )
     assert said.sizes == (RoleSize(role="worker", tasks=4, least=2, most=4),)
     simulation.advance()
@@ -131,7 +131,7 @@ def test_no_wait_at_all() -> None:
     simulation.advance()
     simulation.run()
     assert running(simulation) == ["worker:0", "worker:1", "worker:2"]
-    assert simulation.now <= elastic_start.TOGETHER
+    assert simulation.now <= elastic_start.SETTLE_SECONDS
 
 
 def test_never_fewer_than_the_least() -> None:
@@ -235,7 +235,7 @@ def test_who_has_more_than_the_least_makes_room() -> None:
     assert running(simulation) == ["ps:0", "worker:0", "worker:1", "worker:2"]
     assert (simulation.now, timers(simulation)) == (10.0, set())
     assert simulation.app.state.tasks[task("worker:3")].note == (
-        "left out of session 1: others lacked room to start (min = 2)"
+        "left out of session 1: its container was needed for other roles (min = 2)"
     )
     assert published(simulation)[0].spec.absent == {"worker": (3,)}
 

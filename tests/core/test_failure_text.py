@@ -45,7 +45,7 @@ EXITS = [
         ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"),
         INFRASTRUCTURE,
         "lost",
-        "worker:0 was stopped from outside: its executor was told to end by somebody else on node-7",
+        "worker:0 was stopped externally: its executor received a stop signal that the AM did not send on node-7",
     ),
 ]
 

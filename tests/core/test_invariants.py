@@ -34,39 +34,39 @@ def timer(name: str) -> Callable[[State], None]:
 def report_of_nobody(state: State) -> None:
     """The last word of a program is waited for that never ran."""
     set_state("worker:0", TaskState.PENDING)(state)
-    state.tasks[task("worker:0")].gone_at = 1.0
+    state.tasks[task("worker:0")].container_ended_at = 1.0
 
 
 DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (set_state("worker:0", TaskState.STOPPING), "the counters of worker are not its tasks' states"),
     (lambda s: setattr(s.roles["worker"], "started", 1), "worker counts 1 started programs"),
-    (lambda s: setattr(s.roles["worker"], "unstarted", 1), "worker counts 1 tasks that are over and never ran, not 0"),
-    (lambda s: s.roles["worker"].arrived.add(1), "worker knows wrongly which of its tasks are registered"),
-    (lambda s: setattr(s, "living", 1), "the counter of living programs is wrong"),
+    (lambda s: setattr(s.roles["worker"], "unstarted", 1), "worker counts 1 tasks that ended and never ran, not 0"),
+    (lambda s: s.roles["worker"].arrived.add(1), "worker has a wrong set of registered tasks"),
+    (lambda s: setattr(s, "living", 1), "the counter of running programs is wrong"),
     (lambda s: setattr(s.roles["worker"], "held", 1), "worker counts 1 containers, not 2"),
     (
         lambda s: s.containers.__setitem__("c-9", Container("c-9", "worker", "h")),
-        "c-9 belongs to nobody and is not given back",
+        "c-9 belongs to no task and is not released",
     ),
-    (lambda s: s.containers.pop("c-1"), "worker:0 holds c-1, which is gone"),
-    (lambda s: setattr(s.tasks[task("worker:0")], "container", None), "worker:0 lives without a container"),
-    (lambda s: setattr(s.tasks[task("worker:0")], "session", 0), "a program of worker:0 from session 0 lives in sess"),
+    (lambda s: s.containers.pop("c-1"), "worker:0 holds c-1, which has ended"),
+    (lambda s: setattr(s.tasks[task("worker:0")], "container", None), "worker:0 runs without a container"),
+    (lambda s: setattr(s.tasks[task("worker:0")], "session", 0), "a program of worker:0 from session 0 runs in sess"),
     (
-        lambda s: setattr(s.containers["c-1"], "hold", ContainerIntent.RELEASED),
-        "worker:0 is running in c-1, which was given back",
+        lambda s: setattr(s.containers["c-1"], "intent", ContainerIntent.RELEASED),
+        "worker:0 is running in c-1, which was released",
     ),
-    (lambda s: s.roles["worker"].waiting.join(0), "containers of worker are sought for {0}, and set() need one"),
+    (lambda s: s.roles["worker"].waiting.join(0), "containers of worker are requested for {0}, and set() need one"),
     (set_state("worker:0", TaskState.STOPPING), "worker:0 was told to stop for no reason"),
     (lambda s: setattr(s, "job", JobState.RESTARTING), "worker:0 was not told to stop, and the job is restarting"),
-    (report_of_nobody, "a report of worker:0 is waited for, which is pending"),
+    (report_of_nobody, "the exit report of worker:0 is awaited, which is pending"),
     (timer("registration:worker:0"), "registration:worker:0 is set and worker:0 is running"),
     (timer("report:worker:0"), "report:worker:0 is set and worker:0 is running"),
     (timer("stop-limit"), "stop-limit is set and nothing is being stopped"),
     (timer("force-limit"), "force-limit is set and nothing is being stopped"),
-    (timer("allocation"), "the allocation deadline is set and every container is there"),
-    (timer("gang-patience"), "the gang-patience deadline is set and every container is there"),
-    (timer("gang-pause"), "the gang-pause deadline is set and every container is there"),
-    (lambda s: setattr(s.roles["worker"], "blocked", True), "worker can never start and the job goes on"),
+    (timer("allocation"), "the allocation deadline is set and no container is missing"),
+    (timer("gang-patience"), "the gang-patience deadline is set and no container is missing"),
+    (timer("gang-pause"), "the gang-pause deadline is set and no container is missing"),
+    (lambda s: setattr(s.roles["worker"], "blocked", True), "worker can never start and the job continues"),
     (lambda s: setattr(s, "job", JobState.STOPPING), "the job is stopping and its result is None"),
 ]
 
@@ -89,7 +89,7 @@ def test_a_job_that_waits_for_nothing_is_noticed() -> None:
         each.state = TaskState.PENDING
         state.roles["worker"].counts[TaskState.PENDING] += 1
     state.living = 0
-    assert "the job waits for nothing that could come" in broken(simulation.app)
+    assert "the job waits for nothing that could happen" in broken(simulation.app)
 
 
 def test_an_end_with_something_left_is_noticed() -> None:

@@ -12,8 +12,8 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import node_exclusion
 from tony.core.policies.restart_policy import FREE_RESTARTS
-from tony.core.steps.containers import LAUNCHES
-from tony.core.steps.executor_reports import WORD_WAIT
+from tony.core.steps.containers import MAX_LAUNCHES
+from tony.core.steps.executor_reports import STOP_CAUSE_WAIT
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import DistributedMode, JobState, RestartScope, RoleKind
@@ -200,7 +200,7 @@ def test_what_cannot_be_launched_is_not_tried_for_ever(mode: DistributedMode) ->
     assert simulation.finished
     assert simulation.finished.failure
     assert simulation.finished.failure.cause == "launch"
-    assert refused == 3 * LAUNCHES
+    assert refused == 3 * MAX_LAUNCHES
 
 
 def test_the_bad_luck_of_one_task_ends_as_well() -> None:
@@ -245,7 +245,7 @@ def test_preemption_is_not_charged_whichever_word_comes_first() -> None:
             simulation.deliver(event)
         (verdict,) = made(simulation, act.Verdict)
         assert (verdict.decision, verdict.failure.cause, verdict.failure.blameless) == ("restart", "lost", True)
-        assert "not charged: no fault of the job's" in verdict.reason
+        assert "not caused by the job" in verdict.reason
 
 
 def test_what_peers_die_of_meanwhile_is_not_charged_either() -> None:
@@ -274,7 +274,7 @@ def test_somebody_else_is_waited_for_only_so_long() -> None:
     simulation.run()
     assert made(simulation, act.Verdict) == []
     simulation.advance()
-    assert simulation.now == WORD_WAIT
+    assert simulation.now == STOP_CAUSE_WAIT
     simulation.settle()
     assert simulation.finished
     assert simulation.finished.failure
@@ -296,7 +296,7 @@ def test_a_first_cause_that_is_told_late_may_rule_the_restart_out() -> None:
     assert simulation.finished
     assert simulation.finished.failure
     assert (simulation.finished.failure.task, simulation.finished.failure.exit_code) == ("worker:1", 2)
-    assert "exit code 2 is never worth a retry" in simulation.finished.failure.verdict
+    assert "exit code 2 is not retried" in simulation.finished.failure.verdict
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_a_limit_that_is_over_is_told_with_type_and_group(name: str) -> None:
     assert simulation.finished is not None
     assert simulation.finished.failure is not None
     assert simulation.finished.failure.reason == (
-        f"{name}:0 still ran 1 m 00 s after every task of group trainers was done (roles.{name}.timeout_after)"
+        f"{name}:0 was still running 1 m 00 s after every task of group trainers had ended (roles.{name}.timeout_after)"
     )
 
 

@@ -58,7 +58,7 @@ def test_the_next_session_waits_until_the_lease_is_over() -> None:
     assert state.job is JobState.RESTARTING
     assert [state.tasks[LOST].state, state.tasks[task("worker:1")].state] == [TaskState.STOPPING, TaskState.STOPPED]
     assert state.tasks[LOST].note == (
-        "worker:0 was lost: its node is lost; its program may live there for another 2 m 20 s"
+        "worker:0 was lost: its node is lost; its program may keep running there for another 2 m 20 s"
     )
     assert simulation.demand == {"worker": 1}
     until(simulation, 50.0 + OVER - 1.0)

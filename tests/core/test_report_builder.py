@@ -53,9 +53,9 @@ def test_a_container_in_preparation_is_told_as_such() -> None:
     """In the task's note and in the job's line, until its executor has been started."""
     simulation = before_registering(workers(2))
     first = next(iter(simulation.app.state.tasks))
-    live = {first: Live(preparing="its Python environment is unpacked")}
-    assert one(simulation, live=live).note == "container is prepared: its Python environment is unpacked"
-    assert seen(simulation, live=live).waiting.endswith("container is prepared: its Python environment is unpacked")
+    live = {first: Live(preparing="unpacking the Python environment")}
+    assert one(simulation, live=live).note == "preparing the container: unpacking the Python environment"
+    assert seen(simulation, live=live).waiting.endswith("preparing the container: unpacking the Python environment")
     assert one(simulation).note == "container started, not registered"
 
 
@@ -186,7 +186,7 @@ def test_who_is_missing_and_why() -> None:
     shown = seen(simulation, now=12.0)
     assert shown.waiting == "waiting 12 s for worker:1: no container yet"
     assert [(t.state, t.host, t.note) for t in shown.tasks] == [
-        (TaskState.REGISTERED, "h", "registered, waits for the rest of the gang"),
+        (TaskState.REGISTERED, "h", "registered, waiting for the rest of the gang"),
         (TaskState.REQUESTED, None, "no container yet"),
     ]
 
@@ -241,14 +241,14 @@ def test_the_queue_says_its_reason() -> None:
 def test_a_role_says_for_whom_it_waits() -> None:
     """Each condition that is not true yet, and no other."""
     simulation = begun(staged())
-    assert one(simulation, "chief:0").note == "waits until prep succeeded"
-    assert one(simulation, "export:0").note == "waits until chief succeeded, worker ended"
+    assert one(simulation, "chief:0").note == "waiting until prep has succeeded"
+    assert one(simulation, "export:0").note == "waiting until chief has succeeded and worker has ended"
     for name in ("prep:0", "prep:1"):
         simulation.exit(task(name), OK)
     simulation.run()
     simulation.exit(task("chief:0"), OK)
     simulation.run()
-    assert one(simulation, "export:0").note == "waits until worker ended"
+    assert one(simulation, "export:0").note == "waiting until worker has ended"
 
 
 def test_a_role_that_waits_in_vain_says_so() -> None:
@@ -261,7 +261,7 @@ def test_a_role_that_waits_in_vain_says_so() -> None:
     simulation = begun(spec)
     simulation.exit(task("prep:0"), FAILED)
     simulation.run()
-    assert one(simulation, "board:0").note == "can never start: it waits until prep succeeded"
+    assert one(simulation, "board:0").note == "can never start: waiting until prep has succeeded"
 
 
 def test_a_restart_says_what_it_waits_for() -> None:
@@ -273,7 +273,7 @@ def test_a_restart_says_what_it_waits_for() -> None:
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     shown = seen(simulation)
-    assert (shown.state, shown.waiting) == (JobState.RESTARTING, "1 program(s) of session 1 must stop first")
+    assert (shown.state, shown.waiting) == (JobState.RESTARTING, "waiting for 1 program(s) of session 1 to stop")
     assert shown.failure
     assert shown.failure.task == "worker:0"
     assert shown.session_reason == ""
@@ -305,4 +305,4 @@ def test_an_end_says_what_it_waits_for() -> None:
     simulation.exit(task("worker:1"), OK)
     while simulation.app.state.living:
         simulation.deliver_pending()
-    assert seen(simulation).waiting == "giving containers back"
+    assert seen(simulation).waiting == "releasing containers"

@@ -235,7 +235,7 @@ def test_a_line_that_is_missing_is_told_and_nothing_else() -> None:
     exits(simulation, "prepare:0", RESULT="7")
     exits(simulation, "prepare:1", RESULT=None)
     noted = simulation.app.state.tasks[task("prepare:1")].note
-    assert noted == "exit code 0; no line of its output holds 'result:', so RESULT is not set (exports)"
+    assert noted == "exit code 0; no line of its output contains 'result:', so RESULT is not set (exports)"
     simulation.run()
     assert starts(simulation)["chief:0"] == {"RESULT": "7"}
 

@@ -15,7 +15,7 @@ from tests.core.causes import unexplained
 from tests.core.lives import MEMORY, OUTSIDE, Life, random_job
 from tests.core.specs import COLLISION, FAILED, SEGV
 from tony.core import events as ev
-from tony.core.steps.containers import LAUNCHES
+from tony.core.steps.containers import MAX_LAUNCHES
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.states import FailurePolicy, RoleKind, StopOn, TaskState
@@ -210,7 +210,7 @@ FAULTS: dict[str, tuple[Fault, str, int, str | None]] = {
     "a container is lost with its reports": (loses(S.RUNNING, silent=True), "failed", 3, "lost"),
     "a container is taken away": (loses(S.RUNNING, blameless=True), "succeeded", 0, None),
     "a container is refused": (is_refused(1), "succeeded", 0, None),
-    "containers are refused": (is_refused(LAUNCHES), "succeeded", 0, None),
+    "containers are refused": (is_refused(MAX_LAUNCHES), "succeeded", 0, None),
     "an executor freezes early": (falls_silent(S.STARTING, S.REGISTERED), "succeeded", 0, None),
     "an executor freezes": (falls_silent(S.RUNNING), "succeeded", 0, None),
     "an executor pauses": (pauses, "succeeded", 0, None),

@@ -50,14 +50,16 @@ def test_it_gives_way_and_asks_again() -> None:
     assert [action.container for action in ended] == ["c-1", "c-2"]
     assert ended[0].reason == (
         "worker has 2 of 4 containers (on h (2)), 2 are missing; "
-        "nothing was granted for 10 s (gang_patience), so others may have it"
+        "nothing was granted for 10 s (gang_patience), so it is released for other jobs"
     )
     simulation.run()
     assert simulation.containers == {}
     said = report(simulation.app, simulation.now, AROUND)
-    assert said.waiting.startswith("the gang was not complete for too long and gave its containers back; it asks again")
+    assert said.waiting.startswith(
+        "the gang was incomplete for too long and released its containers; it requests them again"
+    )
     assert {each.note for each in said.tasks[:2]} == {
-        "no container yet (before: its container was given back: the gang was not complete)"
+        "no container yet (before: its container was released: the gang was incomplete)"
     }
     simulation.capacity = 4
     simulation.advance()
@@ -65,7 +67,7 @@ def test_it_gives_way_and_asks_again() -> None:
     simulation.run()
     assert (states(simulation), timers(simulation)) == ({TaskState.RUNNING}, set())
     state = simulation.app.state
-    assert (state.given_back, state.restarts_charged, state.session) == (0, 0, 1)
+    assert (state.release_count, state.restarts_charged, state.session) == (0, 0, 1)
     assert {each.launches for each in state.tasks.values()} == {0}
 
 
@@ -164,7 +166,7 @@ def test_the_allocation_timeout_goes_on_and_tells_all() -> None:
     reason = simulation.finished.failure.reason
     assert reason.startswith("not every container was granted within 1 m 40 s (allocation_timeout): ps has ")
     assert "; worker has " in reason
-    assert "given back so far: " in reason
+    assert " times so far (gang_patience)" in reason
 
 
 def test_a_kill_during_the_pause() -> None:

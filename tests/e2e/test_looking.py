@@ -120,7 +120,7 @@ def test_a_job_from_a_terminal(lab: Lab, hook: http.server.ThreadingHTTPServer) 
         signed = headers["X-Tony-Timestamp"].encode() + b"." + body
         assert headers["X-Tony-Signature"] == f"sha256={hmac.new(b'k3y', signed, hashlib.sha256).hexdigest()}"
     folder = lab.home / "jobs" / job
-    until(lambda: "was told that the job succeeded" in (folder / "am.log").read_text(), "the log says so")
+    until(lambda: "was notified that the job succeeded" in (folder / "am.log").read_text(), "the log says so")
     for path in folder.rglob("*"):
         assert not path.is_file() or b"XYZZY" not in path.read_bytes(), path
     shows_its_page(lab, job)

@@ -56,7 +56,7 @@ def test_a_stolen_port_restarts_the_session_uncharged(lab: Lab) -> None:
         status = lab.wait(job)
     assert (status["state"], status["session"]) == ("succeeded", 2)
     log = (Path(status["folder"]) / "am.log").read_text()
-    assert "not charged" in log
+    assert "does not count against max_restarts" in log
     assert str(address[1]) in log
 
 

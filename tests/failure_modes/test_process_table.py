@@ -130,7 +130,7 @@ def test_a_control_group_without_room(lab: Lab) -> None:
     try:
         done = lab.submit(lab.job_file(JOB))
         assert done.returncode == 3, done.stderr
-        assert "our control group may have 3 processes and threads (pids.max)" in done.stderr
+        assert "this control group may have 3 processes and threads (pids.max)" in done.stderr
         assert "Traceback" not in done.stderr
     finally:
         lab.prefix = ()

@@ -142,7 +142,7 @@ def test_an_executor_stands_still_for_too_long(lab: Lab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["restarts"]["charged"], status["restarts"]["free"]) == ("succeeded", 0, 1)
     said = lab.tony("events", job).stdout
-    assert "nothing was heard from worker:0 for " in said
+    assert "no heartbeat from worker:0 for " in said
     assert "(heartbeat_timeout)" in said
     lab.wait_gone(job, 60)
 

@@ -138,7 +138,7 @@ def test_what_cannot_have_happened_is_found() -> None:
     events = entries("failure")
     twice = [*events[:3], replace(events[0], seq=4)]
     result = replayed("failure", twice)
-    assert result.mismatch == "event 4 (attempt-started): attempt 1 after attempt 1"
+    assert result.mismatch == "event 4 (attempt-started): AM attempt 1 after AM attempt 1"
 
 
 @settings(max_examples=100)

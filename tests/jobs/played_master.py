@@ -241,7 +241,7 @@ class PlayedMaster:
             self.deaf -= 1
             connection.abort()
         elif isinstance(message, GetStacks):
-            none = Stacks(task=message.task, problem=f"{message.task} has no executor that could be asked now")
+            none = Stacks(task=message.task, problem=f"the executor of {message.task} is not connected")
             connection.send(self.standing.get(message.task, none))
         elif isinstance(message, RestartJob) and self.busy:
             connection.refuse(Code.BUSY, self.busy)

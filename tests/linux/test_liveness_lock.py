@@ -46,7 +46,7 @@ def test_taken_twice_by_one_and_by_nobody_else(tmp_path: Path) -> None:
 
 def test_held_by_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is said, after some tries."""
-    monkeypatch.setattr(liveness_lock, "_TRIES", 2)
+    monkeypatch.setattr(liveness_lock, "_MAX_TRIES", 2)
     holder = other(tmp_path / "lock")
     assert holder.stdout
     assert holder.stdout.readline() == "True\n"

@@ -69,9 +69,9 @@ def test_work_that_takes_too_long_is_left_behind_and_keeps_its_slot(gate: thread
         lane = Lane("a page", 0.01)
         with acting_for("ben"):
             for _ in range(2):
-                with pytest.raises(OverloadedError, match="a page could not be had within 0 s: what it is read from"):
+                with pytest.raises(OverloadedError, match="a page could not be read within 0 s: its storage"):
                     await lane.run(gate.wait, CEILING)
-            with pytest.raises(OverloadedError, match="2 of your earlier requests still wait for a page"):
+            with pytest.raises(OverloadedError, match="2 of your earlier requests are still waiting for a page"):
                 await lane.run_for(CEILING, threading.get_ident)
         gate.set()
         with acting_for("ben"):

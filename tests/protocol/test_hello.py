@@ -74,7 +74,7 @@ def test_an_unknown_kind_of_peer_is_refused() -> None:
     hello = bytearray(encode_hello(PeerKind.EXECUTOR, TOKEN))
     hello[6] = 99
     error = refused(bytes(hello))
-    assert (error.code, str(error)) == (Code.BAD_MESSAGE, "no kind of peer has the number 99")
+    assert (error.code, str(error)) == (Code.BAD_MESSAGE, "unknown kind of peer: 99")
 
 
 @given(st.binary(min_size=HELLO_SIZE, max_size=HELLO_SIZE))
@@ -101,7 +101,7 @@ def test_no_other_bytes_are_an_answer(data: bytes) -> None:
 
 def test_an_unknown_status_is_a_refusal() -> None:
     """A later version may have more reasons."""
-    with pytest.raises(ProtocolError, match="refused us: status 77"):
+    with pytest.raises(ProtocolError, match="refused the connection: status 77"):
         check_answer(struct.pack(">4sHBx", b"TONY", WIRE_VERSION, 77))
 
 

@@ -111,7 +111,7 @@ async def test_when_one_side_closes_the_other_hears_of_it(place: Place) -> None:
         assert await connection.receive() is None
         assert await connection.receive() is None
         assert (connection.error, connection.closed_by_peer) == (None, True)
-        await diary.until(lambda d: d.ends == ["closed by us"])
+        await diary.until(lambda d: d.ends == ["closed by this side"])
 
 
 async def test_a_peer_that_leaves_is_told_of_once(place: Place) -> None:
@@ -419,7 +419,9 @@ async def test_a_stranger_at_the_address_is_not_taken_for_the_application_master
         stranger = await asyncio.start_server(chatter, "127.0.0.1", 0)
         address = f"tls:127.0.0.1:{stranger.sockets[0].getsockname()[1]}"
     async with stranger:
-        with pytest.raises((ConnectionFailed, ProtocolError), match=r"not our application master|something else than"):
+        with pytest.raises(
+            (ConnectionFailed, ProtocolError), match=r"not this job's application master|is not an application master"
+        ):
             await connect(address, place.job.executors)
 
 

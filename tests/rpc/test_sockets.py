@@ -17,7 +17,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
 from tony.rpc.am_address import TlsAddress
-from tony.rpc.sockets import listen_unix, peer_process, resolve, said
+from tony.rpc.sockets import describe_error, listen_unix, peer_process, resolve
 
 
 def at(path: Path | str) -> Place:
@@ -81,7 +81,7 @@ async def test_a_file_that_is_no_socket_is_left_alone(folder: Path) -> None:
     """It may be somebody's work."""
     path = folder / "am.sock"
     path.write_text("precious")
-    with pytest.raises(InfraError, match="there is a file in its place that is no socket; remove it"):
+    with pytest.raises(InfraError, match="a file that is not a socket is in its place; remove it"):
         await RpcServer(JOB.am, Diary()).listen(f"unix:{path}")
     assert path.read_text() == "precious"
 
@@ -165,7 +165,9 @@ async def test_another_user_is_refused_on_both_sides(folder: Path, monkeypatch: 
     async with serving(place) as (server, diary, address):
         # Patched: there is no second user in a test.
         monkeypatch.setattr("tony.rpc.connection.peer_process", refuse)
-        with pytest.raises(ConnectionFailed, match=r"not our application master .* belongs to user 54321") as caught:
+        with pytest.raises(
+            ConnectionFailed, match=r"not this job's application master .* belongs to user 54321"
+        ) as caught:
             await connect(address, JOB.executors)
         assert not caught.value.gone
         await until(lambda: server.statistics().accepted == 1 and server.statistics().strangers == 0)
@@ -210,6 +212,6 @@ async def test_both_families_are_numbers_without_waiting() -> None:
 
 def test_what_the_system_says_is_shown_without_numbers() -> None:
     """Errors of sockets, of asyncio, and of name look-ups, which count below zero."""
-    assert said(OSError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
-    assert said(socket.gaierror(-2, "Name or service not known")) == "Name or service not known"
-    assert said(OSError("AF_UNIX path too long")) == "AF_UNIX path too long"
+    assert describe_error(OSError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
+    assert describe_error(socket.gaierror(-2, "Name or service not known")) == "Name or service not known"
+    assert describe_error(OSError("AF_UNIX path too long")) == "AF_UNIX path too long"

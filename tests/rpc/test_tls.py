@@ -44,7 +44,7 @@ async def test_a_certificate_of_another_job_is_refused(place: Place) -> None:
     """Even if it trusts us, and has the right token."""
     mixed = replace(with_token_of(JOB, OTHER_JOB.executors), ca=JOB.executors.ca)
     async with serving(place) as (server, diary, address):
-        with pytest.raises(ConnectionFailed, match=r"not our application master .* unknown ca"):
+        with pytest.raises(ConnectionFailed, match=r"not this job's application master .* unknown ca"):
             await connect(address, mixed)
         assert (server.statistics().refused, diary.ends) == ({"tls": 1}, [])
 
@@ -75,7 +75,7 @@ async def test_only_tls_1_3_is_spoken(place: Place) -> None:
 async def test_the_application_masters_pair_does_not_connect(place: Place) -> None:
     """Each certificate has its part; this one's is to listen."""
     async with serving(place) as (server, diary, address):
-        with pytest.raises(Exception, match="refused us"):
+        with pytest.raises(Exception, match="refused the connection"):
             await connect(address, JOB.am)
         assert (server.statistics().refused, diary.ends) == ({"tls": 1}, [])
 
@@ -84,7 +84,7 @@ async def test_an_executors_pair_does_not_pass_for_the_application_master(place:
     """An executor that listened at its address could not take the job over."""
     false = Place(address=place.address, job=replace(JOB, am=JOB.executors), scheme="tls")
     async with serving(false) as (server, _, address):
-        with pytest.raises(ConnectionFailed, match=r"not our application master .* Hostname mismatch"):
+        with pytest.raises(ConnectionFailed, match=r"not this job's application master .* Hostname mismatch"):
             await connect(address, JOB.executors)
         await until(lambda: server.statistics().refused == {"tls": 1})
 
@@ -118,7 +118,7 @@ async def test_damaged_records_end_the_connection(place: Place) -> None:
             await peer.rest()
         await diary.until(lambda d: bool(d.ends))
         assert (diary.messages, server.statistics().refused) == ([], {"tls": 1})
-        assert diary.ends == ["no TLS of this job: decryption failed or bad record mac"]
+        assert diary.ends == ["the TLS handshake failed: decryption failed or bad record mac"]
 
 
 def _pair() -> tuple[TlsPipe, TlsPipe]:

@@ -105,7 +105,10 @@ def wait_lost(lab: YarnLab, node: str) -> None:
 
 def wait_doubted(lab: YarnLab, job: str, task: str) -> None:
     """Waits until the program of a task counts as living although nobody knows."""
-    until(lambda: "its program may live there for another" in lab.tasks(job)[task]["note"], f"{task} is waited for")
+    until(
+        lambda: "its program may keep running there for another" in lab.tasks(job)[task]["note"],
+        f"{task} is waited for",
+    )
 
 
 def test_nodes_are_cut_off(lab: YarnLab) -> None:

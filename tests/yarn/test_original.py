@@ -201,7 +201,7 @@ def test_e7_missed_heartbeats(old: Old) -> None:
     job = old.lab.only_job()
     os.kill(old.lab.executor_of(job, "worker:0"), signal.SIGSTOP)
     until(lambda: old.lab.status(job)["session"] == 2, "the next session begins")
-    assert "nothing was heard from worker:0" in old.lab.tony("status", job).stdout
+    assert "no heartbeat from worker:0" in old.lab.tony("status", job).stdout
     old.lab.tony("kill", job)
     out, _ = running.communicate(timeout=180)
     assert running.returncode == FAILED, out

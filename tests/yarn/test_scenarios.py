@@ -170,7 +170,7 @@ def test_e7_an_executor_that_stands_still(lab: YarnLab) -> None:
     os.kill(lab.executor_of(job, "worker:0"), signal.SIGSTOP)
     until(lambda: (lab.status(job)["session"], lab.status(job)["state"]) == (2, "running"), "the next session runs")
     assert (lab.status(job)["restarts"]["charged"], lab.status(job)["restarts"]["free"]) == (0, 1)
-    assert "nothing was heard from worker:0" in lab.tony("status", job).stdout
+    assert "no heartbeat from worker:0" in lab.tony("status", job).stdout
     lab.tony("kill", job)
     lab.wait_gone(job)
 

@@ -5,9 +5,9 @@ loop: event, log, state machine (`tony.core`), actions. An action is performed o
 (`durability_barrier`).
 
 Executors connect through `executor_connections`; each gets a `launch_context` when its container starts and a message
-of `start_messages` when its program shall run. After a failover `recovery` restores the state from the event log of
+of `start_messages` when its program is to start. After a failover `recovery` restores the state from the event log of
 the previous AM attempt, `reattach_caller` calls executors that do not know the new address, and `pending_commands`
-obeys what users asked for while no AM answered.
+carries out user requests made while no AM answered.
 
 Clients get reports (`subscribers`), output (`log_relay`), metrics (`metrics_store`), stack traces (`stack_relay`) and
 connections to ports of tasks (`tunnel_broker`). `status_page` is a plain page; `page_server` starts the process that

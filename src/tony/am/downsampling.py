@@ -1,11 +1,11 @@
-"""What was measured of a job's tasks, in memory that does not grow: the longer the job, the wider the buckets.
+"""Metrics of a job's tasks in bounded memory: the longer the job runs, the wider the buckets.
 
-Time is cut into buckets on a grid that begins when the job was accepted. A bucket keeps the least, the mean and the
-most of each series. When a task has more buckets than fit, each two neighbours become one. All widths are the first one
-times a power of two, so that buckets of different tasks lie in each other.
+Time is cut into buckets on a grid that begins when the job was accepted. A bucket keeps the minimum, the mean and the
+maximum of each series. When a task has more buckets than fit, neighbouring pairs are merged. All widths are the first
+one times a power of two, so that buckets of different tasks nest.
 
-How many buckets fit follows from how many series there are: a small job keeps a thousand of each, one of 10,000 tasks
-some fifty.
+How many buckets fit depends on the number of series: a small job keeps a thousand of each, one of 10,000 tasks about
+fifty.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from tony.protocol.messages import MOST_POINTS, Points
 BUDGET = 140_000_000
 #: Buckets of one series, at least and at most; even, so that they can be halved.
 LEAST, MOST = 32, 1024
-#: Bytes of a bucket, of an array's own.
+#: Bytes of a bucket, and of an array object.
 _BUCKET, _ARRAY = 12, 112
-#: Series of a task that are expected: those of its program, without devices.
+#: Expected series of a task: those of its program, without devices.
 _USUAL = 14
-#: Different names in one job.
+#: Maximum number of different series names in a job.
 MOST_NAMES = 512
-#: Numbers of one answer, and series of one: a message holds a megabyte.
+#: Maximum numbers and series of one answer: a message holds a megabyte.
 _MOST_NUMBERS, _MOST_SERIES = 40_000, 4_000
-#: Nothing was measured.
-NOTHING = math.nan
+#: The value of an empty bucket.
+EMPTY = math.nan
 _LARGEST = 3.0e38
 
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """Everything of one task.
+    """All series of one task.
 
     Attributes:
         level: its buckets are 2**level times as wide as the first ones.
-        first: place on the grid of the first bucket.
+        first: index of the first bucket on the grid.
         counts: samples in each bucket.
-        room: buckets for which its columns have room: what grows bit by bit leaves holes in memory.
+        room: allocated buckets of each column: growing bit by bit would fragment memory.
         columns: by number of the name: three numbers a bucket, or None.
-        dirty: place of the first bucket that has changed since it was written; None if none has.
-        anew: all of it must be written anew.
+        dirty: index of the first bucket that has changed since it was written; None if none has.
+        anew: all of it must be rewritten.
     """
 
     task: str
@@ -61,7 +61,7 @@ class Track:
 
     @property
     def end(self) -> int:
-        """Place after the last bucket."""
+        """Index after the last bucket."""
         return self.first + len(self.counts)
 
 
@@ -84,22 +84,22 @@ class SeriesStore:
 
     @property
     def capacity(self) -> int:
-        """Buckets that one series may have now."""
+        """The number of buckets that one series may have now."""
         expected = max(self._arrays, len(self.tracks) * _USUAL, 1)
         fit = (self._budget // expected - _ARRAY) // _BUCKET
         return max(LEAST, min(MOST, fit)) & ~1
 
     @property
     def columns(self) -> int:
-        """How many series there are, over all tasks."""
+        """The number of series of all tasks together."""
         return self._arrays
 
     def width(self, track: Track) -> float:
-        """Seconds of a bucket."""
+        """Return the width of a bucket in seconds."""
         return float(self.interval * (1 << track.level))
 
     def add(self, task: str, at: float, values: Mapping[str, float]) -> None:
-        """One sample.
+        """Add one sample.
 
         Args:
             at: seconds since the job was accepted.
@@ -129,7 +129,7 @@ class SeriesStore:
                 column[at3 + 2] = value
 
     def adopt(self, task: str, level: int, first: int, columns: Mapping[str, Sequence[float]]) -> None:
-        """Puts what an earlier application master has kept before what this one has.
+        """Insert what an earlier AM attempt stored before what this one has.
 
         Args:
             columns: by name, three numbers a bucket, all of one length.
@@ -151,7 +151,7 @@ class SeriesStore:
         track.anew, track.dirty = True, track.first
 
     def _merge(self, track: Track, other: Track, offset: int) -> None:
-        """Takes one bucket of another track of the same task."""
+        """Merge one bucket of another track of the same task."""
         place = self._bucket(track, (other.first + offset + 0.5) * self.width(other))
         at, at3 = place - track.first, 3 * (place - track.first)
         before, more = track.counts[at], other.counts[offset]
@@ -168,21 +168,21 @@ class SeriesStore:
                 column[at3 : at3 + 3] = array("f", (min(mine[0], new[0]), mean, max(mine[2], new[2])))
 
     def answer(self, tasks: Collection[str], names: Collection[str], most: int) -> tuple[tuple[Points, ...], bool]:
-        """The newest buckets of what is asked for, and whether there is more than one answer holds.
+        """Return the newest buckets of some series, and whether there are more than one message may hold.
 
         Args:
-            tasks, names: nothing for all.
+            tasks, names: empty for all.
         """
         found: list[Points] = []
         room = _MOST_NUMBERS
-        for points in self._asked(tasks, names, max(1, min(most, MOST_POINTS))):
+        for points in self._select(tasks, names, max(1, min(most, MOST_POINTS))):
             room -= 4 * len(points.at)
             if room < 0 or len(found) == _MOST_SERIES:
                 return tuple(found), True
             found.append(points)
         return tuple(found), False
 
-    def _asked(self, tasks: Collection[str], names: Collection[str], most: int) -> Iterator[Points]:
+    def _select(self, tasks: Collection[str], names: Collection[str], most: int) -> Iterator[Points]:
         numbers = [self._numbers[name] for name in names if name in self._numbers] if names else range(len(self.names))
         tracks = [self.tracks[name] for name in tasks if name in self.tracks] if tasks else self.tracks.values()
         for track in tracks:
@@ -192,7 +192,7 @@ class SeriesStore:
                     yield self._points(track, self.names[number], column, most)
 
     def _points(self, track: Track, name: str, column: array[float], most: int) -> Points:
-        # A new step comes alone: the newest bucket may have numbers of some series only.
+        # A new step is sent alone: the newest bucket may have numbers of some series only.
         numbers = (each for each in reversed(range(len(track.counts))) if not math.isnan(column[3 * each + 1]))
         places = list(islice(numbers, most))[::-1]
         width = self.width(track)
@@ -209,7 +209,7 @@ class SeriesStore:
     # --- buckets --------------------------------------------------------------------------------------------------
 
     def _bucket(self, track: Track, at: float) -> int:
-        """The place of a moment among a task's buckets, which are made as far as they are missing."""
+        """Return the index of the bucket for a time, creating buckets as needed."""
         steps = int(max(0.0, at) / self.interval)
         if not track.counts:
             track.first = steps >> track.level
@@ -224,7 +224,7 @@ class SeriesStore:
         return place
 
     def _column(self, track: Track, name: str) -> array[float] | None:
-        """The series of a task; None if there is no room for another one."""
+        """Return a series of a task; None if there is no room for another one."""
         number = self._numbers.get(name)
         if number is None:
             if len(self.names) >= MOST_NAMES:
@@ -238,15 +238,15 @@ class SeriesStore:
             if (self._arrays + 1) * (_ARRAY + _BUCKET * LEAST) > self._budget:
                 return None
             self._arrays += 1
-            column = track.columns[number] = array("f", [NOTHING]) * (3 * track.room)
+            column = track.columns[number] = array("f", [EMPTY]) * (3 * track.room)
             track.dirty = track.first if track.dirty is None else track.dirty
         return column
 
 
 def _grow(track: Track, capacity: int) -> None:
-    """Makes room for more buckets: for all that there may be, if those are few."""
+    """Allocate more buckets: as many as there may be, if those are few."""
     room = min(max(2 * track.room, len(track.counts), 2 * LEAST), max(capacity, len(track.counts)))
-    nothing = array("f", [NOTHING]) * (3 * (room - track.room))
+    nothing = array("f", [EMPTY]) * (3 * (room - track.room))
     for column in track.columns:
         if column is not None:
             column.extend(nothing)
@@ -254,7 +254,7 @@ def _grow(track: Track, capacity: int) -> None:
 
 
 def _halve(track: Track) -> None:
-    """Makes one bucket of each two neighbours on the grid."""
+    """Merge each pair of neighbouring buckets on the grid."""
     odd, counts = track.first & 1, track.counts
     if odd:
         counts = array("I", [0]) + counts
@@ -266,7 +266,7 @@ def _halve(track: Track) -> None:
             made = _halved(column[: 3 * len(track.counts)], odd, ahead, behind)
             column[: len(made)] = made
             left = len(column) - len(made)
-            column[len(made) :] = array("f", [NOTHING]) * left
+            column[len(made) :] = array("f", [EMPTY]) * left
     track.counts = array("I", [a + b for a, b in zip(ahead, behind, strict=True)])
     track.first >>= 1
     track.level += 1
@@ -274,19 +274,19 @@ def _halve(track: Track) -> None:
 
 
 def _halved(column: array[float], odd: int, ahead: Sequence[int], behind: Sequence[int]) -> array[float]:
-    """One series in half as many buckets.
+    """Return one series in half as many buckets.
 
     Args:
         odd: 1 if its first bucket is the later half of a new one.
-        ahead, behind: samples in the former and the latter of each two.
+        ahead, behind: samples in the first and the second of each pair.
     """
-    nothing = array("f", [NOTHING] * 3)
+    nothing = array("f", [EMPTY] * 3)
     if odd:
         column = nothing + column
     if len(column) % 6:
         column = column + nothing
     made = array("f", column[: len(column) // 2])
-    # A number that is not one differs from itself.
+    # NaN differs from itself.
     made[0::3] = array("f", [a if a <= b or b != b else b for a, b in _pairs(column, 0)])
     made[1::3] = array(
         "f",
@@ -304,5 +304,5 @@ def _pairs(column: array[float], of: int) -> Iterator[tuple[float, float]]:
 
 
 def _short(value: float) -> float:
-    """Without the digits that it never had."""
+    """Round to the precision of a 32-bit float."""
     return float(f"{value:.7g}")

@@ -1,4 +1,4 @@
-"""What must not be seen before its cause is in safety waits here, in order."""
+"""Delays visible actions until the log entries that caused them are durable, and keeps them in order."""
 
 from __future__ import annotations
 
@@ -12,81 +12,83 @@ from tony.schedulers.interface import Journal
 
 @dataclass(slots=True)
 class _Held:
-    """What waits for the first `size` bytes of the log."""
+    """Actions that wait until the first `size` bytes of the log are durable."""
 
     size: int
     actions: Sequence[Action]
-    told: Callable[[], None]
+    acknowledge: Callable[[], None]
 
 
 class DurabilityBarrier:
-    """Between the machine's actions and the world.
+    """Delays the state machine's actions until their causes are durable.
 
-    What does not show passes, unless an action waits before it: actions keep their order. Acknowledgements wait for
-    themselves alone; nobody is in a hurry for them, and what follows from a report must not wait until one is. And they
-    wait until the log really is in safety: a job goes on where a journal cannot tell for long, but who forgets a report
-    must know that it is kept.
+    Actions that are not visible outside pass, unless another one waits before them: actions keep their order.
+    Acknowledgements wait on their own: they are not urgent, and actions must not wait for them. They wait even while
+    the journal is waived because it cannot be reached for long: a sender that discards a report must know that it is
+    durable.
 
     Args:
-        perform: does actions, and then what goes with them.
+        perform: performs actions, and then calls the acknowledgement.
     """
 
     def __init__(self, perform: Callable[[Sequence[Action], Callable[[], None]], None]) -> None:
         self._perform = perform
         self._journal: Journal | None = None
-        self._safe = 0
+        self._durable = 0
         self._held: deque[_Held] = deque()
-        self._acting = 0  # of these, how many have actions
-        self._untold: deque[_Held] = deque()  # their actions were done without waiting any longer
+        self._waiting_actions = 0  # how many of them have actions
+        self._unacknowledged: deque[_Held] = deque()  # performed, but not durable
 
-    def keep_to(self, journal: Journal | None) -> None:
-        """From now on a log is in safety only where a journal says so; without one at once."""
+    def attach_journal(self, journal: Journal | None) -> None:
+        """Wait for a journal from now on; without one the log counts as durable at once."""
         self._journal = journal
 
-    def pass_on(self, size: int, actions: Sequence[Action], told: Callable[[], None], *, news: bool) -> None:
-        """Actions whose causes are in the first `size` bytes of the log.
+    def submit(
+        self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None], *, has_reports: bool
+    ) -> None:
+        """Perform actions once the first `size` bytes of the log, which hold their causes, are durable.
 
         Args:
-            told: acknowledges the reports that are among these causes.
-            news: there are such.
+            acknowledge: acknowledges the reports among these causes.
+            has_reports: whether there are such reports.
         """
         if self._journal is None:
-            self._perform(actions, told)
+            self._perform(actions, acknowledge)
             return
         urgent = any(action.shows for action in actions)
         self._journal.wrote(size, urgent=urgent)
-        if size <= self._safe or not (urgent or news or self._acting):
-            self._perform(actions, told)
-        elif urgent or self._acting:
-            self._hold(size, actions, told)
+        if size <= self._durable or not (urgent or has_reports or self._waiting_actions):
+            self._perform(actions, acknowledge)
+        elif urgent or self._waiting_actions:
+            self._hold(size, actions, acknowledge)
         else:
-            self._hold(size, (), told)
-            self._perform(actions, _nobody)
+            self._hold(size, (), acknowledge)
+            self._perform(actions, _no_acknowledgement)
 
-    def safe(self, size: int) -> None:
-        """So many bytes are in safety."""
-        self._safe = max(self._safe, size)
+    def on_durable(self, size: int) -> None:
+        """Handle that the first `size` bytes of the log are durable."""
+        self._durable = max(self._durable, size)
         is_waived = self._journal is not None and self._journal.is_waived
-        while not is_waived and self._untold and self._untold[0].size <= size:
-            self._untold.popleft().told()
-        while self._held and self._held[0].size <= self._safe:
+        while not is_waived and self._unacknowledged and self._unacknowledged[0].size <= size:
+            self._unacknowledged.popleft().acknowledge()
+        while self._held and self._held[0].size <= self._durable:
             held = self._held.popleft()
-            self._acting -= bool(held.actions)
+            self._waiting_actions -= bool(held.actions)
             if is_waived:
-                self._untold.append(held)
-            self._perform(held.actions, _nobody if is_waived else held.told)
-        for held in list(self._held) if self._acting else ():
+                self._unacknowledged.append(held)
+            self._perform(held.actions, _no_acknowledgement if is_waived else held.acknowledge)
+        for held in list(self._held) if self._waiting_actions else ():
             if any(action.shows for action in held.actions):
                 break
-            if held.actions:  # they have waited for those before them only
+            if held.actions:  # they only waited for those before them
                 actions, held.actions = held.actions, ()
-                self._acting -= 1
-                self._perform(actions, _nobody)
+                self._waiting_actions -= 1
+                self._perform(actions, _no_acknowledgement)
 
-    def _hold(self, size: int, actions: Sequence[Action], told: Callable[[], None]) -> None:
-        self._held.append(_Held(size, actions, told))
-        self._acting += bool(actions)
+    def _hold(self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None]) -> None:
+        self._held.append(_Held(size, actions, acknowledge))
+        self._waiting_actions += bool(actions)
 
 
-def _nobody() -> None:
-    """Nobody has to be told."""
+def _no_acknowledgement() -> None:
+    """Do nothing: no report caused the actions."""

@@ -1,7 +1,7 @@
-"""The application master's side of its executors: who is connected, what was acknowledged, who fell silent.
+"""The AM's side of its executors: connections, acknowledgements, liveness.
 
 Reports become events; an event's report is acknowledged when the log has it. Commands that could not be delivered are
-not queued: what an executor must know follows from the machine's state and is sent again when it attaches.
+not queued: what an executor must know follows from the state and is sent again when it attaches.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)
 
-#: Messages that one application master should have to handle, per second; heartbeats stretch to stay below.
+#: Heartbeats per second that one AM should have to handle; intervals are stretched to stay below.
 HEARTBEATS_PER_SECOND = 2000.0
-#: Seconds after its container's end in which an executor's last reports may still come; the machine waits as long.
+#: Seconds after its container's end in which an executor's last reports may arrive; the state machine waits as long.
 _LAST_REPORTS = REPORT_WAIT
-#: A check that comes later than this many intervals means that we ourselves stood still, not the executors.
+#: A check that is later than this many intervals means that the AM itself was stopped, not the executors.
 _LATE = 5.0
-
-
-#: Characters of a name, of a sentence, and lines of a program's output, as executors report them. The log, every report
-#: and the memory of 10,000 tasks hold what they say: more is cut off, whoever says it.
-_WORD, _SENTENCE, _LINES = 100, 2000, 20
-#: Ports of one task that have names.
-_PORTS = 100
+#: Maximum characters of a name and of a sentence, and lines of output, in an executor's report. They are kept in the
+#: log, in every report and in memory, for up to 10,000 tasks: the rest is cut off.
+_MAX_NAME = 100
+_MAX_SENTENCE = 2000
+_MAX_LINES = 20
+#: Maximum number of named ports of a task.
+_MAX_PORTS = 100
 #: A host's name or number, and a port. It becomes part of other programs' variables.
 _ADDRESS = re.compile(r"[!-~]{1,300}:\d{1,5}", re.ASCII)
 
@@ -50,12 +50,12 @@ class Peer:
     """One executor process, over all of its connections.
 
     Attributes:
-        heard: when it was last heard of (`clock.monotonic`).
-        acked, seen: numbers of its last report that is in the log, and that came.
+        heard: when it was last heard (`clock.monotonic`).
+        acked, seen: number of its last report that is in the log, and that was received.
         printed: its programs have printed something.
-        stale: the newest older session of which it has reported something, and that was said.
+        stale: the newest older session of which it reported something, once that was logged.
         ended: when its container ended, while the connection is still there.
-        expected: an earlier application master knew it, and it has not come to us yet.
+        expected: an earlier AM attempt knew it, and it has not connected to this one yet.
     """
 
     task: TaskId
@@ -81,12 +81,12 @@ class Executors:
 
     Args:
         feed: takes an event.
-        now: the job's time.
+        now: returns the job's time.
 
     Attributes:
-        in_charge: whether no later application master can have been started; see `ContainerSource.in_charge`.
-        overlap: seconds for which an earlier one may not know of us; see `ContainerSource.overlap`.
-        measured: takes samples; sample_interval: how often executors send them.
+        in_charge: returns whether no later AM attempt can have been started; see `ContainerAllocator.in_charge`.
+        overlap: seconds for which an earlier attempt may not know of this one; see `ContainerAllocator.overlap`.
+        on_sample: called with samples; sample_interval: how often executors send them.
         step_interval: how often they report a new step in between.
     """
 
@@ -109,13 +109,13 @@ class Executors:
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
         self.tunnels = TunnelBroker(self.send, app.state.tasks)
         self.stacks = StackRelay(self.send, app.state.tasks)
-        self.measured: Callable[[TaskId, msg.Sample], None] = lambda task, sample: None
+        self.on_sample: Callable[[TaskId, msg.Sample], None] = lambda task, sample: None
         self.find_step_age: Callable[[TaskId], float | None] = lambda task: None
         self.sample_interval = 0.0
         self.step_interval = 0.0
 
     def expect(self) -> None:
-        """Those that an earlier application master has heard of: they come, or are silent."""
+        """Expect the executors that an earlier AM attempt knew: they connect, or become silent."""
         for task in self._app.state.tasks.values():
             if task.container and task.incarnation:
                 peer = Peer(task.id, task.container, task.incarnation, task.executor_pid or 0, None, clock.monotonic())
@@ -124,34 +124,34 @@ class Executors:
 
     @property
     def expected(self) -> list[tuple[TaskId, str]]:
-        """Who has not come yet, and where each can be called."""
+        """Executors that have not connected yet, and where each can be called."""
         tasks = self._app.state.tasks
         return [(peer.task, tasks[peer.task].listens) for peer in self._by_container.values() if peer.expected]
 
     # --- from the wire --------------------------------------------------------------------------------------------
 
     def attach(self, connection: RpcConnection, message: msg.Attach) -> Peer | None:
-        """An executor says who it is. Refuses it, or answers Welcome; then the caller tells it what is wanted."""
+        """Refuse an executor's first message, or answer Welcome; then the caller sends the current commands."""
         try:
             task = TaskId.parse(message.task)
         except ValueError:
-            connection.refuse(Code.BAD_MESSAGE, f"{message.task[:_WORD]!a} is not a task")
+            connection.refuse(Code.BAD_MESSAGE, f"{message.task[:_MAX_NAME]!a} is not a task")
             return None
-        if len(message.incarnation) > _WORD:
+        if len(message.incarnation) > _MAX_NAME:
             connection.refuse(Code.BAD_MESSAGE, f"an incarnation of {len(message.incarnation)} characters")
             return None
         if message.highest_attempt > self._attempt:
-            reason = f"this is attempt {self._attempt}; {task} has obeyed attempt {message.highest_attempt}"
+            reason = f"this is AM attempt {self._attempt}; {task} has obeyed AM attempt {message.highest_attempt}"
             log.error("refused: %s", reason)
-            connection.refuse(Code.SUPERSEDED, reason)  # we are the one who is not wanted: its program goes on
+            connection.refuse(Code.SUPERSEDED, reason)  # this attempt is superseded; the executor's program continues
             return None
         if not self._app.accepts(task, message.container, message.incarnation):
-            who = f"{task} in {message.container[:_WORD]!a} with incarnation {message.incarnation[:16]!a}"
+            who = f"{task} in {message.container[:_MAX_NAME]!a} with incarnation {message.incarnation[:16]!a}"
             reason = f"{who} is not expected here"
             log.warning("refused: %s", reason)
             connection.refuse(Code.STALE, reason)
             return None
-        lost = self._lost_end(task, message)
+        lost = self._find_lost_tail(task, message)
         if lost:
             log.error("refused: %s", lost)
             connection.refuse(Code.STALE, lost)
@@ -169,7 +169,7 @@ class Executors:
         if peer.expected:
             peer.expected = False
             peer.acked = peer.seen = message.acked
-            log.info("%s is back", task)
+            log.info("%s has reconnected", task)
         peer.listens = message.listens if is_callable(message.listens) else ""
         peer.connection, peer.heard = connection, clock.monotonic()
         self._by_connection[connection] = peer
@@ -189,19 +189,19 @@ class Executors:
         self.logs.attached(task)
         return peer
 
-    def _lost_end(self, task: TaskId, message: msg.Attach) -> str:
-        """What an executor was told that the log does not know: its end was lost. Empty if it knows all."""
+    def _find_lost_tail(self, task: TaskId, message: msg.Attach) -> str:
+        """Return what an executor knows and the log does not, because the log lost its end; empty if it is complete."""
         state = self._app.state
         newest, known = max(state.session, state.opening), state.tasks[task]
         if message.session > newest:
-            return f"{task} knows of session {message.session}, and the log of session {newest}: its end was lost"
+            return f"{task} knows session {message.session}, the log only session {newest}: the end of the log was lost"
         begun = known.try_ if known.session == message.session else 0
         if message.session == state.session and message.try_ > begun:
-            return f"{task} was told of try {message.try_}, and the log of try {begun}: its end was lost"
+            return f"{task} knows task attempt {message.try_}, the log only {begun}: the end of the log was lost"
         return ""
 
     def received(self, connection: RpcConnection, message: msg.Message) -> bool:
-        """Takes a message of an attached executor; False if nobody has attached on this connection."""
+        """Handle a message of an attached executor; return False if none is attached on this connection."""
         peer = self._by_connection.get(connection)
         if peer is None:
             return False
@@ -215,11 +215,11 @@ class Executors:
         elif isinstance(message, msg.Reported):
             self._reported(peer, connection, message)
         elif isinstance(message, msg.Sample):
-            self.measured(peer.task, message)
+            self.on_sample(peer.task, message)
         elif isinstance(message, msg.Stacks):
-            self.stacks.came(peer.task, message)
-        elif isinstance(message, msg.LogPiece) and self.logs.came(peer.task, message):
-            pass  # it is on its way
+            self.stacks.handle_stacks(peer.task, message)
+        elif isinstance(message, msg.LogPiece) and self.logs.handle_piece(peer.task, message):
+            pass  # it was forwarded
         elif isinstance(message, msg.TunnelFailed):
             self.tunnels.failed(peer.task, message)
         else:
@@ -233,8 +233,8 @@ class Executors:
         if message.n != peer.seen + 1:
             connection.refuse(Code.BAD_MESSAGE, f"report {message.n} after report {peer.seen}")
             return
-        if isinstance(message, msg.Ready) and not _is_sound(message):
-            connection.refuse(Code.BAD_MESSAGE, "these are no address and ports that other tasks could be told")
+        if isinstance(message, msg.Ready) and not _is_valid(message):
+            connection.refuse(Code.BAD_MESSAGE, "this is not a valid address and list of ports")
             return
         event = self._event(peer, message)
         if event is None:
@@ -242,17 +242,21 @@ class Executors:
             return
         peer.seen = message.n
         self._unacked.add(peer)
-        self._look_at_session(peer, event)
+        self._log_stale_session(peer, event)
         self._feed(event)
 
-    def _look_at_session(self, peer: Peer, event: Event) -> None:
-        """The machine refuses and counts what belongs to an older session; we say so, once for each of them."""
+    def _log_stale_session(self, peer: Peer, event: Event) -> None:
+        """Log once per session that an executor reports about an older one; the state machine ignores and counts it."""
         session = event.session if isinstance(event, Registered | Started | FirstOutput | Exited) else peer.stale
         if peer.stale < session < self._app.state.session:
             peer.stale = session
             now = self._app.state.session
             log.warning(
-                "%s reports %s of session %d, and this is session %d: refused", peer.task, event.kind, session, now
+                "ignored a report of %s: %s of session %d, the current session is %d",
+                peer.task,
+                event.kind,
+                session,
+                now,
             )
 
     def _event(self, peer: Peer, message: msg.Reported) -> Event | None:
@@ -288,7 +292,7 @@ class Executors:
         return None
 
     def closed(self, connection: RpcConnection) -> None:
-        """A connection is gone. That proves nothing: the executor comes back, falls silent, or its container ends."""
+        """Handle a closed connection, which proves nothing: the executor may reconnect."""
         peer = self._by_connection.pop(connection, None)
         if peer and peer.connection is connection:
             peer.connection = None
@@ -298,20 +302,20 @@ class Executors:
     # --- to the wire ----------------------------------------------------------------------------------------------
 
     def unacknowledged(self) -> Sequence[tuple[Peer, int]]:
-        """Who has reported since this was asked last, and up to which number."""
+        """Return the executors that have reported since the last call, and up to which number."""
         reports = [(peer, peer.seen) for peer in self._unacked]
         self._unacked.clear()
         return reports
 
     def acknowledge(self, reports: Sequence[tuple[Peer, int]]) -> None:
-        """Tells executors that what they reported is in the log, and that in safety."""
+        """Tell executors that their reports are durable."""
         for peer, number in reports:
             peer.acked = max(peer.acked, number)
             if peer.connection:
                 peer.connection.send(msg.Ack(n=peer.acked))
 
     def send(self, task: TaskId, message: msg.Message) -> bool:
-        """Sends a command, if the executor is connected; otherwise it learns of it when it attaches."""
+        """Send a command if the executor is connected; otherwise it learns of it when it attaches."""
         peer = self._peers.get(task)
         if peer is None or peer.connection is None:
             return False
@@ -319,13 +323,13 @@ class Executors:
         return True
 
     def send_frame(self, task: TaskId, frame: bytes) -> None:
-        """Like `send`, for a frame that was built before."""
+        """Like `send`, for an encoded frame."""
         peer = self._peers.get(task)
         if peer and peer.connection:
             peer.connection.send_frame(frame)
 
-    def talk_as(self, level: str) -> None:
-        """Tells every executor, also those that come later, from which level on to write their own logs."""
+    def set_log_level(self, level: str) -> None:
+        """Set the level of all executors' own logs, including those that connect later."""
         self._level = level
         for peer in self._by_container.values():
             if peer.connection:
@@ -336,13 +340,13 @@ class Executors:
 
     @property
     def connected(self) -> int:
-        """How many executors have a connection now."""
+        """The number of executors that are connected now."""
         return len(self._by_connection)
 
     def container_ended(self, container: str) -> bool:
-        """A container is gone, and its executor with it; answers whether what that sent may still be on its way.
+        """Note that a container has ended; return True if reports of its executor may still arrive.
 
-        It may as long as the connection is there. A new one is of no use: the dead do not wait for a Welcome.
+        They may as long as the connection is there; there will be no new one.
         """
         peer = self._by_container.get(container)
         if peer is None:
@@ -354,9 +358,9 @@ class Executors:
         return True
 
     def contact(self, container: str) -> float:
-        """When the executor in a container was heard last, in the job's time.
+        """Return when the executor in a container was last heard, in the job's time.
 
-        Of one that we have never heard ourselves: when it may have been, by the application master before us.
+        For one that this AM attempt has never heard: until when the previous attempt may have heard it.
         """
         peer = self._by_container.get(container)
         silence = max(0.0, clock.monotonic() - peer.heard) if peer else 0.0
@@ -364,7 +368,7 @@ class Executors:
         return round(max(0.0, self._now() - silence + by_others), 6)
 
     def _renews(self, peer: Peer) -> bool:
-        """Whether the lease of an executor is renewed: its container is still counted on, and that is ours to say."""
+        """Return True if an executor's lease is to be renewed: its container is in use, this attempt in charge."""
         held = self._app.state.containers.get(peer.container)
         return held is not None and not held.presumed and self.in_charge()
 
@@ -383,20 +387,20 @@ class Executors:
     # --- liveness -------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises Silent for every executor not heard of for the heartbeat time-out. Call about once per interval."""
+        """Raise Silent for every executor not heard within the heartbeat timeout. Call about once per interval."""
         self.tunnels.check()
         self.stacks.check()
         now = clock.monotonic()
-        stood_still = now - self._checked > max(_LATE * self.interval, self._timeout / 2)
-        stood_still = stood_still or self._app.state.reconciling  # nobody is judged before it is known who is left
+        was_paused = now - self._checked > max(_LATE * self.interval, self._timeout / 2)
+        was_paused = was_paused or self._app.state.reconciling  # during recovery no executor counts as silent
         self._checked = now
         for peer in list(self._by_container.values()):
             if peer.ended is None and peer.container not in self._app.state.containers:
-                peer.ended = now  # it was given up, and nobody counts on it any more
+                peer.ended = now  # its container was given up
             if peer.ended is not None:
-                if now - peer.ended > _LAST_REPORTS and not stood_still:
+                if now - peer.ended > _LAST_REPORTS and not was_paused:
                     self._drop(peer)
-            elif stood_still:
+            elif was_paused:
                 peer.heard = now
             elif not peer.silent and now - peer.heard > self._timeout:
                 peer.silent = True
@@ -405,7 +409,7 @@ class Executors:
                 self._feed(Silent(task=peer.task, incarnation=peer.incarnation, silence=silence, container=container))
 
     def live(self) -> dict[TaskId, Live]:
-        """What heartbeats said last, for reports."""
+        """Return what the last heartbeats contained, for reports."""
         now = clock.monotonic()
         return {
             task: Live(
@@ -418,23 +422,25 @@ class Executors:
         }
 
 
-def _is_sound(message: msg.Ready) -> bool:
+def _is_valid(message: msg.Ready) -> bool:
     ports = message.ports or {}
     return (
-        bool(_ADDRESS.fullmatch(message.address)) and len(ports) <= _PORTS and all(len(name) <= _WORD for name in ports)
+        bool(_ADDRESS.fullmatch(message.address))
+        and len(ports) <= _MAX_PORTS
+        and all(len(name) <= _MAX_NAME for name in ports)
     )
 
 
 def _cut(value: str | None) -> str | None:
-    """What a program hands on, as long as an executor in its senses would say it."""
+    """Limit an exported value to the length that an executor may send."""
     return value and value.encode("utf-8", "replace")[: msg.LONGEST_EXPORT].decode("utf-8", "ignore").replace("\0", "")
 
 
 def _bounded(status: ExitStatus) -> ExitStatus:
-    """How a program ended, as long as an executor in its senses would say it."""
+    """Limit an exit status to the lengths that an executor may send."""
     return replace(
         status,
-        signal=None if status.signal is None else status.signal[:_WORD],
-        message=status.message[:_SENTENCE],
-        tail=tuple(line[:_SENTENCE] for line in status.tail[-_LINES:]),
+        signal=None if status.signal is None else status.signal[:_MAX_NAME],
+        message=status.message[:_MAX_SENTENCE],
+        tail=tuple(line[:_MAX_SENTENCE] for line in status.tail[-_MAX_LINES:]),
     )

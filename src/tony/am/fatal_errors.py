@@ -1,4 +1,4 @@
-"""The verdict on a job that its own application master cannot go on with."""
+"""The outcome of a job whose AM failed."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _CAUSES: Mapping[type[InfraError], str] = {
 
 
 def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobReport:
-    """The job's last report: failed, for that reason, and nothing of it runs any more.
+    """Return the job's last report: failed because of `error`, with no task running.
 
     Args:
-        report: how it stood.
+        report: the report before.
         wall: seconds since 1970.
     """
-    failure_class, cause, exit_code = _judge(error)
+    failure_class, cause, exit_code = _classify(error)
     reasons = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [_reason(error)]
-    # With the scheduler's end of it comes a signal, from nobody else.
+    # A scheduler that enforces its time limit also sends a signal: that is not a second cause.
     by_signal = isinstance(error, Overdue) and report.failure and report.failure.failure_class is FailureClass.KILLED
     if report.failure and not by_signal:
         reasons += [report.failure.reason, *report.failure.others]
@@ -61,7 +61,7 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
     )
 
 
-def _judge(error: Exception) -> tuple[FailureClass, str, ExitCode]:
+def _classify(error: Exception) -> tuple[FailureClass, str, ExitCode]:
     if isinstance(error, Overdue):
         return FailureClass.USER, "lifetime", error.exit_code
     if isinstance(error, UserError):
@@ -78,7 +78,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TonyError):
         return resource_limits.describe_os_error(error)
     if resource_limits.explain(error):
-        return f"the application master cannot go on: {resource_limits.describe_os_error(error)}"
+        return f"the application master cannot continue: {resource_limits.describe_os_error(error)}"
     return f"a bug in the application master: {type(error).__name__}: {error}"
 
 
@@ -92,5 +92,5 @@ def _ended(task: TaskReport, wall: float) -> TaskReport:
         executor_pid=None,
         since=wall,
         last_output_age=None,
-        note="stopped when the job was broken off" if task.state in LIVING_TASK_STATES else "not started any more",
+        note="stopped when the job was aborted" if task.state in LIVING_TASK_STATES else "never started",
     )

@@ -1,8 +1,8 @@
-"""Sends one thing to one address of the web: a POST over HTTP/1.1, with or without TLS. Standard library only.
+"""Minimal asyncio HTTP/1.1 POST client for webhooks, with or without TLS; standard library only.
 
-It can be broken off at any time, and no thread of it outlives the process: the resolver and the reading of certificates
-block, so they have one that nobody waits for at the end. Answers are read as far as their first line. An address that
-sends us elsewhere is not followed: what is sent may be signed, and is meant for that one place.
+A request can be cancelled at any time, and none of its threads outlives the process: name lookup and loading of
+certificates block, so they run in a daemon thread. Responses are read up to the status line. Redirects are not
+followed: the body may be signed, and is meant for that one server.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Bytes of a first line, and of all headers before an answer that counts.
+#: Maximum bytes of a status line, and of all interim responses.
 LONGEST_LINE, _HEAD = 4096, 64 << 10
-#: Answers that mean that it may be taken another time.
-_AGAIN = frozenset({408, 425, 429})
+#: Status codes below 500 that may be retried.
+_RETRYABLE = frozenset({408, 425, 429})
 
 
 class WebhookRejectedError(Exception):
-    """It was not taken.
+    """The request was not accepted.
 
     Attributes:
-        again: it may be taken another time.
+        is_retryable: it may be accepted later.
     """
 
-    def __init__(self, text: str, *, again: bool) -> None:
+    def __init__(self, text: str, *, is_retryable: bool) -> None:
         super().__init__(text)
-        self.again = again
+        self.is_retryable = is_retryable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookTarget:
-    """Where things are sent.
+    """The address of a webhook.
 
     Attributes:
-        path: with the query; it may be a secret, so it stands in no message.
+        path: with the query; it may be a secret, so it appears in no message.
     """
 
     secure: bool
@@ -55,7 +55,7 @@ class WebhookTarget:
 
     @classmethod
     def of(cls, address: str) -> WebhookTarget:
-        """Of an address that was checked when the job was submitted."""
+        """Parse an address that was checked when the job was submitted."""
         parts = urlsplit(address)
         secure = parts.scheme == "https"
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -67,32 +67,34 @@ class WebhookTarget:
         return f"{'https' if self.secure else 'http'}://{name}{'' if self.port == usual else f':{self.port}'}"
 
 
-async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], patience: float) -> None:
-    """Sends it once.
+async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], timeout: float) -> None:
+    """Send a request once.
 
     Args:
-        patience: seconds for all of it.
+        timeout: seconds for the whole exchange.
 
     Raises:
-        NotTakenError: for whatever reason.
+        WebhookRejectedError: for whatever reason.
     """
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             status = await _exchange(target, body, headers)
     except TimeoutError:
-        raise WebhookRejectedError(f"no answer within {patience:.3g} s", again=True) from None
+        raise WebhookRejectedError(f"no answer within {timeout:.3g} s", is_retryable=True) from None
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, EOFError):
-        raise WebhookRejectedError("the connection was closed without an answer", again=True) from None
+        raise WebhookRejectedError("the connection was closed without an answer", is_retryable=True) from None
     except OSError as error:
         raise _refused(error) from None
     if not 200 <= status < 300:
         if 300 <= status < 400:
-            raise WebhookRejectedError(f"it sends us elsewhere ({status}), which is not followed", again=False)
-        raise WebhookRejectedError(f"it answers {status}", again=status in _AGAIN or status >= 500)
+            raise WebhookRejectedError(f"it redirects ({status}), which is not followed", is_retryable=False)
+        raise WebhookRejectedError(
+            f"it answered with status {status}", is_retryable=status in _RETRYABLE or status >= 500
+        )
 
 
 async def _exchange(target: WebhookTarget, body: bytes, headers: Mapping[str, str]) -> int:
-    context = await _aside(_context) if target.secure else None
+    context = await _in_daemon_thread(_context) if target.secure else None
     reader, writer = await _connected(target, context)
     try:
         writer.write(_head(target, len(body), headers) + body)
@@ -107,9 +109,9 @@ async def _exchange(target: WebhookTarget, body: bytes, headers: Mapping[str, st
 async def _connected(
     target: WebhookTarget, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first of the host's addresses that can be reached."""
-    places = await _aside(lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM))
-    last: OSError = OSError("it has no address")
+    """Connect to the first of the host's addresses that can be reached."""
+    places = await _in_daemon_thread(lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM))
+    last: OSError = OSError("its name has no address")
     for _, _, _, _, place in places:
         try:
             return await asyncio.open_connection(
@@ -139,11 +141,11 @@ def _head(target: WebhookTarget, length: int, headers: Mapping[str, str]) -> byt
 
 
 async def status_of(reader: asyncio.StreamReader) -> int:
-    """An answer's number, past those that only say that there will be one.
+    """Read the status code of a response, skipping interim ones (1xx).
 
     Raises:
-        NotTakenError: this is no HTTP, or has no end.
-        IncompleteReadError, LimitOverrunError: it ends in the midst of a line, or a line has no end.
+        WebhookRejectedError: it is not HTTP, or its headers do not end.
+        IncompleteReadError, LimitOverrunError: it ends within a line, or a line is too long.
     """
     taken = 0
     while taken < _HEAD:
@@ -151,38 +153,38 @@ async def status_of(reader: asyncio.StreamReader) -> int:
         taken += len(line)
         words = line.split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or len(words[1]) != 3 or not words[1].isdigit():
-            raise WebhookRejectedError("its answer is no HTTP", again=False)
+            raise WebhookRejectedError("its answer is not HTTP", is_retryable=False)
         status = int(words[1])
         if status >= 200:
             return status
         while (line := await reader.readuntil(b"\n")).strip() and taken < _HEAD:
             taken += len(line)
-    raise WebhookRejectedError("its answer has no end", again=False)
+    raise WebhookRejectedError("its answer does not end", is_retryable=False)
 
 
 def _refused(error: OSError) -> WebhookRejectedError:
     if _is_of_tls(error):
-        said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
-        trust = "its certificate is not trusted" if getattr(error, "verify_message", "") else "no TLS with it"
-        return WebhookRejectedError(f"{trust}: {str(said).replace('_', ' ').lower()}", again=False)
-    return WebhookRejectedError(error.strerror or str(error) or type(error).__name__, again=True)
+        detail = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
+        trust = "its certificate is not trusted" if getattr(error, "verify_message", "") else "the TLS handshake failed"
+        return WebhookRejectedError(f"{trust}: {str(detail).replace('_', ' ').lower()}", is_retryable=False)
+    return WebhookRejectedError(error.strerror or str(error) or type(error).__name__, is_retryable=True)
 
 
 def _is_of_tls(error: OSError) -> bool:
-    """Whether trying again would lead to the same."""
+    """Return True if a retry would fail the same way."""
     import ssl
 
     return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
 def _context() -> ssl.SSLContext:
-    import ssl  # late: it takes some 30 ms, and most jobs tell nobody
+    import ssl  # importing it takes about 30 ms, and most jobs have no webhook
 
     return ssl.create_default_context()
 
 
-async def _aside(work: Callable[[], T]) -> T:
-    """Blocking work, in a thread that the process does not wait for at its end."""
+async def _in_daemon_thread(work: Callable[[], T]) -> T:
+    """Run blocking work in a thread that the process does not wait for at its exit."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -198,13 +200,13 @@ async def _aside(work: Callable[[], T]) -> T:
         result, error = None, None
         try:
             result = work()
-        except Exception as caught:  # it is raised where the work was asked for
+        except Exception as caught:  # raised in the waiting coroutine
             error = caught
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, result, error)
 
     try:
         threading.Thread(target=run, name="notices", daemon=True).start()
-    except RuntimeError as error:  # no thread to be had
+    except RuntimeError as error:  # no thread can be started
         raise OSError(str(error)) from error
     return await done

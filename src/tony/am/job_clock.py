@@ -1,4 +1,4 @@
-"""The job's own time: seconds since it was accepted, never going back, also over attempts."""
+"""The job's own time: seconds since it was accepted, monotonic across AM attempts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from tony import clock
 
 
 class JobClock:
-    """Makes `now` from the monotonic clock.
+    """Derives the job's time from the monotonic clock.
 
     Args:
-        start: the time to begin with: 0 for a new job, the last logged value plus what has passed since for a
-            later attempt.
+        start: the time to begin with: 0 for a new job, the last logged value plus the time passed since then for a
+            later AM attempt.
     """
 
     def __init__(self, start: float) -> None:
@@ -18,5 +18,5 @@ class JobClock:
         self._base = clock.monotonic()
 
     def now(self) -> float:
-        """Seconds since the job was accepted, rounded to microseconds so that a log holds them exactly."""
+        """Return seconds since the job was accepted, rounded to microseconds so that a log holds them exactly."""
         return round(self._start + clock.monotonic() - self._base, 6)

@@ -1,4 +1,4 @@
-"""What an executor is told at its birth, as far as the application master knows it."""
+"""Builds the AM's part of an executor's launch context."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tony.model.staged import Placement
 from tony.model.states import Meeting
 from tony.protocol.launch import TaskPart
 
-#: Seconds an executor tries to reach an application master of which nothing says that it is dead.
+#: Seconds for which an executor tries to reach an AM that is not known to be dead.
 CONNECT_TIMEOUT = 60.0
 
 
 def task_part(
     record: JobRecord, framework: Framework, attempt: int, launch: Launch, address: str, lease: float
 ) -> TaskPart:
-    """The task's part of a launch context.
+    """Return the task's part of a launch context.
 
     Args:
-        lease: the scheduler's, where the job does not say.
+        lease: the scheduler's, where the job does not set one.
 
     Raises:
         PlatformError: the framework's adapter failed.
@@ -31,7 +31,7 @@ def task_part(
     role = spec.effective_roles[task.role]
     command = spec.command_of(task.role)
     board = spec.tensorboard_task
-    # Of such a role any task may be the first in some session.
+    # In an elastic role any task may be the first one of some session.
     changes = board is not None and board.role == task.role and role.min_instances is not None
     return TaskPart(
         job_id=record.job_id,
@@ -61,7 +61,7 @@ def task_part(
         lease=lease_of_am(spec, lease),
         connect_timeout=CONNECT_TIMEOUT,
         log_limit=spec.log_limit,
-        meeting=_meeting(record, framework, task),
+        meeting=_rendezvous(record, framework, task),
         exports=role.exports,
         progress_pattern=role.progress_pattern,
         progress_summaries=role.progress_summaries,
@@ -75,27 +75,27 @@ def task_part(
 
 
 def lease_of_am(spec: JobSpec, lease: float) -> float:
-    """Seconds that programs outlive their application master."""
+    """Return for how many seconds programs outlive their AM."""
     return lease if spec.orphan_grace is None else spec.orphan_grace
 
 
 def executor_lease(spec: JobSpec, lease: float) -> float:
-    """Seconds after which an executor that hears of no application master has given up, whatever it sees."""
+    """Return after how many seconds without an AM an executor has certainly given up."""
     return max(lease_of_am(spec, lease), CONNECT_TIMEOUT)
 
 
-def _meeting(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:
+def _rendezvous(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:
     try:
         return framework.meeting(record.spec, task)
     except TonyError:
         raise
-    except Exception as error:  # an adapter may be somebody else's: say whose bug it is
+    except Exception as error:  # the adapter may be third-party: name it
         text = f"the framework adapter {record.framework_module} failed: {type(error).__name__}: {error}"
         raise PlatformError(text) from error
 
 
 def build_container_setup(record: JobRecord, role: str) -> str:
-    """What a task's container is waited for before its executor starts, for people."""
+    """Return, for users, what happens in a task's container before its executor starts."""
     staged = record.staged.roles.get(role)
     unpacks = staged is not None and any(item.placement is Placement.PYTHON for item in staged.items)
-    return "its Python environment is unpacked" if unpacks else "its files are laid down"
+    return "unpacking the Python environment" if unpacks else "copying its files"

@@ -1,8 +1,8 @@
-"""What programs print, on its way from executors to clients that ask for it piece by piece.
+"""Relays program output from executors to clients, which request it piece by piece.
 
-A client holds as many requests open as it has credit for; each is handed on to the executor of its task, or waits here
-until there is one. Nothing is kept of what comes back: a piece goes to whoever asked. Where nobody asks, all this costs
-is one look into an empty table when an executor comes or goes.
+A client keeps as many requests open as it has credit for; each is forwarded to the executor of its task, or waits here
+until there is one. Output is not stored: a piece goes to the client that requested it. Without requests the cost is
+one lookup in an empty table when an executor connects or leaves.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, Message, ReadLog
 from tony.rpc.connection import RpcConnection
 
-#: Bytes that the open requests of one client may bring, in all: so much may wait for it here.
+#: Bytes that all open requests of one client may return: so much may be buffered for it here.
 CREDIT = 16 << 20
-#: Streams that one client may read: both of each task of the largest job there may be.
-_MOST_READERS = 40_000
-#: Characters of a file's name.
-_LONGEST_NAME = 200
+#: Streams that one client may read: two of each task of the largest possible job.
+_MAX_READERS = 40_000
+#: Maximum characters of a file's name.
+_MAX_NAME = 200
 _STREAMS = ("out", "err")
-#: Characters that a piece's data may have.
-_LONGEST_DATA = 4 * ((LOG_PIECE + 2) // 3)
+#: Maximum characters of a piece's data.
+_MAX_DATA = 4 * ((LOG_PIECE + 2) // 3)
 _LARGEST = 2**62
 
 
@@ -33,11 +33,11 @@ class _Reader:
     """One client's reader of one stream.
 
     Attributes:
-        number: ours for it, which its executor knows it by.
+        number: the AM's number for it, which the executor uses.
         ask: the client's last request.
-        open: it has no answer yet.
-        told_last: its executor ends, and has told it everything.
-        missed: something was lost to it of which the client has not been told yet.
+        open: that request has no answer yet.
+        told_last: its executor is exiting, and has sent everything.
+        missed: some output was lost, and the client has not been told yet.
     """
 
     number: int
@@ -53,9 +53,9 @@ class LogRelay:
     """All readers of a job's output.
 
     Args:
-        send: to a task's executor; False if there is none at the moment.
+        send: sends to a task's executor; returns False if none is connected.
         tasks: of the job.
-        late: there was another application master before: what its executors printed is lost to us.
+        late: there was an earlier AM attempt: what its executors printed cannot be read any more.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LogRelay:
         self._of_task: dict[TaskId, dict[int, _Reader]] = {}
         self._credit: dict[RpcConnection, int] = {}
         self._gone: set[TaskId] = set()
-        self._over = False
+        self._is_finished = False
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -78,7 +78,7 @@ class LogRelay:
     # --- clients --------------------------------------------------------------------------------------------------
 
     def ask(self, client: RpcConnection, message: ReadLog) -> None:
-        """A client wants a piece. Refuses the client if it asks for what nobody may have."""
+        """Handle a client's request for a piece; refuse the client if the request is invalid."""
         task, error = self._checked(message)
         if task is None:
             client.refuse(Code.BAD_MESSAGE, error)
@@ -89,8 +89,8 @@ class LogRelay:
         if reader is None or reader.task != task or reader.ask.stream != message.stream:
             if reader:
                 self._forget(reader)
-            if len(mine) >= _MOST_READERS:
-                client.refuse(Code.BUSY, f"{len(mine)} streams are read already")
+            if len(mine) >= _MAX_READERS:
+                client.refuse(Code.BUSY, f"{len(mine)} streams are being read already, which is the maximum")
                 return
             reader = _Reader(next(self._numbers), client, task, message, missed=self._late or task in self._gone)
             self._readers[reader.number] = mine[message.reader] = reader
@@ -101,7 +101,7 @@ class LogRelay:
         reader.ask, reader.open = message, True
         if self._credit[client] > CREDIT:
             client.refuse(Code.BUSY, f"requests for more than {CREDIT} bytes are open")
-        elif self._over:
+        elif self._is_finished:
             self._answer(reader, LogPiece(reader=0, missed=reader.missed, over=True))
         elif reader.missed:
             self._tell_missed(reader)
@@ -109,21 +109,21 @@ class LogRelay:
             self._forward(reader)
 
     def drop(self, client: RpcConnection, message: DropLog) -> None:
-        """A client reads a stream no more."""
+        """Handle that a client stops reading a stream."""
         reader = self._of_client.get(client, {}).get(message.reader)
         if reader:
             self._forget(reader)
 
     def closed(self, client: RpcConnection) -> None:
-        """A client is gone."""
+        """Handle that a client has disconnected."""
         for reader in list(self._of_client.get(client, {}).values()):
             self._forget(reader)
         self._of_client.pop(client, None)
         self._credit.pop(client, None)
 
     def finish(self) -> None:
-        """No executor is left: whoever waits is told that nothing more will come."""
-        self._over = True
+        """Tell all waiting clients that no executor is left and no more output will come."""
+        self._is_finished = True
         for reader in list(self._readers.values()):
             if reader.open:
                 self._answer(reader, LogPiece(reader=0, missed=reader.missed, over=True))
@@ -131,16 +131,16 @@ class LogRelay:
     # --- executors ------------------------------------------------------------------------------------------------
 
     def attached(self, task: TaskId) -> None:
-        """A task's executor is there, or there again: it learns who reads."""
+        """Forward the open requests to a task's executor that has (re)connected."""
         for reader in list(self._of_task.get(task, {}).values()):
             if reader.open:
                 self._forward(reader)
 
     def gone(self, task: TaskId, *, printed: bool) -> None:
-        """An executor will not come back.
+        """Handle that an executor will not come back.
 
         Args:
-            printed: whether its program had.
+            printed: whether its program printed anything.
         """
         if not printed:
             return
@@ -151,13 +151,13 @@ class LogRelay:
                 if reader.open:
                     self._tell_missed(reader)
 
-    def came(self, task: TaskId, piece: LogPiece) -> bool:
-        """An executor answers; False if that is no answer that an executor in its senses would give."""
-        if len(piece.data) > _LONGEST_DATA or len(piece.name) > _LONGEST_NAME:
+    def handle_piece(self, task: TaskId, piece: LogPiece) -> bool:
+        """Handle an executor's answer; return False if it is not a valid one."""
+        if len(piece.data) > _MAX_DATA or len(piece.name) > _MAX_NAME:
             return False
         reader = self._readers.get(piece.reader)
         if reader is None or reader.task != task or not reader.open:
-            return True  # its client has gone meanwhile
+            return True  # its client has disconnected meanwhile
         if piece.last:
             reader.told_last = True
             if reader.ask.wait:
@@ -174,10 +174,10 @@ class LogRelay:
             return None, str(error)
         if task not in self._tasks:
             return None, f"the job has no task {task}"
-        if message.stream not in _STREAMS or len(message.name) > _LONGEST_NAME:
-            return None, "a stream is called out or err, and a file's name is short"
+        if message.stream not in _STREAMS or len(message.name) > _MAX_NAME:
+            return None, f"the stream must be out or err, and the file name at most {_MAX_NAME} characters long"
         if not (0 <= message.offset < _LARGEST and 0 < message.most < _LARGEST and abs(message.reader) < _LARGEST):
-            return None, "a number that makes no sense"
+            return None, "a number is out of range"
         return task, ""
 
     def _forward(self, reader: _Reader) -> None:

@@ -1,7 +1,7 @@
-"""The application master as a process: `main(<job folder>)`. Detached from the client; ends when the job has ended.
+"""The AM process: `main(<job folder>)`. Detached from the client; exits when the job has ended.
 
-Whatever happens after the job's record could be read, the job ends with a verdict: containers are given back, secrets
-are removed, the summary is written and those who watch are told, each of these although another one failed.
+Once the job's record was read, the job always ends with an outcome: containers are released, secrets removed, the
+summary is written and subscribers are notified, each step even if another one failed.
 """
 
 from __future__ import annotations
@@ -53,40 +53,40 @@ from tony.schedulers.interface import ContainerAllocator, PreparedJob
 
 log = logging.getLogger("tony.am")
 
-#: Seconds that the last report may take to reach those who watch.
+#: Seconds that the last report may take to reach subscribers.
 GOODBYE = 5.0
-#: Seconds that a scheduler may take to give everything back; what does not die by then is stuck in the kernel.
+#: Seconds that a scheduler may take to release everything; a process that is left then is stuck in the kernel.
 CLOSING = 60.0
-#: Seconds that a full disk may take to have room for the summary, and between two tries.
+#: Seconds to wait for room on a full disk for the summary, and between two tries.
 ROOM, ROOM_PAUSE = 10.0, 0.2
 
 
 def main() -> int:
-    """Runs one attempt; answers the exit code of the process.
+    """Run one AM attempt and return the exit code of the process.
 
-    `sys.argv[1]` is the job's folder. A second argument is the number of a pipe that is closed as soon as clients can
-    connect: whoever started us waits for its end.
+    `sys.argv[1]` is the job's folder. A second argument is the file descriptor of a pipe that is closed as soon as
+    clients can connect: the parent waits for that.
     """
-    return run(_source)
+    return run(_load_allocator)
 
 
-def run(source: Callable[[PreparedJob], ContainerAllocator]) -> int:
-    """Like `main`, with containers from elsewhere than the job's scheduler."""
+def run(create_allocator: Callable[[PreparedJob], ContainerAllocator]) -> int:
+    """Like `main`, with another container allocator than that of the job's scheduler."""
     settle()
     folder = JobFolder(Path(sys.argv[1]))
     hear_signals()
     allow_open_files(connection_limits.OWN)
-    set_not_dumpable()  # token and keys are in our memory
+    set_not_dumpable()  # token and keys are in memory
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
     if not liveness_lock.take(folder.am_lock):
-        log.error("another application master of %s lives", folder.job_id)
+        log.error("another application master of %s is running", folder.job_id)
         return ExitCode.BUG
     if folder.summary.exists():
         log.error("%s has ended already", folder.job_id)
         return ExitCode.BUG
     try:
-        asyncio.run(attempt(folder, source, _close_pipe))
+        asyncio.run(attempt(folder, create_allocator, _close_pipe))
     except TonyError as error:
         log.error("%s", error)
         return error.exit_code
@@ -95,9 +95,9 @@ def run(source: Callable[[PreparedJob], ContainerAllocator]) -> int:
 
 @dataclass(slots=True)
 class _Parts:
-    """What there is of an attempt so far, and has to be ended."""
+    """The parts of an AM attempt that exist so far and must be closed."""
 
-    source: ContainerAllocator | None = None
+    allocator: ContainerAllocator | None = None
     writer: LogWriter | None = None
     master: Master | None = None
     server: RpcServer | None = None
@@ -105,7 +105,7 @@ class _Parts:
     requests: asyncio.Task[None] | None = None
 
 
-def _source(job: PreparedJob) -> ContainerAllocator:
+def _load_allocator(job: PreparedJob) -> ContainerAllocator:
     return schedulers.load(job.record.spec.scheduler).source(job)
 
 
@@ -116,76 +116,76 @@ def _close_pipe() -> None:
 
 async def attempt(
     folder: JobFolder,
-    source: Callable[[PreparedJob], ContainerAllocator] = _source,
-    up: Callable[[], None] = lambda: None,
+    create_allocator: Callable[[PreparedJob], ContainerAllocator] = _load_allocator,
+    on_listening: Callable[[], None] = lambda: None,
 ) -> None:
-    """Runs the job to its end, and writes down what it was.
+    """Run the job to its end and write its summary.
 
     Args:
-        source: makes the job's container source.
-        up: called once clients can connect.
+        create_allocator: creates the job's container allocator.
+        on_listening: called once clients can connect.
 
     Raises:
-        PlatformError: there is no job in that folder that could be run.
-        NotInCharge: another application master has the job.
+        PlatformError: the folder holds no valid job.
+        NotInCharge: another AM attempt has the job.
     """
     job = _load(folder)
     parts = _Parts()
     try:
-        started = await _begin(job, parts, source)
-        up()
+        started = await _begin(job, parts, create_allocator)
+        on_listening()
         assert parts.master is not None
         await parts.master.run(started)
         report = parts.master.report()
     except NotInCharge as error:
-        log.error("this application master leaves everything as it is: %s", error)
+        log.error("this application master exits and leaves the job unchanged: %s", error)
         await _leave(parts)
         raise
-    except Exception as error:  # the outermost loop of this program: a bug of ours is a verdict, too
-        report = report_fatal_error(_standing(job, parts), error, clock.wall())
+    except Exception as error:  # the outermost handler: a bug of tony is an outcome, too
+        report = report_fatal_error(_last_report(job, parts), error, clock.wall())
         expected = isinstance(error, InfraError | ConfigError | Overdue)
-        log.error("broken off: %s", report.failure and report.failure.reason, exc_info=not expected and error)
+        log.error("job aborted: %s", report.failure and report.failure.reason, exc_info=not expected and error)
     await _end(folder, parts, report)
 
 
 async def _begin(
-    job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob], ContainerAllocator]
+    job: PreparedJob, parts: _Parts, create_allocator: Callable[[PreparedJob], ContainerAllocator]
 ) -> AttemptStarted:
-    """Everything up to the moment in which the job can run."""
+    """Set up everything that is needed to run the job."""
     record, folder = job.record, job.folder
-    parts.source = source(job)  # first: whatever fails below, the scheduler can be told
-    _obey_the_site(record.spec)
+    parts.allocator = create_allocator(job)  # first: if something fails below, the scheduler can be notified
+    _check_site_policy(record.spec)
     connection_limits.allow_connections(record.spec)
     if record.framework_path:
         sys.path.append(record.framework_path)
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text("utf-8")), ignore_unknown=True)
-    await parts.source.bring_log()
-    number = parts.source.attempt or len(segments(folder.path)) + 1
-    legacy = await to_thread(recover_state, folder, record) if number > 1 else recover_state(folder, record)
+    await parts.allocator.bring_log()
+    number = parts.allocator.attempt or len(segments(folder.path)) + 1
+    recovered = await to_thread(recover_state, folder, record) if number > 1 else recover_state(folder, record)
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
-    parts.writer = LogWriter(folder.events(number), header, legacy.next_seq)
-    address = _address(job, parts.source)
+    parts.writer = LogWriter(folder.events(number), header, recovered.next_seq)
+    address = _address(job, parts.allocator)
     parts.master = Master(
         job,
-        legacy.app,
+        recovered.app,
         credentials,
         _framework(record.framework_module),
-        parts.source,
+        parts.allocator,
         parts.writer,
-        legacy.clock,
+        recovered.clock,
         number,
         address,
     )
-    if parts.source.keeps_measured:
-        parts.master.measurements.keep_safe = parts.source.keep_measured
-    parts.master.barrier.keep_to(parts.source.journal(folder.events(number), parts.master.in_safety))
-    _hear_signals(parts.master, parts.source)
+    if parts.allocator.keeps_measured:
+        parts.master.metrics.save_copy = parts.allocator.keep_measured
+    parts.master.barrier.attach_journal(parts.allocator.journal(folder.events(number), parts.master.on_durable))
+    _hear_signals(parts.master, parts.allocator)
     parts.server = RpcServer(credentials.am, parts.master)
-    parts.master.address = parts.source.master_address = await parts.server.listen(address)
-    await _show_page(parts, parts.source, parts.master)
+    parts.master.address = parts.allocator.master_address = await parts.server.listen(address)
+    await _show_page(parts, parts.allocator, parts.master)
     _announce(folder, number, parts.master.address)
-    # After we listen: whoever finds nobody keeps it for us.
+    # After listening: a client that could not connect before has stored its request.
     parts.requests = asyncio.get_running_loop().create_task(apply_pending_commands(folder, parts.master.feed))
     return AttemptStarted(
         attempt=number,
@@ -193,16 +193,18 @@ async def _begin(
         settings=digest,
         pid=os.getpid(),
         host=socket.gethostname(),
-        gangs=parts.source.capabilities.gang,
-        chooses=parts.source.capabilities.chooses,
+        gangs=parts.allocator.capabilities.gang,
+        chooses=parts.allocator.capabilities.chooses,
     )
 
 
-def _obey_the_site(spec: JobSpec) -> None:
-    """Checks the job once more against the rules of this machine, if it has any."""
+def _check_site_policy(spec: JobSpec) -> None:
+    """Check the job again against the site policy of this machine, if there is one."""
     files = [path for path in default_site_files(os.environ) if not is_absent(path)]
     if files:
-        from tony.config.site_policy import check_again  # the whole table of settings; most machines have no rules
+        from tony.config.site_policy import (
+            check_again,
+        )  # late: imports the whole settings table; most machines have no policy
 
         problems = check_again(spec, files)
         if problems:
@@ -212,81 +214,81 @@ def _obey_the_site(spec: JobSpec) -> None:
 def _framework(home: str) -> Framework:
     try:
         return frameworks.load(home)
-    except Exception as error:  # a plug-in's module runs when it is imported, and may do anything
+    except Exception as error:  # importing a plug-in may raise anything
         raise PlatformError(
             f"the framework adapter {home} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
 
 
-def _standing(job: PreparedJob, parts: _Parts) -> JobReport:
-    """How the job stood when it was broken off, as far as that can be told."""
+def _last_report(job: PreparedJob, parts: _Parts) -> JobReport:
+    """Return the state of the job when its AM failed, as far as it is known."""
     if parts.master:
         try:
             return parts.master.report()
-        except Exception:  # whatever broke the job off may have broken this as well
-            log.exception("the job's state cannot be told")
+        except Exception:  # may fail for the same reason
+            log.exception("the state of the job cannot be determined")
     return pending_report(job.folder, job.record)
 
 
 async def _leave(parts: _Parts) -> None:
-    """Somebody else has the job: no container, record or secret of it is touched, and nobody is told of an end."""
+    """Close connections only: another AM attempt has the job, so its containers, record and secrets stay."""
     if parts.server:
-        with _whatever_happens("closing the connections"):
+        with _step("closing the connections"):
             await parts.server.close()
     if parts.page:
-        with _whatever_happens("closing the page"):
+        with _step("closing the page"):
             await parts.page.close()
     if parts.master:
-        parts.master.notices.drop()
+        parts.master.notifications.drop()
 
 
 async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
-    """Ends everything. The secrets go before the summary comes: after it the job has ended, for everybody."""
-    if parts.source:
-        with _whatever_happens("giving the containers back"):
+    """Close everything. Secrets are removed before the summary is written: the summary marks the end of the job."""
+    if parts.allocator:
+        with _step("releasing the containers"):
             async with asyncio.timeout(CLOSING):
-                await parts.source.close()
+                await parts.allocator.close()
     if parts.master:
-        with _whatever_happens("telling those who read"):
+        with _step("ending the output streams"):
             parts.master.executors.logs.finish()
     if parts.writer:
-        with _whatever_happens("closing the event log"):
+        with _step("closing the event log"):
             parts.writer.close()
     if parts.master:
-        with _whatever_happens("writing what was measured"):
-            await parts.master.measurements.finish()
-    with _whatever_happens("removing the job's secrets"):
-        import shutil  # late: it loads every compressor
+        with _step("writing the metrics"):
+            await parts.master.metrics.finish()
+    with _step("removing the job's secrets"):
+        import shutil  # late: imports every compressor
 
         shutil.rmtree(folder.secret)
     for path in (folder.am, folder.am_socket, folder.kill_request):
-        with _whatever_happens(f"removing {path}"):
+        with _step(f"removing {path}"):
             path.unlink(missing_ok=True)
-    with _whatever_happens("writing the summary"):
+    with _step("writing the summary"):
         write_summary(folder, report)
         log.info("the job %s", report.state.value)
     if parts.master:
-        with _whatever_happens("telling those who watch"):
-            await parts.master.watchers.finish(report, GOODBYE)
+        with _step("notifying the subscribers"):
+            await parts.master.subscribers.finish(report, GOODBYE)
     if not folder.summary.exists():
-        with _whatever_happens("writing the summary, after all"):
+        with _step("writing the summary again"):
             await _write_later(folder, report)
     if parts.server:
-        with _whatever_happens("closing the connections"):
+        with _step("closing the connections"):
             await parts.server.close()
     if parts.page:
-        with _whatever_happens("closing the page"):
+        with _step("closing the page"):
             await parts.page.close()
     if parts.master:
-        with _whatever_happens("telling those who want to know"):
-            await parts.master.notices.finish(report)
-    if parts.source:
-        with _whatever_happens("telling the scheduler"):
-            await parts.source.finish(report)
+        with _step("sending the last webhook"):
+            await parts.master.notifications.finish(report)
+    if parts.allocator:
+        with _step("notifying the scheduler"):
+            await parts.allocator.finish(report)
 
 
 async def _write_later(folder: JobFolder, report: JobReport) -> None:
-    """A disk that was full may have room in a moment: without a summary the job counts as lost with us."""
+    """Retry writing the summary, since a full disk may be freed; without a summary the job would count as lost."""
     deadline = clock.monotonic() + ROOM
     while True:
         await asyncio.sleep(ROOM_PAUSE)
@@ -301,21 +303,21 @@ async def _write_later(folder: JobFolder, report: JobReport) -> None:
 
 
 @contextlib.contextmanager
-def _whatever_happens(what: str) -> Iterator[None]:
-    """One step of the end: that it failed is said, and hinders no other step."""
+def _step(what: str) -> Iterator[None]:
+    """Run one step of the shutdown; log its failure, so that the other steps still run."""
     try:
         yield
-    except (TonyError, OSError) as error:  # a time-out is an OSError as well
+    except (TonyError, OSError) as error:  # a timeout is an OSError as well
         log.error("%s failed: %s: %s", what, type(error).__name__, error)
     except Exception:
         log.exception("%s failed", what)
 
 
 def _load(folder: JobFolder) -> PreparedJob:
-    """The job with its secrets.
+    """Load the job with its secrets.
 
     Raises:
-        PlatformError: it is not there, or not a job.
+        PlatformError: it does not exist, or is not valid.
     """
     try:
         record = from_plain(JobRecord, json.loads(folder.secret_job.read_text("utf-8")), ignore_unknown=True)
@@ -324,31 +326,32 @@ def _load(folder: JobFolder) -> PreparedJob:
     return PreparedJob(home=Home(folder.path.parent.parent), folder=folder, record=record)
 
 
-def _address(job: PreparedJob, source: ContainerAllocator) -> str:
-    """Where to listen: a Unix socket inside one machine, TLS wherever a message can leave it or the job wants it."""
-    if source.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
+def _address(job: PreparedJob, allocator: ContainerAllocator) -> str:
+    """Return where to listen: a Unix socket on a single machine, TLS if messages can leave it or if required."""
+    if allocator.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
         return f"unix:{job.folder.am_socket}"
-    host = "127.0.0.1" if source.capabilities.same_host else source.host
+    host = "127.0.0.1" if allocator.capabilities.same_host else allocator.host
     return f"tls:{host}:0"
 
 
-async def _show_page(parts: _Parts, source: ContainerAllocator, master: Master) -> None:
-    """Where the scheduler has pages of its own, ours is a part of them."""
-    door = source.page_door()
-    if door is None:
+async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Master) -> None:
+    """Start the status page where the scheduler links to one."""
+    proxy = allocator.page_door()
+    if proxy is None:
         return
     process = None
-    if door.packages:
+    if proxy.packages:
         record = master.job.record
-        process = PageProcess(master.job.folder.path, record.user, door)
-    parts.page = Page(master.report, door.peers, door.proxy, process, door.plain)
+        process = PageProcess(master.job.folder.path, record.user, proxy)
+    parts.page = Page(master.report, proxy.peers, proxy.proxy, process, proxy.plain)
     try:
-        source.page_address = f"{source.host}:{await parts.page.listen(source.host)}"
+        allocator.page_address = f"{allocator.host}:{await parts.page.listen(allocator.host)}"
     except OSError as error:
-        log.warning("there is no page for people: %s", error)
+        log.warning("cannot serve the status page: %s", error)
 
 
 def _announce(folder: JobFolder, attempt: int, address: str) -> None:
+    """Write the AM's address and process id to the job's folder."""
     facts = {"pid": os.getpid(), "host": socket.gethostname(), "attempt": attempt, "address": address}
     supervisor = liveness_lock.lock_owner(folder.am_lock)
     if supervisor is not None and supervisor != os.getpid():
@@ -356,13 +359,15 @@ def _announce(folder: JobFolder, attempt: int, address: str) -> None:
     write_json(folder.am, facts)
 
 
-def _hear_signals(master: Master, source: ContainerAllocator) -> None:
-    """They end the job. But not where the scheduler counts attempts: it ends every attempt by them, whatever for, and
-    another one may follow. Whether one does it tells by itself."""
+def _hear_signals(master: Master, allocator: ContainerAllocator) -> None:
+    """Kill the job on SIGTERM and SIGINT, except where the scheduler counts AM attempts.
+
+    Such a scheduler sends SIGTERM to each attempt, whatever the reason, and another one may follow.
+    """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        if source.attempt is None:
+        if allocator.attempt is None:
             loop.add_signal_handler(number, master.feed, UserCommand(actor=f"signal {number.name}", what="kill"))
         else:
-            loop.add_signal_handler(number, log.warning, "%s: the job is left for the next attempt", number.name)
+            loop.add_signal_handler(number, log.warning, "%s: the job is left for the next AM attempt", number.name)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)

@@ -1,7 +1,7 @@
-"""The only loop: takes events in, performs the machine's actions, and keeps the order that makes recovery possible.
+"""The main loop: takes events, performs the state machine's actions, and keeps the order that makes recovery possible.
 
-For every batch of events: append each to the log, let the machine handle it, flush the log once, then perform the
-actions and acknowledge the reports. So an effect is never seen before its cause is recorded.
+For every batch of events: append each to the log, let the state machine handle it, flush the log once, then perform
+the actions and acknowledge the reports. So an effect is never visible before its cause is recorded.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from tony.schedulers.interface import ContainerAllocator, PreparedJob
 
 log = logging.getLogger(__name__)
 
-#: Events between two digests in the log, at least; of a larger job as many as it has tasks. So the cost of a digest,
-#: about 4 µs a task, is spread over as many events.
+#: Minimum number of events between two digests in the log; in a larger job as many as it has tasks, so that the cost of
+#: a digest, about 4 µs a task, is spread over as many events.
 SNAPSHOT_EVERY = 2000
-#: Seconds, beyond the stop grace, that a released executor has to end by itself.
-RELEASE_PATIENCE = 5.0
-#: Seconds between two questions for the end of containers that were given up.
+#: Seconds, beyond the stop grace, that a released executor has to exit by itself.
+RELEASE_TIMEOUT = 5.0
+#: Seconds between two attempts to confirm the end of containers on nodes that were given up.
 _PROOF_PAUSE = 3.0
-#: Seconds in which the watchdog of an executor that died has ended its program.
+#: Seconds within which the watchdog of a dead executor stops its program.
 _WATCHDOG_PAUSE = 1.0
 
 
 class Master:
-    """One attempt at running one job.
+    """One AM attempt of a job.
 
     Args:
-        app: the machine, with all that earlier attempts have logged.
+        app: the state machine, with all that earlier attempts have logged.
         writer: this attempt's event log.
-        address: where executors reach this program; known for certain once the server listens.
+        address: where executors reach this AM; final once the server listens.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Master:
         app: Application,
         credentials: JobCredentials,
         framework: Framework,
-        source: ContainerAllocator,
+        allocator: ContainerAllocator,
         writer: LogWriter,
         job_clock: JobClock,
         attempt: int,
@@ -79,13 +79,13 @@ class Master:
         self.job = job
         self.app = app
         self._credentials = credentials
-        self._source = source
+        self._allocator = allocator
         self._writer = writer
         self._clock = job_clock
         self._attempt = attempt
         self.address = address
         self._inbox: deque[ev.Event] = deque()
-        self._scheduled = True  # until `run`: whatever comes before waits for the attempt's own first event
+        self._scheduled = True  # until `run`: the attempt's own first event comes first
         self._since_snapshot = 0
         self._snapshot_every = max(SNAPSHOT_EVERY, len(self.app.state.tasks))
         self._framework = framework
@@ -93,28 +93,28 @@ class Master:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
-        self._company = asyncio.Event()
-        self._doubted = asyncio.Event()
+        self._has_peers = asyncio.Event()
+        self._has_unconfirmed = asyncio.Event()
         if any(held.presumed for held in app.state.containers.values()):
-            self._doubted.set()
-        self._came: Callable[[TaskId], None] = lambda task: None
-        self._prepared: dict[TaskId, Live] = {}
+            self._has_unconfirmed.set()
+        self._on_attached: Callable[[TaskId], None] = lambda task: None
+        self._in_setup: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
-        self.executors.in_charge, self.executors.overlap = source.in_charge, source.overlap
-        self.measurements = MetricsStore(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
-        self.executors.measured = self.measurements.came
-        self.executors.find_step_age = self.measurements.find_step_age
-        self.executors.sample_interval = self.measurements.interval
-        self.executors.step_interval = self.measurements.step_interval
-        self.watchers = Subscribers(self.report)
-        self.notices = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.report)
+        self.executors.in_charge, self.executors.overlap = allocator.in_charge, allocator.overlap
+        self.metrics = MetricsStore(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
+        self.executors.on_sample = self.metrics.ingest_sample
+        self.executors.find_step_age = self.metrics.find_step_age
+        self.executors.sample_interval = self.metrics.interval
+        self.executors.step_interval = self.metrics.step_interval
+        self.subscribers = Subscribers(self.report)
+        self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.report)
         self.barrier = DurabilityBarrier(self._perform_all)
         self.executors.expect()
         if len(self.executors):
-            self._company.set()
+            self._has_peers.set()
 
     async def run(self, started: ev.AttemptStarted) -> act.Finish:
-        """Runs the job to its end. Whatever was fed before comes after `started`.
+        """Run the job to its end. Events fed before are handled after `started`.
 
         Raises:
             SchedulerError: the scheduler cannot be used at all.
@@ -123,9 +123,9 @@ class Master:
         self._inbox.appendleft(started)
         asyncio.get_running_loop().call_soon(self._drain)
         self._spawn(self._watch_liveness())
-        self._spawn(self._call_together())
-        self._spawn(self._seek_proof())
-        self._spawn(self.measurements.keep())
+        self._spawn(self._call_executors())
+        self._spawn(self._confirm_ends())
+        self._spawn(self.metrics.keep())
         try:
             return await self._finished
         finally:
@@ -136,20 +136,20 @@ class Master:
                 self._timer.cancel()
 
     def report(self) -> JobReport:
-        """The job as it stands."""
+        """Return the current report of the job."""
         record = self.job.record
-        around = ReportContext(
+        context = ReportContext(
             folder=str(self.job.folder.path),
             user=record.user,
             submitted=record.submitted,
-            live={**self._prepared, **self.executors.live()},
+            live={**self._in_setup, **self.executors.live()},
         )
-        return report(self.app, self._clock.now(), around)
+        return report(self.app, self._clock.now(), context)
 
     # --- events in ------------------------------------------------------------------------------------------------
 
     def feed(self, event: ev.Event) -> None:
-        """Takes an event; it is handled soon, in order, together with what else comes until then."""
+        """Queue an event; it is handled soon, in order, together with others that arrive until then."""
         self._inbox.append(event)
         if not self._scheduled:
             self._scheduled = True
@@ -164,20 +164,20 @@ class Master:
             actions = self._handle_all()
             self._writer.flush()
             reports = self.executors.unacknowledged()
-            told = partial(self.executors.acknowledge, reports)
-            self.barrier.pass_on(self._writer.size, actions, told, news=bool(reports))
-        except Exception as error:  # the outermost place of the loop: the job must end with a verdict
+            acknowledge = partial(self.executors.acknowledge, reports)
+            self.barrier.submit(self._writer.size, actions, acknowledge, has_reports=bool(reports))
+        except Exception as error:  # the outermost handler of the loop: the job must end with an outcome
             if not self._finished.done():
                 self._finished.set_exception(error)
             return
-        self.watchers.changed()
+        self.subscribers.changed()
 
     def _handle_all(self) -> list[act.Action]:
         actions: list[act.Action] = []
         while self._inbox:
             event = self._inbox.popleft()
             if isinstance(event, ev.ContainerEnded):
-                event = self._informed(event)
+                event = self._complete(event)
             self._log_event(event)
             actions += self._handle(event)
         if self._since_snapshot >= self._snapshot_every:
@@ -185,12 +185,12 @@ class Master:
             self._since_snapshot = 0
         return actions
 
-    def _informed(self, event: ev.ContainerEnded) -> ev.ContainerEnded:
-        """What only we know of a container's end."""
-        if event.presumed:  # its executor may live, and even talk with us
-            self._doubted.set()
+    def _complete(self, event: ev.ContainerEnded) -> ev.ContainerEnded:
+        """Add what only the AM knows of a container's end."""
+        if event.presumed:  # its executor may be running, and even be connected
+            self._has_unconfirmed.set()
             spec = self.job.record.spec
-            lease = executor_lease(spec, self._source.lease)
+            lease = executor_lease(spec, self._allocator.lease)
             return replace(event, contact=self.executors.contact(event.container), lease=lease)
         if not self.executors.container_ended(event.container):
             return replace(event, silent=True)
@@ -214,22 +214,22 @@ class Master:
                 held = self.app.state.containers.get(container)
                 log.info("container %s (%s) ended: %s", container, held and held.task, cause)
             case ev.UserCommand(actor=actor, what=what):
-                log.info("%s asked for: %s", actor, what)
+                log.info("%s requested: %s", actor, what)
             case _:
                 log.debug("event %s", event)
 
     # --- actions out ----------------------------------------------------------------------------------------------
 
-    def in_safety(self, size: int) -> None:
-        """The journal has so many bytes of the log: what waited for that is done."""
+    def on_durable(self, size: int) -> None:
+        """Handle that so many bytes of the log are durable: perform the actions that waited for them."""
         try:
-            self.barrier.safe(size)
+            self.barrier.on_durable(size)
         except Exception as error:  # as in `_drain`
             if not self._finished.done():
                 self._finished.set_exception(error)
 
-    def _perform_all(self, actions: Sequence[act.Action], told: Callable[[], None]) -> None:
-        told()
+    def _perform_all(self, actions: Sequence[act.Action], acknowledge: Callable[[], None]) -> None:
+        acknowledge()
         for action in actions:
             self._perform(action)
 
@@ -239,41 +239,41 @@ class Master:
             case act.Reconcile():
                 self._spawn(self._reconcile())
             case act.SetDemand(role=role, total=total):
-                self._source.set_demand(role, total)
+                self._allocator.set_demand(role, total)
             case act.Launch():
                 self._spawn(self._launch(action))
             case act.Renew(task=task, session=session):
                 self.executors.send(task, msg.Prepare(session=session))
             case act.Publish(spec=spec):
                 self._starts.publish(spec)
-                said = gathered(self.job.record.spec, spec)
-                if said:
-                    log.info("session %d has %s", spec.session, sizes_text(said.tasks, said.absent))
-                    self.feed(said)
+                size = gathered(self.job.record.spec, spec)
+                if size:
+                    log.info("session %d has %s", spec.session, sizes_text(size.tasks, size.absent))
+                    self.feed(size)
             case act.Start(session=session):
                 self._start(action)
-                self.notices.started(session)
+                self.notifications.started(session)
             case act.Stop(task=task, session=session, try_=try_, grace=grace, reason=reason):
                 self.executors.send(task, msg.StopProgram(session=session, try_=try_, grace=grace, reason=reason))
             case act.Release(container=container):
                 self._release(container)
             case act.Kill(container=container, reason=reason):
-                log.warning("ending container %s: %s", container, reason)
-                self._source.kill(container, reason)
+                log.warning("killing container %s: %s", container, reason)
+                self._allocator.kill(container, reason)
             case act.Exclude(host=host):
-                self._source.exclude(host)
+                self._allocator.exclude(host)
             case act.Include(host=host):
-                self._source.include(host)
+                self._allocator.include(host)
             case act.OpenSession(session=session, reason=reason):
                 log.info("session %d opens: %s", session, reason)
-                self.watchers.tell_now()  # how the last one ended: soon every task begins anew
+                self.subscribers.send_now()  # the end of the last session: soon every task is reset
                 self.feed(ev.SessionOpened(session=session, reason=reason))
                 if session > 1:
-                    self.notices.restarted(reason)
+                    self.notifications.restarted(reason)
             case act.Verdict(failure=failure, decision=decision, reason=reason):
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
                 if decision == "retry":
-                    self.notices.restarted(failure.reason)
+                    self.notifications.restarted(failure.reason)
             case act.WakeAt(at=at, name=name):
                 self._wake_at(at, name)
             case act.Finish():
@@ -292,45 +292,45 @@ class Master:
         if error and not self._finished.done():
             self._finished.set_exception(error)
 
-    async def _call_together(self) -> None:
-        """Executors of earlier attempts on other machines do not know where we are."""
+    async def _call_executors(self) -> None:
+        """Call executors of earlier AM attempts on other machines, which do not know the new address."""
         while addresses := {task: place for task, place in self.executors.expected if place}:
-            from tony.am.reattach_caller import ReattachCaller  # late: most masters are the first and only ones
+            from tony.am.reattach_caller import ReattachCaller  # late: most jobs have a single AM attempt
 
-            patience = self.job.record.spec.heartbeat_timeout
-            calls: ReattachCaller[TaskId] = ReattachCaller(self._credentials.am, self._attempt, self.address, patience)
-            self._came = calls.attached
+            timeout = self.job.record.spec.heartbeat_timeout
+            calls: ReattachCaller[TaskId] = ReattachCaller(self._credentials.am, self._attempt, self.address, timeout)
+            self._on_attached = calls.attached
             await calls.call_all(addresses)
             if calls.superseded:
-                raise NotInCharge(f"executors have obeyed a later application master than attempt {self._attempt}")
+                raise NotInCharge(f"executors have obeyed a later AM attempt than {self._attempt}")
 
     async def _reconcile(self) -> None:
-        await self._source.open(self.feed)
-        found = await self._source.recover(known_containers(self.app))
+        await self._allocator.open(self.feed)
+        found = await self._allocator.recover(known_containers(self.app))
         await self._prove_ends(set(found))
         self.feed(ev.ContainersFound(containers=tuple(found)))
         self.feed(ev.ReconcileClosed())
-        await self._source.watch()
+        await self._allocator.watch()
 
     async def _prove_ends(self, found: Set[str]) -> None:
-        """A container that the scheduler does not know may run on where the cluster has given up its node."""
-        same_host = self._source.capabilities.same_host  # there it knows its processes
+        """Report containers that the scheduler does not know as unconfirmed: their node may have been given up."""
+        same_host = self._allocator.capabilities.same_host  # there the scheduler knows its processes
         missing = {
             task.container: task.listens
             for task in self.app.state.tasks.values()
             if task.living and task.container and task.container not in found and (task.listens or not same_host)
         }
-        proven = await self._gone(missing)
+        proven = await self._find_ended(missing)
         for container in missing.keys() - proven:
             held = self.app.state.containers.get(container)
             if held and not held.presumed:
-                cause = f"the cluster does not know it any more, and nothing on {held.host} proves that it has ended"
+                cause = f"the cluster no longer knows it, and its end on {held.host} is not confirmed"
                 self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True, presumed=True))
 
-    async def _gone(self, places: Mapping[str, str]) -> Set[str]:
-        """Of containers, by where their executors listen, those whose host says twice that nobody listens any more.
+    async def _find_ended(self, places: Mapping[str, str]) -> Set[str]:
+        """Return the containers whose host twice refuses a connection to the port of their executor.
 
-        The pause is for the watchdog of an executor that has just died.
+        The pause gives the watchdog of an executor that has just died time to stop its program.
         """
         from tony.am.reattach_caller import find_refused  # late: as above
 
@@ -342,32 +342,32 @@ class Master:
                 asked = {name: asked[name] for name, is_refused in zip(asked, refused, strict=True) if is_refused}
         return asked.keys()
 
-    async def _seek_proof(self) -> None:
-        """Asks again and again for the ends of containers that were given up: with a proof nobody waits for a lease."""
+    async def _confirm_ends(self) -> None:
+        """Try to prove the end of containers on nodes that were given up, instead of waiting for their lease."""
         while True:
-            await self._doubted.wait()
+            await self._has_unconfirmed.wait()
             await asyncio.sleep(_PROOF_PAUSE)
             state = self.app.state
             given_up = [held for held in state.containers.values() if held.presumed and held.task]
             places = {held.id: state.tasks[held.task].listens for held in given_up if held.task}
-            for container in await self._gone(places):
-                cause = "its node was given up, and its executor is gone there"
+            for container in await self._find_ended(places):
+                cause = "its node was given up, and its executor has exited there"
                 self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True))
             if not given_up:
-                self._doubted.clear()
+                self._has_unconfirmed.clear()
 
     async def _launch(self, action: act.Launch) -> None:
-        part = task_part(self.job.record, self._framework, self._attempt, action, self.address, self._source.lease)
-        self._prepared[action.task] = Live(preparing=build_container_setup(self.job.record, action.task.role))
+        part = task_part(self.job.record, self._framework, self._attempt, action, self.address, self._allocator.lease)
+        self._in_setup[action.task] = Live(preparing=build_container_setup(self.job.record, action.task.role))
         try:
-            await self._source.launch(action.container, part, self._credentials.executors)
+            await self._allocator.launch(action.container, part, self._credentials.executors)
         except InfraError as error:
             log.warning("container %s for %s was not launched: %s", action.container, action.task, error)
             self.feed(
                 ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
             )
         finally:
-            self._prepared.pop(action.task, None)
+            self._in_setup.pop(action.task, None)
 
     def _start(self, action: act.Start) -> None:
         self.executors.send_frame(action.task, self._starts.frame(action))
@@ -378,7 +378,7 @@ class Master:
         if held and held.task:
             grace = self.job.record.spec.stop_grace_of(held.task.role)
             self.executors.send(held.task, msg.ReleaseExecutor(grace=grace))
-        self._source.release(container, grace + RELEASE_PATIENCE)
+        self._allocator.release(container, grace + RELEASE_TIMEOUT)
 
     def _wake_at(self, at: float, name: str) -> None:
         if self._timer:
@@ -387,19 +387,19 @@ class Master:
         self._timer = asyncio.get_running_loop().call_later(delay, self._wake, at, name)
 
     def _wake(self, at: float, name: str) -> None:
-        """Timers of the loop may fire a little early by our own clock; the machine would not take that."""
+        """Feed a deadline, or wait again: timers of the loop may fire slightly early."""
         if self._clock.now() < at:
             self._wake_at(at, name)
-        elif name in self.app.state.timers:  # the last deadline of all may be cancelled, and no other takes its place
+        elif name in self.app.state.timers:  # the last deadline may have been cancelled without a new one
             self.feed(ev.Deadline(name=name))
 
     # --- the wire -------------------------------------------------------------------------------------------------
 
     def connected(self, connection: RpcConnection) -> None:
-        """A peer has proved itself. It speaks first."""
+        """Handle an authenticated peer. It sends first."""
 
     def received(self, connection: RpcConnection, message: msg.Message) -> None:
-        """A message of a peer that has proved itself."""
+        """Handle a message of an authenticated peer."""
         if self.executors.tunnels.carry(connection, message):
             return
         if connection.kind is PeerKind.EXECUTOR:
@@ -408,8 +408,8 @@ class Master:
             self._from_client(connection, message)
 
     def closed(self, connection: RpcConnection, reason: str) -> None:
-        """A peer is gone."""
-        self.watchers.remove(connection)
+        """Handle a closed connection."""
+        self.subscribers.remove(connection)
         self.executors.closed(connection)
         self.executors.logs.closed(connection)
         self.executors.tunnels.closed(connection)
@@ -419,10 +419,10 @@ class Master:
         if isinstance(message, msg.Attach):
             peer = self.executors.attach(connection, message)
             if peer:
-                self._company.set()
-                self._came(peer.task)
+                self._has_peers.set()
+                self._on_attached(peer.task)
                 wanted = self.app.wanted(peer.container, peer.incarnation)
-                self.barrier.pass_on(self._writer.size, wanted, _nobody_waits, news=False)
+                self.barrier.submit(self._writer.size, wanted, _no_acknowledgement, has_reports=False)
         elif isinstance(message, msg.JoinTunnel):
             self.executors.tunnels.join(connection, message)
         elif not self.executors.received(connection, message):
@@ -433,29 +433,29 @@ class Master:
             case msg.GetReport():
                 connection.send(msg.Report(report=self.report()))
             case msg.Watch(gather=gather, ages=ages):
-                self.watchers.add(connection, gather, ages=ages)
-                self._company.set()
+                self.subscribers.add(connection, gather, ages=ages)
+                self._has_peers.set()
             case msg.KillJob(actor=actor, now=at_once):
-                self._ordered(actor, "kill-now" if at_once else "kill")
+                self._record_command(actor, "kill-now" if at_once else "kill")
                 connection.send(msg.Done())
             case msg.RestartJob(actor=actor):
                 if self.app.state.may_be_restarted:
-                    self._ordered(actor, "restart")
+                    self._record_command(actor, "restart")
                     connection.send(msg.Done())
                 else:
                     now = self.app.state.job.value
-                    connection.refuse(Code.BUSY, f"there is no session that could be restarted: the job is {now}")
+                    connection.refuse(Code.BUSY, f"there is no session to restart: the job is {now}")
             case msg.GetMetrics():
-                connection.send(self.measurements.answer(message))
+                connection.send(self.metrics.answer(message))
             case msg.GetStacks(actor=actor):
                 task = self.executors.stacks.ask(connection, message)
                 if task:
-                    self._ordered(actor, f"stacks of {task}")
+                    self._record_command(actor, f"stacks of {task}")
             case msg.SetLogLevel(level=level, actor=actor) if level in msg.LOG_LEVELS:
                 logging.getLogger("tony").setLevel(level.upper())
-                self.executors.talk_as(level)
+                self.executors.set_log_level(level)
                 if actor:
-                    self._ordered(actor, f"log level {level}")
+                    self._record_command(actor, f"log level {level}")
                 connection.send(msg.Done())
             case msg.ReadLog():
                 self.executors.logs.ask(connection, message)
@@ -466,20 +466,20 @@ class Master:
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
 
-    def _ordered(self, actor: str, what: str) -> None:
-        """Somebody asks for something: an event, whether or not anything is decided by it."""
+    def _record_command(self, actor: str, what: str) -> None:
+        """Feed a user's request as an event, whether or not it has an effect on the job."""
         who = "".join(char for char in actor if char.isprintable())[:200]
         self.feed(ev.UserCommand(actor=who, what=what))
 
     async def _watch_liveness(self) -> None:
-        """Looks on for as long as there is anybody to look at, or anybody who looks."""
+        """Check executors and subscribers as long as there are any."""
         while True:
-            await self._company.wait()
+            await self._has_peers.wait()
             await asyncio.sleep(self.executors.interval)
             self.executors.check()
-            self.watchers.aged()
-            if not len(self.executors) and not len(self.watchers):
-                self._company.clear()
+            self.subscribers.aged()
+            if not len(self.executors) and not len(self.subscribers):
+                self._has_peers.clear()
 
 
 def _on_failure_classified(verdict: act.Verdict) -> ev.Judged:
@@ -488,5 +488,5 @@ def _on_failure_classified(verdict: act.Verdict) -> ev.Judged:
     return ev.Judged(task=task, failure=failure.reason, decision=verdict.decision, reason=verdict.reason)
 
 
-def _nobody_waits() -> None:
-    """No report has led to this."""
+def _no_acknowledgement() -> None:
+    """Do nothing: no report led to these actions."""

@@ -1,7 +1,6 @@
-"""What executors measure: kept in memory, told to whoever asks, and written down beside the event log.
+"""Metrics of the executors: kept in memory, sent to clients, and written to a file next to the event log.
 
-Measuring is no part of deciding: whatever goes wrong here is said in the log of the application master, and the job
-goes on without it.
+Metrics decide nothing: an error here is logged, and the job continues without them.
 """
 
 from __future__ import annotations
@@ -42,67 +41,67 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-#: Samples that one application master should have to handle, per second; executors' intervals stretch to stay below.
+#: Samples per second that one AM should have to handle; executors' intervals are stretched to stay below.
 SAMPLES_PER_SECOND = 300.0
-#: Seconds; nobody measures more often.
+#: Minimum interval in seconds.
 _SHORTEST = 0.1
-#: Seconds between two writes of how far programs are, at least.
+#: Minimum seconds between two writes of progress.
 STEPS_EVERY_SECONDS = 1.0
-#: Reports of steps that one application master should have to handle, per second, besides whole samples.
+#: Step reports per second that one AM should have to handle, besides whole samples.
 STEP_REPORTS_PER_SECOND = 150.0
-#: Times between reports of one try that are remembered, and its stalls: of more the shortest are forgotten.
+#: Intervals between reports, and stalls, kept for each task attempt; of more stalls the shortest are dropped.
 _INTERVALS_COUNT = 9
 _STALLS_COUNT = 200
-#: Stalls of one try that are sent to a client one by one.
+#: Stalls of one task attempt that are sent to a client one by one.
 _STALLS_SENT_COUNT = 3
-#: Seconds until the first write: who looks at a young job shall see something.
+#: Seconds until the first write: a young job should show something.
 _FIRST_WRITE = 2.0
-#: Seconds between two writes, at least, and how many times longer than it took the pause after one is.
-WRITE_EVERY, _LEISURE = 10.0, 30.0
-#: Seconds between two copies that are brought to safety, at least; and bytes a second that this may take on average.
-_SAFE_EVERY, _SAFE_SPEED = 60.0, 256 << 10
-#: Tasks of one transaction, and of one turn of the loop.
+#: Minimum seconds between two writes; minimum ratio of the pause after a write to its duration.
+WRITE_EVERY, _PAUSE_RATIO = 10.0, 30.0
+#: Minimum seconds between two durable copies, and maximum bytes a second for them on average.
+_COPY_EVERY, _COPY_BYTES_PER_SECOND = 60.0, 256 << 10
+#: Tasks per transaction, and per iteration of the loop.
 _BATCH = 50
-#: Series from which on numbers have fewer digits: `metrics_file.MANY`, which is not imported before it is needed.
+#: Number of series above which numbers are stored with fewer digits: `metrics_file.MANY`, imported late.
 _MANY = 20_000
-#: Intervals between reports from which on their median says something.
+#: Minimum number of intervals for a meaningful median.
 _FEWEST_INTERVALS = 2
-#: Seconds by which one report seems to move, for its age is rounded and travels for a while.
+#: Seconds by which the time of one report seems to vary, because its age is rounded and takes time to travel.
 _SAME_REPORT_SECONDS = 0.25
-#: Numbers of one sample that are looked at.
+#: Maximum number of values of a sample.
 _VALUES = 200
-#: Checkpoints that are kept one by one, of all tasks; of more only the time that they took.
+#: Checkpoints listed one by one, of all tasks; of more only the total time is kept.
 _CHECKPOINTS = 100_000
-#: Of these, how many wait for a file that cannot be written.
+#: Of these, how many are buffered while the file cannot be written.
 _WAITING = 10_000
-#: Seconds that the last write may take.
+#: Timeout of the last write in seconds.
 _LAST = 10.0
 
 
 @dataclass(slots=True)
-class _Try:
-    """What one try of a task has told of its steps.
+class _TaskAttempt:
+    """The progress of one task attempt.
 
     Attributes:
-        best: the highest step of all tries before it; None if there was none.
+        best: the highest step of all task attempts before it; None if there was none.
         changed: since it was written.
         intervals: seconds between its last reports.
     """
 
-    told: Progress
+    progress: Progress
     best: float | None
     changed: bool = True
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS_COUNT))
 
 
 class MetricsStore:
-    """Everything that is measured of a job.
+    """All metrics of a job.
 
     Args:
-        state: of the machine; read only.
-        now: the job's time.
+        state: of the state machine; read only.
+        now: returns the job's time.
         path: of the file.
-        late: an earlier application master may have written it.
+        late: an earlier AM attempt may have written it.
     """
 
     def __init__(self, state: State, now: Callable[[], float], path: Path, *, late: bool) -> None:
@@ -118,37 +117,39 @@ class MetricsStore:
         self.series = SeriesStore([task.name for task in state.tasks.values()], least)
         self.refused = 0
         self._names: dict[str, bool] = {}
-        self._tries: dict[str, dict[tuple[int, int], _Try]] = {}
+        self._attempts: dict[str, dict[tuple[int, int], _TaskAttempt]] = {}
         self._saved: list[CheckpointRecord] = []
         self._checkpoints = 0
         self._writer: MetricsWriter | None = None
         self._work: asyncio.Task[object] | None = None
-        self._trouble = ""
+        self._last_error = ""
         self._kept_at = -math.inf
         self._sending: asyncio.Task[None] | None = None
-        self.keep_safe: Callable[[Path], Awaitable[None]] | None = None
+        self.save_copy: Callable[[Path], Awaitable[None]] | None = None
 
     # --- in -------------------------------------------------------------------------------------------------------
 
-    def came(self, task: TaskId, message: Sample) -> None:
-        """A sample of an executor. One of a try that is over tells how far that came, and no more; one of a try that
-        we know nothing of is left out."""
+    def ingest_sample(self, task: TaskId, message: Sample) -> None:
+        """Take a sample of an executor.
+
+        Of a task attempt that has ended only its progress counts; of an unknown one it is ignored.
+        """
         known = self._state.tasks.get(task)
         which = message.session, message.try_
         newest = (known.session, known.try_) if known else (0, 0)
         if known is None or which > newest or min(which) < 1 or not self.interval:
             self.refused += 1
-            log.debug("a sample of %s for session %d, try %d is left out", task, *which)
+            log.debug("ignored a sample of %s for session %d, task attempt %d", task, *which)
             return
         now = self._now()
         at = max(0.0, now - max(0.0, message.ago))
         if which == newest:
-            self.series.add(known.name, at, self._sound(message.values))
+            self.series.add(known.name, at, self._known_values(message.values))
         self._note_steps(known, message, now, at)
         self._note_saved(known, message, now)
 
-    def _sound(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Without what has no name of ours, or is no number."""
+    def _known_values(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Drop values with unknown names, and those that are not numbers."""
         found = {}
         for name, value in list(values.items())[:_VALUES]:
             if name not in self._names and len(self._names) < 10 * _VALUES:
@@ -161,28 +162,32 @@ class MetricsStore:
         step = message.values.get("step")
         if step is None or not math.isfinite(step):
             return
-        tries = self._tries.setdefault(task.name, {})
+        attempts = self._attempts.setdefault(task.name, {})
         which = message.session, message.try_
         seen = max(0.0, now - max(0.0, message.step_ago, message.ago))
-        mine = tries.get(which)
+        mine = attempts.get(which)
         if mine is None:
-            mine = tries[which] = self._begun(task, message, now, at, step)
-        told = mine.told
-        regained = told.regained
-        if regained is None and told.behind and mine.best is not None and step > mine.best:
-            regained = _record_step(told, mine.best, step, seen)
+            mine = attempts[which] = self._start_task_attempt(task, message, now, at, step)
+        progress = mine.progress
+        regained = progress.regained
+        if regained is None and progress.behind and mine.best is not None and step > mine.best:
+            regained = _interpolate_step_time(progress, mine.best, step, seen)
         total = message.values.get("total")
-        total = told.total if total is None or not math.isfinite(total) else total
-        if seen - told.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (told.step, told.total, told.regained):
+        total = progress.total if total is None or not math.isfinite(total) else total
+        if seen - progress.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (
+            progress.step,
+            progress.total,
+            progress.regained,
+        ):
             return  # a sample repeats what was reported before
-        stalls = _with_stall(told, step, seen)
-        if seen - told.at > _SAME_REPORT_SECONDS:
-            mine.intervals.append(seen - told.at)
-        mine.told = replace(
-            told,
+        stalls = _with_stall(progress, step, seen)
+        if seen - progress.at > _SAME_REPORT_SECONDS:
+            mine.intervals.append(seen - progress.at)
+        mine.progress = replace(
+            progress,
             step=step,
-            at=max(seen, told.at),
-            changed_at=told.changed_at if step == told.step else max(seen, told.at),
+            at=max(seen, progress.at),
+            changed_at=progress.changed_at if step == progress.step else max(seen, progress.at),
             total=total,
             regained=regained,
             stalled_after=_find_stall_limit(mine.intervals),
@@ -190,15 +195,15 @@ class MetricsStore:
         )
         mine.changed = True
 
-    def _begun(self, task: Task, message: Sample, now: float, at: float, step: float) -> _Try:
-        """The first word of a try."""
+    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> _TaskAttempt:
+        """Return the record of a task attempt, from its first reported step."""
         which = message.session, message.try_
-        others = [each.told.step for key, each in self._tries[task.name].items() if key < which]
+        others = [each.progress.step for key, each in self._attempts[task.name].items() if key < which]
         best = max(others, default=None)
         first = message.first_step
         first_at = at if first is None else max(0.0, now - max(0.0, message.first_ago))
         first = step if first is None or not math.isfinite(first) else first
-        told = Progress(
+        progress = Progress(
             task=task.name,
             session=message.session,
             try_=message.try_,
@@ -210,7 +215,7 @@ class MetricsStore:
             behind=best is not None and first <= best,
             stalled_after=STALLED_AFTER_UNKNOWN_SECONDS,
         )
-        return _Try(told, best)
+        return _TaskAttempt(progress, best)
 
     def _note_saved(self, task: Task, message: Sample, now: float) -> None:
         for each in message.saved:
@@ -226,143 +231,145 @@ class MetricsStore:
             self._saved.append(CheckpointRecord(task.name, message.session, message.try_, each.step, since, until))
 
     def _note_unlisted(self, task: Task, message: Sample, took: float) -> None:
-        tries = self._tries.setdefault(task.name, {})
+        attempts = self._attempts.setdefault(task.name, {})
         which = message.session, message.try_
-        if which not in tries:
+        if which not in attempts:
             nothing = Progress(task.name, *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
-            tries[which] = _Try(nothing, None)
-        mine = tries[which]
-        mine.told, mine.changed = replace(mine.told, unlisted=mine.told.unlisted + took), True
+            attempts[which] = _TaskAttempt(nothing, None)
+        mine = attempts[which]
+        mine.progress, mine.changed = replace(mine.progress, unlisted=mine.progress.unlisted + took), True
 
     # --- out ------------------------------------------------------------------------------------------------------
 
     def answer(self, asked: GetMetrics) -> Measured:
-        """What was measured lately."""
+        """Answer a client's request for recent metrics."""
         points, more = self.series.answer(asked.tasks, asked.series, asked.points)
         progress = self._newest_progress(asked.tasks) if not asked.series or "step" in asked.series else ()
         return Measured(now=self._now(), points=points, more=more, progress=progress)
 
     def find_step_age(self, task: TaskId) -> float | None:
         """Return how many seconds ago a task last reported a step; None if it has reported none."""
-        tries = self._tries.get(str(task))
-        told = tries[max(tries)].told if tries else None
-        return None if told is None or told.first_at < 0 else max(0.0, self._now() - told.at)
+        attempts = self._attempts.get(str(task))
+        progress = attempts[max(attempts)].progress if attempts else None
+        return None if progress is None or progress.first_at < 0 else max(0.0, self._now() - progress.at)
 
     def _newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
-        tries = (self._tries.get(task) for task in tasks or self._tries)
-        return tuple(_condense(each[max(each)].told) for each in tries if each)
+        attempts = (self._attempts.get(task) for task in tasks or self._attempts)
+        return tuple(_condense(each[max(each)].progress) for each in attempts if each)
 
     async def keep(self) -> None:
-        """Writes it down again and again."""
+        """Write the file periodically."""
         if not self.interval:
             return
         if self._late:
-            await self._go_on()
+            await self._restore()
         pause = min(_FIRST_WRITE, WRITE_EVERY)
         while True:
             await self._write_steps_for(pause)
-            pause = max(WRITE_EVERY, _LEISURE * await self.write())
+            pause = max(WRITE_EVERY, _PAUSE_RATIO * await self.write())
 
     async def _write_steps_for(self, seconds: float) -> None:
-        """Write how far programs are about once a second, for so many seconds: it is what people look at."""
+        """Write progress about once a second, for so many seconds: users look at it most."""
         end, took = clock.monotonic() + seconds, 0.0
         while (left := end - clock.monotonic()) > 0:
-            pause = max(STEPS_EVERY_SECONDS, _LEISURE * took)
+            pause = max(STEPS_EVERY_SECONDS, _PAUSE_RATIO * took)
             await asyncio.sleep(min(pause, left))
             if pause < left:
                 took = await self.write(steps_only=True)
 
     async def finish(self) -> None:
-        """Writes down the rest, and closes the file."""
+        """Write the rest and close the file."""
         try:
             async with asyncio.timeout(_LAST):
                 if self._work and not self._work.done():
                     await asyncio.wait([self._work])
-                self.keep_safe = None  # whoever wants it finds the file itself from now on
+                self.save_copy = None  # from now on the file itself can be read
                 if self.interval:
                     await self.write()
-                if self._sending and not self._sending.done():  # or what it brings would take the place of the last
+                if self._sending and not self._sending.done():  # or its older copy would replace the last one
                     await asyncio.wait([self._sending])
         except TimeoutError:
-            log.warning("what was measured last could not be written within %g s", _LAST)
+            log.warning("the last metrics could not be written within %g s", _LAST)
         if self._writer and not (self._work and not self._work.done()):
             self._writer.close()
 
     async def write(self, *, steps_only: bool = False) -> float:
-        """Writes what has changed; answers how many seconds that took. What fails is said once, and tried again.
+        """Write what has changed and return how many seconds that took.
+
+        An error is logged once, and writing is retried.
 
         Args:
-            steps_only: how far programs are and what they saved, and nothing else.
+            steps_only: write only progress and checkpoints.
         """
         dirty = [track for track in self.series.tracks.values() if track.dirty is not None and not steps_only]
-        has_steps = steps_only and bool(self._tries)  # readers must see that no new one has come
+        has_steps = steps_only and bool(self._attempts)  # readers must see that there is no new one
         if not dirty and not self._saved and not has_steps and not any(True for _ in self._changed()):
             return 0.0
         began = clock.monotonic()
         try:
             for at in range(0, max(1, len(dirty)), _BATCH):
-                await self._write_batch(dirty[at : at + _BATCH], told=at == 0)
+                await self._write_batch(dirty[at : at + _BATCH], with_progress=at == 0)
         except (StorageError, OSError) as error:
-            if str(error) != self._trouble:
-                log.warning("what was measured cannot be written: %s", error)
-            self._trouble = str(error)
+            if str(error) != self._last_error:
+                log.warning("the metrics cannot be written: %s", error)
+            self._last_error = str(error)
         except Exception:  # a bug here must not end the job
-            log.exception("what was measured cannot be written")
+            log.exception("the metrics cannot be written")
         else:
-            self._trouble = ""
+            self._last_error = ""
             if not steps_only:
                 await self._copy()
         return clock.monotonic() - began
 
     async def _copy(self) -> None:
-        """Has a copy brought to safety now and then, beside all else: the larger it is the more seldom."""
-        if self.keep_safe is None or self._writer is None or (self._sending and not self._sending.done()):
+        """Save a durable copy now and then, in the background: the larger the file, the less often."""
+        if self.save_copy is None or self._writer is None or (self._sending and not self._sending.done()):
             return
         size = os.stat(self._path).st_size
-        if clock.monotonic() - self._kept_at < max(_SAFE_EVERY, size / _SAFE_SPEED):
+        if clock.monotonic() - self._kept_at < max(_COPY_EVERY, size / _COPY_BYTES_PER_SECOND):
             return
         self._kept_at = clock.monotonic()
         copy = self._path.with_name(f".{self._path.name}.copy")
         writer = self._writer
-        await self._in_thread(lambda: writer.copy(copy))
-        self._sending = asyncio.get_running_loop().create_task(self._send(copy, self.keep_safe))
+        await self._run_in_writer(lambda: writer.copy(copy))
+        self._sending = asyncio.get_running_loop().create_task(self._send(copy, self.save_copy))
 
-    async def _send(self, copy: Path, keep_safe: Callable[[Path], Awaitable[None]]) -> None:
+    async def _send(self, copy: Path, save_copy: Callable[[Path], Awaitable[None]]) -> None:
         try:
-            await keep_safe(copy)
+            await save_copy(copy)
         except (InfraError, OSError) as error:
-            log.info("what was measured so far is not in safety: %s", error)
+            log.info("no durable copy of the metrics could be saved: %s", error)
         except Exception:  # as above
-            log.exception("what was measured so far is not in safety")
+            log.exception("no durable copy of the metrics could be saved")
         finally:
             await to_thread(copy.unlink, missing_ok=True)
 
-    def _changed(self) -> Iterator[_Try]:
-        return (each for tries in self._tries.values() for each in tries.values() if each.changed)
+    def _changed(self) -> Iterator[_TaskAttempt]:
+        return (each for attempts in self._attempts.values() for each in attempts.values() if each.changed)
 
-    async def _write_batch(self, tracks: Sequence[Track], *, told: bool) -> None:
+    async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
         parts = [self._part(track) for track in tracks]
-        tries = list(self._changed()) if told else []
-        saved, self._saved = (self._saved, []) if told else ([], self._saved)
-        progress = [each.told for each in tries]
-        for each in tries:
+        attempts = list(self._changed()) if with_progress else []
+        saved, self._saved = (self._saved, []) if with_progress else ([], self._saved)
+        progress = [each.progress for each in attempts]
+        for each in attempts:
             each.changed = False
         many = self.series.columns > _MANY
-        now = self._now() if told else None
+        now = self._now() if with_progress else None
         try:
             writer = await self._open()
-            await self._in_thread(lambda: writer.write(parts, progress, saved, now=now, many=many))
+            await self._run_in_writer(lambda: writer.write(parts, progress, saved, now=now, many=many))
         except BaseException:
             self._saved = saved + self._saved
-            for each in tries:
+            for each in attempts:
                 each.changed = True
             for track in tracks:
                 track.anew, track.dirty = True, track.first
             raise
 
     def _part(self, track: Track) -> TaskMetricsUpdate:
-        """What has changed of a task, whole chunks of it."""
-        from tony.history.metrics_schema import (  # late: many jobs are over before anything is written
+        """Return what has changed of a task, in whole chunks."""
+        from tony.history.metrics_schema import (  # late: many jobs end before anything is written
             CHUNK,
             TaskMetricsUpdate,
         )
@@ -392,71 +399,76 @@ class MetricsStore:
             job, interval = self._state.job_id, self.series.interval
 
             def opened() -> MetricsWriter:
-                from tony.history.metrics_writer import MetricsWriter  # late: it loads SQLite
+                from tony.history.metrics_writer import MetricsWriter  # late: imports SQLite
 
                 return MetricsWriter(self._path, job, interval)
 
             try:
-                self._writer = await self._in_thread(opened)
+                self._writer = await self._run_in_writer(opened)
             except ImportError as error:
                 raise StorageError(f"this Python has no SQLite: {error}") from error
         return self._writer
 
-    async def _go_on(self) -> None:
-        """What an earlier application master has written is in memory again, before what came since."""
+    async def _restore(self) -> None:
+        """Load what an earlier AM attempt has written, before what was measured since."""
         if not self._path.exists():
             return
         try:
             writer = await self._open()
             if not writer.went_on:
                 return
-            kept, told, count = await self._in_thread(lambda: (list(writer.kept()), *_told(writer)))
+            kept, progress, count = await self._run_in_writer(lambda: (list(writer.kept()), *_read_progress(writer)))
         except StorageError as error:
-            log.warning("what was measured before is not known: %s", error)
+            log.warning("the metrics of earlier AM attempts cannot be read: %s", error)
             return
         except Exception:  # as above
-            log.exception("what was measured before is not known")
+            log.exception("the metrics of earlier AM attempts cannot be read")
             return
         for number, each in enumerate(kept):
             self._adopt(each)
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
         self._checkpoints += count
-        for told_before in told:
-            self._adopt_steps(told_before)
+        for before in progress:
+            self._adopt_steps(before)
 
     def _adopt(self, kept: StoredTaskMetrics) -> None:
         level = round(math.log2(kept.width / self.series.interval))
         if level >= 0 and kept.width == self.series.interval * (1 << level):
             self.series.adopt(kept.task, level, kept.first, kept.series)
 
-    def _adopt_steps(self, told: Progress) -> None:
-        """What a try had told; those that have told something since may have been behind it."""
-        tries = self._tries.setdefault(told.task, {})
-        which = told.session, told.try_
-        before = [each.told.step for key, each in tries.items() if key < which]
-        if which in tries:
-            mine = tries[which]
-            mine.told = replace(
-                told,
-                step=mine.told.step,
-                at=mine.told.at,
-                changed_at=told.changed_at if told.step == mine.told.step else mine.told.changed_at,
-                total=mine.told.total if told.total is None else told.total,
-                unlisted=told.unlisted + mine.told.unlisted,
-                stalls=(*told.stalls, *(stall for stall in mine.told.stalls if stall[0] >= told.at)),
+    def _adopt_steps(self, progress: Progress) -> None:
+        """Restore the progress of a task attempt; attempts that reported since may have been behind it."""
+        attempts = self._attempts.setdefault(progress.task, {})
+        which = progress.session, progress.try_
+        before = [each.progress.step for key, each in attempts.items() if key < which]
+        if which in attempts:
+            mine = attempts[which]
+            mine.progress = replace(
+                progress,
+                step=mine.progress.step,
+                at=mine.progress.at,
+                changed_at=progress.changed_at if progress.step == mine.progress.step else mine.progress.changed_at,
+                total=mine.progress.total if progress.total is None else progress.total,
+                unlisted=progress.unlisted + mine.progress.unlisted,
+                stalls=(*progress.stalls, *(stall for stall in mine.progress.stalls if stall[0] >= progress.at)),
             )
         else:
-            tries[which] = _Try(told, max(before, default=None), changed=False)
-        for key in sorted(tries):
-            best = max((each.told.step for other, each in tries.items() if other < key), default=None)
-            mine = tries[key]
+            attempts[which] = _TaskAttempt(progress, max(before, default=None), changed=False)
+        for key in sorted(attempts):
+            best = max((each.progress.step for other, each in attempts.items() if other < key), default=None)
+            mine = attempts[key]
             mine.best = best
-            if best is not None and mine.told.first_at >= 0 and not mine.told.behind and mine.told.first_step <= best:
-                mine.told, mine.changed = replace(mine.told, behind=True), True
+            if (
+                best is not None
+                and mine.progress.first_at >= 0
+                and not mine.progress.behind
+                and mine.progress.first_step <= best
+            ):
+                mine.progress, mine.changed = replace(mine.progress, behind=True), True
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """One piece of work at a time, which goes on when nobody waits for it any more."""
+    async def _run_in_writer(self, work: Callable[[], T]) -> T:
+        """Run one piece of work at a time; it continues if the caller is cancelled."""
         if self._work and not self._work.done():
             await asyncio.wait([self._work])
         task = asyncio.ensure_future(to_thread(work))
@@ -464,7 +476,7 @@ class MetricsStore:
         return await asyncio.shield(task)
 
 
-def _told(writer: MetricsWriter) -> tuple[Sequence[Progress], int]:
+def _read_progress(writer: MetricsWriter) -> tuple[Sequence[Progress], int]:
     return writer.kept_progress(), writer.kept_checkpoints()
 
 
@@ -478,31 +490,34 @@ def _find_stall_limit(intervals: Sequence[float]) -> float:
     return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * statistics.median(intervals))
 
 
-def _with_stall(told: Progress, step: float, at: float) -> tuple[tuple[float, float], ...]:
-    """Return the stalls of a try that has reported `step` at `at`, after what was known of it.
+def _with_stall(progress: Progress, step: float, at: float) -> tuple[tuple[float, float], ...]:
+    """Return the stalls of a task attempt that has reported `step` at `at`.
 
-    Where many steps came at once, as after reports that were lost, they took their time: only the rest is a stall.
+    Where many steps arrive at once, as after lost reports, they took their time: only the rest is a stall.
     """
-    seconds = find_step_seconds(told) or 0.0
-    until = at - seconds * max(1.0, step - told.step)
-    if not is_stalled(told, until):
-        return told.stalls
-    stalls = [*told.stalls, (round(told.at, 3), round(until, 3))]
+    seconds = find_step_seconds(progress) or 0.0
+    until = at - seconds * max(1.0, step - progress.step)
+    if not is_stalled(progress, until):
+        return progress.stalls
+    stalls = [*progress.stalls, (round(progress.at, 3), round(until, 3))]
     if len(stalls) > _STALLS_COUNT:
         stalls.remove(min(stalls, key=lambda stall: stall[1] - stall[0]))
     return tuple(stalls)
 
 
-def _condense(told: Progress) -> Progress:
-    """Return the same with many stalls as one that is as long, for a message holds a megabyte."""
-    if len(told.stalls) <= _STALLS_SENT_COUNT:
-        return told
-    return replace(told, stalls=((told.first_at, told.first_at + sum(until - since for since, until in told.stalls)),))
+def _condense(progress: Progress) -> Progress:
+    """Replace many stalls by one of the same total length, since a message holds a megabyte."""
+    if len(progress.stalls) <= _STALLS_SENT_COUNT:
+        return progress
+    return replace(
+        progress,
+        stalls=((progress.first_at, progress.first_at + sum(until - since for since, until in progress.stalls)),),
+    )
 
 
-def _record_step(told: Progress, best: float, step: float, at: float) -> float:
-    """When a program passed a step, between two of which it told."""
-    if step <= told.step or at <= told.at:
+def _interpolate_step_time(progress: Progress, best: float, step: float, at: float) -> float:
+    """Return when a program passed step `best`, between two reported steps."""
+    if step <= progress.step or at <= progress.at:
         return at
-    share = (best - told.step) / (step - told.step)
-    return told.at + max(0.0, min(1.0, share)) * (at - told.at)
+    share = (best - progress.step) / (step - progress.step)
+    return progress.at + max(0.0, min(1.0, share)) * (at - progress.at)

@@ -1,7 +1,7 @@
-"""Tells whoever wants to know what becomes of the job: `[notify]` in a job file.
+"""Webhook notifications about a job: `[notify]` in a job file.
 
-Notices are sent one after the other, beside everything else: nothing of the job waits for them but its end, and that
-for seconds only. What became of each is said in our own log, without the address, whose path may be a secret.
+Notifications are sent one after the other in the background: only the end of the job waits for them, and for seconds
+only. The AM's log says what became of each, without the address, whose path may be a secret.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds for one try, and for all tries of one notice.
+#: Seconds for one try, and for all tries of one notification.
 PATIENCE, PERSISTENCE = 10.0, 600.0
 #: Seconds before the second try; doubles up to so many.
 PAUSE, LONGEST_PAUSE = 1.0, 60.0
-#: Seconds that the end of the job waits for what is not sent yet, and between two tries then.
+#: Seconds that the end of the job waits for what has not been sent yet, and between two tries then.
 LAST, LAST_PAUSE = 5.0, 0.5
-#: Notices that wait at most; the oldest go first.
+#: Maximum number of waiting notifications; the oldest are dropped first.
 _MOST = 100
-#: Characters of a sentence in a notice.
+#: Maximum characters of a sentence in a notification.
 _LONGEST = 2000
 VERSION = 1
 _ENDS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
@@ -48,16 +48,16 @@ class _Notice:
     since: float
 
     @property
-    def said(self) -> str:
+    def did(self) -> str:
         """What the job did, for a sentence."""
         return "was killed" if self.name == "killed" else self.name
 
 
 class Notifications:
-    """Those of one attempt at running a job.
+    """The notifications of one AM attempt.
 
     Args:
-        report: how the job stands now.
+        report: returns the job's current report.
     """
 
     def __init__(self, notify: Notify, job: str, attempt: int, report: Callable[[], JobReport]) -> None:
@@ -73,18 +73,18 @@ class Notifications:
         self._started = False
 
     def started(self, session: int) -> None:
-        """A program was told to start."""
+        """Handle that a program was started."""
         if not self._started:
             self._started = True
             if self._attempt == 1 and session == 1:
-                self.tell("started", "its programs start")
+                self.notify("started", "its programs start")
 
     def restarted(self, reason: str) -> None:
-        """Something starts again."""
-        self.tell("restarted", reason)
+        """Handle that a task or the gang restarts."""
+        self.notify("restarted", reason)
 
-    def tell(self, what: str, reason: str = "", report: JobReport | None = None) -> None:
-        """Sends a notice soon, if anybody wants it."""
+    def notify(self, what: str, reason: str = "", report: JobReport | None = None) -> None:
+        """Send a notification soon, if the job asks for this kind."""
         if self._target is None or what not in self._on:
             return
         self._number += 1
@@ -93,16 +93,18 @@ class Notifications:
         text = json.dumps(body, separators=(",", ":")).encode()
         made = _Notice(name=what, id=f"{self._job}.{self._attempt}.{self._number}", body=text, since=clock.monotonic())
         if len(self._waiting) == _MOST:
-            log.warning("nobody was told that the job %s: too many notices wait", self._waiting.popleft().said)
+            log.warning(
+                "the notification that the job %s was dropped: too many are waiting", self._waiting.popleft().did
+            )
         self._waiting.append(made)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
     async def finish(self, report: JobReport) -> None:
-        """Tells how the job ended, and waits some seconds until that and what came before is sent."""
+        """Send the job's outcome, and wait some seconds until that and earlier notifications are sent."""
         name = _ENDS.get(report.state)
         if name:
-            self.tell(name, report.failure.reason if report.failure and name != "succeeded" else "", report)
+            self.notify(name, report.failure.reason if report.failure and name != "succeeded" else "", report)
         self._ending.set()
         if self._sending is None:
             return
@@ -113,10 +115,10 @@ class Notifications:
             self._sending.cancel()
             await asyncio.wait([self._sending])
             for each in [*([self._now] if self._now else []), *self._waiting]:
-                log.warning("%s was not told within %g s that the job %s", self._target, LAST, each.said)
+                log.warning("%s was not notified within %g s that the job %s", self._target, LAST, each.did)
 
     def drop(self) -> None:
-        """Another application master has the job: it tells, not we."""
+        """Send nothing more: another AM attempt has the job, and will notify."""
         if self._sending:
             self._sending.cancel()
 
@@ -128,7 +130,7 @@ class Notifications:
             try:
                 await self._send(self._now)
             except Exception:  # a bug here must not end the job
-                log.exception("a notice could not be sent")
+                log.exception("a notification could not be sent")
             self._now = None
 
     async def _send(self, each: _Notice) -> None:
@@ -142,19 +144,19 @@ class Notifications:
                 await post(self._target, each.body, self._headers(each), PATIENCE)
             except WebhookRejectedError as error:
                 over = clock.monotonic() - each.since > PERSISTENCE
-                if not error.again or over:
+                if not error.is_retryable or over:
                     often = f" after {tries} tries" if tries > 1 else ""
-                    log.warning("%s was not told that the job %s%s: %s", self._target, each.said, often, error)
+                    log.warning("%s was not notified that the job %s%s: %s", self._target, each.did, often, error)
                     return
                 if tries == 1:
-                    log.info("%s could not be told yet that the job %s: %s", self._target, each.said, error)
+                    log.info("%s could not be notified yet that the job %s: %s", self._target, each.did, error)
             else:
-                log.info("%s was told that the job %s", self._target, each.said)
+                log.info("%s was notified that the job %s", self._target, each.did)
                 return
             pause = await self._rest(pause)
 
     async def _rest(self, pause: float) -> float:
-        """Waits before another try; answers how long to wait before the one after it."""
+        """Wait before the next try, and return how long to wait before the one after it."""
         if self._ending.is_set():
             await asyncio.sleep(LAST_PAUSE)
             return pause
@@ -181,13 +183,13 @@ class Notifications:
 def _target(webhook: str | None) -> WebhookTarget | None:
     if webhook is None:
         return None
-    from tony.am.http_post import WebhookTarget  # late: most jobs tell nobody
+    from tony.am.http_post import WebhookTarget  # late: most jobs have no webhook
 
     return WebhookTarget.of(webhook)
 
 
 def signature(key: bytes, moment: str, body: bytes) -> str:
-    """What proves that a notice is ours and of this moment: `sha256=<hex>` over `<moment>.<body>`."""
+    """Sign a notification with its time: `sha256=<hex>` over `<moment>.<body>`."""
     import hashlib
     import hmac
 
@@ -195,7 +197,7 @@ def signature(key: bytes, moment: str, body: bytes) -> str:
 
 
 def notice(what: str, reason: str, report: JobReport, now: float) -> dict[str, object]:
-    """What is sent: the job in short, and one line of text, which chats show as it is."""
+    """Build the body: the job in short, and one line of text, which chat services show unchanged."""
     failure = report.failure
     restarts = report.restarts
     return {

@@ -1,6 +1,6 @@
 """Starts the process that serves a job's pages, `tony.web.am_server`; it is known by name only.
 
-It gets the socket on which we listen, and what it must know as a line of JSON. That its input ends tells it of our end.
+It gets the listening socket, and its parameters as a line of JSON. End of file on its input tells it that the AM exits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 import tony
 from tony.schedulers.interface import PageProxy
 
-#: Seconds that it may take to begin, and to end.
-_BEGINS, _ENDS = 60.0, 5.0
-#: What runs: our modules, then those of the packages, among which are more rooms of ours.
+#: Seconds that it may take to start, and to exit.
+_START_TIMEOUT, _EXIT_TIMEOUT = 60.0, 5.0
+#: The code to run: this package first, then the web packages, which hold further modules of `tony`.
 _CODE = (
     "import sys; root, more = sys.argv[1:3]; sys.path.insert(0, root); sys.path.append(more); import tony; "
     "tony.__path__.append(more + '/tony'); from tony.web.am_server import main; sys.exit(main())"
@@ -28,22 +28,22 @@ _UP = b"up\n"
 
 
 class PageProcess:
-    """Makes such processes, one at a time.
+    """Starts such processes, one at a time.
 
     Args:
         folder: of the job.
-        user: whose job it is.
-        door: through whom people come.
+        user: the job's owner.
+        door: the proxy through which users connect.
     """
 
     def __init__(self, folder: Path, user: str, door: PageProxy) -> None:
         self._folder = folder
         self._user = user
         self._door = door
-        self._key = os.urandom(32).hex()  # ours, so that a page outlives the process that made it
+        self._key = os.urandom(32).hex()  # kept here, so that pages stay valid when the process is replaced
 
     async def serve(self, listening: socket.socket) -> str:
-        """Has one take connections, until it ends; answers what went wrong, nothing if it ended by itself."""
+        """Run a process that serves connections until it exits; return what went wrong, empty if nothing did."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-c", _CODE),
@@ -63,24 +63,24 @@ class PageProcess:
         assert process.stdin
         assert process.stdout
         try:
-            process.stdin.write(self._papers(listening))
-            async with asyncio.timeout(_BEGINS):
-                began = await process.stdout.readline() == _UP
+            process.stdin.write(self._config(listening))
+            async with asyncio.timeout(_START_TIMEOUT):
+                started = await process.stdout.readline() == _UP
         except TimeoutError:
-            return f"it did not begin within {_BEGINS:.0f} s"
+            return f"it did not start within {_START_TIMEOUT:.0f} s"
         except (OSError, ValueError):
-            began = False  # it has gone before it was told anything, or says what nobody understands
-        if not began:
+            started = False  # it exited early, or printed something unexpected
+        if not started:
             await _end(process)
         code = await process.wait()
         what = f"ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
-        if began:
+        if started:
             return f"it {what}" if code else ""
-        return f"it did not begin, and {what}"
+        return f"it did not start, and {what}"
 
-    def _papers(self, listening: socket.socket) -> bytes:
+    def _config(self, listening: socket.socket) -> bytes:
         door = self._door
-        papers = {
+        config = {
             "folder": str(self._folder),
             "socket": listening.fileno(),
             "user": self._user,
@@ -91,7 +91,7 @@ class PageProcess:
             "runs_as": door.runs_as,
             "vouches": door.vouches,
         }
-        return json.dumps(papers).encode() + b"\n"
+        return json.dumps(config).encode() + b"\n"
 
 
 def _signal(number: int) -> str:
@@ -102,11 +102,11 @@ def _signal(number: int) -> str:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Lets it finish what it answers; not for long."""
+    """Let the process finish its responses, for a few seconds."""
     if process.stdin:
         process.stdin.close()
     try:
-        async with asyncio.timeout(_ENDS):
+        async with asyncio.timeout(_EXIT_TIMEOUT):
             await process.wait()
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Obeying what was asked of a job while no application master answered."""
+"""Carries out kill requests that were stored while no AM answered."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tony.core.events import Event, UserCommand
 from tony.history.kill_request import KillRequest, load_kill_request
 from tony.model.layout import JobFolder
 
-#: Seconds between looks: somebody may have found us standing still, or not listening yet.
-_LOOK_AGAIN = 1.0
+#: Seconds between checks: a client may have found the AM suspended, or not yet listening.
+_POLL_SECONDS = 1.0
 
 
 async def apply_pending_commands(folder: JobFolder, feed: Callable[[Event], None]) -> None:
-    """Feeds what is kept, and what comes later. Runs until it is cancelled; begins before anything else happens."""
+    """Feed a stored request, and later ones. Runs until it is cancelled; start it before the job runs."""
     obeyed: KillRequest | None = None
     while True:
-        if folder.kill_request.exists():  # one look costs nothing; most jobs never have such a file
+        if folder.kill_request.exists():  # cheap; most jobs never have such a file
             request = load_kill_request(folder)
             if request and request != obeyed:
                 feed(UserCommand(actor=request.actor, what="kill-now" if request.now else "kill"))
                 obeyed = request
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What an application master takes over from those before it: the job as their event logs leave it."""
+"""Restores the state of a job from the event logs of earlier AM attempts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tony.schedulers.interface import KnownContainer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredState:
-    """Where the job stands.
+    """The restored state of a job.
 
     Attributes:
-        app: the machine, which knows all that was logged.
+        app: the state machine, after all logged events.
         next_seq: number of the next event.
-        clock: the job's own time, which goes on.
+        clock: the job's own time, continued.
     """
 
     app: Application
@@ -30,10 +30,10 @@ class RecoveredState:
 
 
 def recover_state(folder: JobFolder, record: JobRecord) -> RecoveredState:
-    """Reads what earlier attempts have logged; of a job that begins there is nothing.
+    """Read what earlier AM attempts have logged; for a new job the state is the initial one.
 
     Raises:
-        PlatformError: their logs cannot be trusted.
+        PlatformError: their logs are damaged.
         StorageError: they cannot be read.
     """
     logs = segments(folder.path)
@@ -43,9 +43,9 @@ def recover_state(folder: JobFolder, record: JobRecord) -> RecoveredState:
     try:
         result = replay(record.job_id, record.spec, read(logs))
     except (RecordError, InvalidTransition) as error:
-        raise PlatformError(f"the event log of the attempts before cannot be read: {error}") from error
+        raise PlatformError(f"the event log of earlier AM attempts cannot be read: {error}") from error
     if result.mismatch:
-        raise PlatformError(f"the event log of the attempts before does not fit this program: {result.mismatch}")
+        raise PlatformError(f"the event log of earlier AM attempts cannot be replayed: {result.mismatch}")
     if not result.events:
         since = clock.wall() - record.submitted
     else:
@@ -54,7 +54,7 @@ def recover_state(folder: JobFolder, record: JobRecord) -> RecoveredState:
 
 
 def known_containers(app: Application) -> list[KnownContainer]:
-    """Those that were granted and have not ended, as far as the log says."""
+    """Return the containers that were granted and have not ended, according to the log."""
     state = app.state
     return [
         KnownContainer(

@@ -1,4 +1,4 @@
-"""Where a task's program stands: asked for by clients, told by the task's executor. Nobody waits for ever."""
+"""Stack traces of a task's program: requested by clients, answered by the task's executor, with a timeout."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)
 
-#: Seconds that an executor may take: a sampler looks at a process that may have thousands of threads.
-PATIENCE = 60.0
-#: Questions that may wait at one time.
+#: Seconds that an executor may take: a process may have thousands of threads.
+TIMEOUT_SECONDS = 60.0
+#: Maximum number of open requests.
 _MOST = 256
-#: Characters of an executor's words.
+#: Maximum characters of short and long texts of an executor.
 _WORD, _SENTENCE = 100, 1000
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
-    """Somebody waits."""
+class _Request:
+    """An open request of a client."""
 
     task: TaskId
     client: RpcConnection
@@ -32,51 +32,51 @@ class _Question:
 
 
 class StackRelay:
-    """All questions of a job.
+    """All open requests of a job.
 
     Args:
-        send: to a task's executor; False if there is none at the moment.
+        send: sends to a task's executor; returns False if none is connected.
         tasks: of the job.
     """
 
     def __init__(
-        self, send: Callable[[TaskId, Message], bool], tasks: Collection[TaskId], patience: float = PATIENCE
+        self, send: Callable[[TaskId, Message], bool], tasks: Collection[TaskId], timeout: float = TIMEOUT_SECONDS
     ) -> None:
         self._send = send
         self._tasks = tasks
-        self._patience = patience
-        self._waiting: dict[str, _Question] = {}
+        self._timeout = timeout
+        self._waiting: dict[str, _Request] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def ask(self, client: RpcConnection, message: GetStacks) -> TaskId | None:
-        """A client wants to know; answers of which task, if that is asked."""
+        """Handle a client's request; return the task, if its executor was asked."""
         try:
             task = TaskId.parse(message.task)
         except ValueError:
             task = None
         if task is None or task not in self._tasks:
-            self._tell(client, message.task[:_WORD], "there is no such task")
+            self._answer_problem(client, message.task[:_WORD], "there is no such task")
             return None
         if len(self._waiting) >= _MOST:
-            self._tell(client, str(task), f"{_MOST} such questions wait already")
+            self._answer_problem(client, str(task), f"{_MOST} requests for stack traces are open already")
             return None
         word = os.urandom(16).hex()
-        self._waiting[word] = _Question(task, client, clock.monotonic())
+        self._waiting[word] = _Request(task, client, clock.monotonic())
         if not self._send(task, DumpStacks(request=word)):
             del self._waiting[word]
-            self._tell(client, str(task), f"{task} has no executor that could be asked now")
+            self._answer_problem(client, str(task), f"the executor of {task} is not connected")
             return None
         return task
 
-    def came(self, task: TaskId, message: Stacks) -> None:
-        """An executor's answer; one that nobody waits for is left out."""
-        question = self._waiting.get(message.request)
-        if question is None or question.task != task:
+    def handle_stacks(self, task: TaskId, message: Stacks) -> None:
+        """Forward an executor's answer; ignore one without an open request."""
+        request = self._waiting.get(message.request)
+        if request is None or request.task != task:
             return
         del self._waiting[message.request]
-        question.client.send(
+        request.client.send(
             replace(
                 message,
                 task=str(task),
@@ -89,24 +89,24 @@ class StackRelay:
         )
 
     def gone(self, task: TaskId) -> None:
-        """A task's executor will answer nothing any more."""
-        self._give_up(lambda question: question.task == task, f"the executor of {task} is gone")
+        """Answer the requests for a task whose executor is gone."""
+        self._fail(lambda request: request.task == task, f"the executor of {task} has exited")
 
     def closed(self, client: RpcConnection) -> None:
-        """A client waits no more."""
-        for word in [word for word, question in self._waiting.items() if question.client is client]:
+        """Drop the requests of a client that has disconnected."""
+        for word in [word for word, request in self._waiting.items() if request.client is client]:
             del self._waiting[word]
 
     def check(self) -> None:
-        """Answers those who have waited for too long. Call now and then."""
-        late = clock.monotonic() - self._patience
-        self._give_up(lambda question: question.asked < late, f"no answer within {self._patience:g} s")
+        """Answer requests that have timed out. Call it periodically."""
+        late = clock.monotonic() - self._timeout
+        self._fail(lambda request: request.asked < late, f"no answer within {self._timeout:g} s")
 
-    def _give_up(self, is_meant: Callable[[_Question], bool], why: str) -> None:
-        for word in [word for word, question in self._waiting.items() if is_meant(question)]:
-            question = self._waiting.pop(word)
-            self._tell(question.client, str(question.task), why)
+    def _fail(self, matches: Callable[[_Request], bool], why: str) -> None:
+        for word in [word for word, request in self._waiting.items() if matches(request)]:
+            request = self._waiting.pop(word)
+            self._answer_problem(request.client, str(request.task), why)
 
     @staticmethod
-    def _tell(client: RpcConnection, task: str, problem: str) -> None:
+    def _answer_problem(client: RpcConnection, task: str, problem: str) -> None:
         client.send(Stacks(task=task, problem=problem))

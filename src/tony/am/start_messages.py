@@ -1,4 +1,4 @@
-"""The orders to start: each made once, and sent as it is to all it concerns, be they four or ten thousand."""
+"""Start commands: each is encoded once, and the same bytes are sent to all executors that it concerns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tony.model.job_record import JobRecord
 from tony.protocol.framing import encode_for_many
 from tony.protocol.messages import StartProgram
 
-#: Orders that are kept; what was forgotten is made again.
+#: Cached commands; others are encoded again.
 _FRAMES = 16
 
 
 class StartMessages:
-    """What executors are told to start with, in the newest session."""
+    """The start commands of the newest session."""
 
     def __init__(self, record: JobRecord, framework: Framework, attempt: int) -> None:
         self._record = record
@@ -26,12 +26,12 @@ class StartMessages:
         self._attempt = attempt
         self._session = 0
         self._shared: dict[int, Json] = {}
-        self._seen: dict[int, dict[str, Any]] = {}
+        self._extra: dict[int, dict[str, Any]] = {}
         self._addressed_roles = record.spec.addressed_roles
         self._frames: dict[tuple[object, ...], bytes] = {}
 
     def publish(self, spec: ClusterSpec) -> None:
-        """A cluster spec is known: asks the framework's adapter what its tasks need of it.
+        """Take a cluster spec and ask the framework's adapter for what its tasks need.
 
         Raises:
             PlatformError: the adapter failed.
@@ -40,24 +40,24 @@ class StartMessages:
         job = self._record.spec.without(spec.absent)
         if spec.absent:
             instances = {name: role.instances for name, role in job.effective_roles.items()}
-            self._seen[spec.version] = {
+            self._extra[spec.version] = {
                 "absent": spec.absent,
                 "instances": instances,
                 "num_tasks": job.tracked_count,
             }
         addresses = {name: spec.roles[name][0] for name in sorted(self._addressed_roles) if spec.roles.get(name)}
         if addresses:
-            self._seen.setdefault(spec.version, {})["addresses"] = addresses
+            self._extra.setdefault(spec.version, {})["addresses"] = addresses
         try:
             self._shared[spec.version] = self._framework.shared(job, spec)
         except TonyError:
             raise
-        except Exception as error:  # an adapter may be somebody else's: say whose bug it is
+        except Exception as error:  # the adapter may be third-party: name it
             module = self._record.framework_module
             raise PlatformError(f"the framework adapter {module} failed: {type(error).__name__}: {error}") from error
 
     def frame(self, start: Start) -> bytes:
-        """The order, ready to be sent. Nothing in it is of one task alone, so all share the same bytes.
+        """Return the encoded command. It is not specific to one task, so all share the same bytes.
 
         Raises:
             ProtocolError: the adapter's value is too long for the wire.
@@ -65,7 +65,7 @@ class StartMessages:
         self._enter(start.session)
         which = (start.version, start.try_, *start.variables.items())
         if which not in self._frames:
-            if len(self._frames) >= _FRAMES:  # a task may be tried again for weeks within one session
+            if len(self._frames) >= _FRAMES:  # a task may restart for weeks within one session
                 self._frames.clear()
             self._frames[which] = encode_for_many(
                 StartProgram(
@@ -75,15 +75,15 @@ class StartMessages:
                     version=start.version,
                     shared=self._shared.get(start.version),
                     variables=start.variables,
-                    **self._seen.get(start.version, {}),
+                    **self._extra.get(start.version, {}),
                 )
             )
         return self._frames[which]
 
     def _enter(self, session: int) -> None:
-        """Forgets older sessions: a job that restarts for weeks does not grow."""
+        """Forget older sessions, so that memory stays bounded."""
         if session > self._session:
             self._session = session
             self._shared.clear()
-            self._seen.clear()
+            self._extra.clear()
             self._frames.clear()

@@ -1,11 +1,11 @@
-"""A page that shows how the job stands, for those who come through their cluster's own pages.
+"""A page with the job's status, for users who come from the cluster's own web pages.
 
-Where the packages for it came along, a process beside us serves all pages (`page_server`); one that dies is followed
-by another when somebody comes. Otherwise, or if that fails again and again, it is one page without links, scripts or
-anything to load, which says why there is no more; it loads itself again every few seconds while the job runs.
+Where the web packages are available, another process serves all pages (`page_server`); one that dies is replaced at the
+next connection. Otherwise, or if it fails repeatedly, this is one page without links, scripts or resources, which says
+why there are no others; it reloads every few seconds while the job runs.
 
-A cluster's proxy fetches it for a person whom it knows, so only the proxy's machines are answered; others are sent
-there. The proxy passes on GET and PUT alone, drops most headers and cannot stream.
+A cluster's proxy fetches it for an authenticated user, so only the proxy's machines are answered; others are redirected
+there. The proxy forwards GET and PUT only, drops most headers and cannot stream.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tony.am.page_server import PageProcess
 from tony.model.job_report import JobReport
 from tony.units import format_duration
 
-#: Bytes of a request, and seconds that it may take.
-_MOST, _PATIENCE = 16 * 1024, 10.0
-#: Requests that are answered at one time.
-_CROWD = 20
-#: Connections at one time, of the addresses that are answered and of all others: each is an open file of this process.
+#: Maximum bytes of a request, and its timeout in seconds.
+_MOST, _TIMEOUT = 16 * 1024, 10.0
+#: Requests answered in parallel.
+_MAX_PARALLEL = 20
+#: Maximum connections of the addresses that are answered, and of all others: each is an open file of this process.
 _MOST_CONNECTIONS_OF_PEERS = 200
 _MOST_CONNECTIONS_OF_OTHERS = 50
-#: Tasks that a page shows.
+#: Maximum number of tasks on the page.
 _SHOWN = 2000
 _RELOAD = 5
-#: So many processes that serve pages may fail within so many seconds; then the plain page stays.
+#: Failures of the process within so many seconds after which only the plain page is served.
 _FAILURES, _WITHIN = 3, 300.0
-#: Connections that wait to be taken.
+#: Connections waiting to be accepted.
 _BACKLOG = 128
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em;color:#222;background:#fff}"
@@ -47,14 +47,14 @@ _log = logging.getLogger(__name__)
 
 
 class Page:
-    """The page's server.
+    """The server of the page.
 
     Args:
-        report: how the job stands now.
+        report: returns the job's current report.
         peers: addresses that are answered; empty: all.
-        proxy: where everybody else is sent; empty: they are refused.
-        process: serves more than this one page, once somebody comes; None if there is none.
-        why: for people: why there is only this page.
+        proxy: where all others are redirected; empty: they are refused.
+        process: serves all pages, once a user connects; None if there is none.
+        why: why there is only this page, for users.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Page:
         self._failed: deque[float] = deque(maxlen=_FAILURES)
         self._serving: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
-        self._crowd = asyncio.Semaphore(_CROWD)
+        self._slots = asyncio.Semaphore(_MAX_PARALLEL)
         self._connections = {True: 0, False: 0}  # of addresses that are answered, and of others
 
     async def listen(self, host: str) -> int:
-        """Begins; answers the port.
+        """Start serving and return the port.
 
         Raises:
             OSError: it cannot listen there.
@@ -97,16 +97,15 @@ class Page:
         return port
 
     async def close(self) -> None:
-        """Ends it."""
         if self._serving:
             self._serving.cancel()
             await asyncio.gather(self._serving, return_exceptions=True)
 
     async def _answer_on(self, listening: socket.socket) -> None:
-        """Serves; a process does it, as long as that works, and begins only when somebody comes."""
+        """Serve: in a process as long as that works, started at the first connection."""
         with listening:
             while self._process is not None:
-                await _somebody(listening)
+                await _wait_for_connection(listening)
                 if wrong := await self._process.serve(listening):
                     self._note(wrong)
             self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MOST)
@@ -114,14 +113,16 @@ class Page:
                 await self._server.serve_forever()
 
     def _note(self, wrong: str) -> None:
-        """What served the pages has failed."""
-        _log.warning("what serves the job's pages: %s", wrong)
+        """Record a failure of the process; after too many serve the plain page only."""
+        _log.warning("the process that serves the job's pages failed: %s", wrong)
         self._failed.append(clock.monotonic())
         if len(self._failed) == _FAILURES and self._failed[-1] - self._failed[0] < _WITHIN:
             self._process = None
             within = format_duration(_WITHIN)
-            self._why = f"What serves the other pages failed {_FAILURES} times within {within}; at last {wrong}."
-            _log.warning("from now on there is one plain page")
+            self._why = (
+                f"The process for the other pages failed {_FAILURES} times within {within}, at last because {wrong}."
+            )
+            _log.warning("from now on only the plain status page is served")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         known = self._is_answered(writer.get_extra_info("peername")[0])
@@ -139,9 +140,9 @@ class Page:
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 request = await reader.readuntil(b"\r\n\r\n")
-                async with self._crowd:
+                async with self._slots:
                     writer.write(self._answer(request, writer.get_extra_info("peername")[0]))
                     await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -154,23 +155,25 @@ class Page:
     def _answer(self, request: bytes, peer: str) -> bytes:
         words = request.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", "Only GET is answered.", "Allow: GET, HEAD\r\n")
+            return _response("405 Method Not Allowed", "Only GET is allowed.", "Allow: GET, HEAD\r\n")
         if not self._is_answered(peer):
             if not self._proxy:
-                return _response("403 Forbidden", "Come through the cluster's own pages.")
-            return _response("302 Found", "Come through the cluster's own pages.", f"Location: {self._proxy}\r\n")
+                return _response("403 Forbidden", "Open this page through the cluster's own web pages.")
+            return _response(
+                "302 Found", "Open this page through the cluster's own web pages.", f"Location: {self._proxy}\r\n"
+            )
         if words[1].split(b"?", 1)[0] not in (b"/", b""):
-            return _response("404 Not Found", "There is one page here: /")
+            return _response("404 Not Found", "The only page here is /")
         return _response("200 OK", rendered(self._report(), self._why), with_body=words[0] == b"GET")
 
 
-async def _somebody(listening: socket.socket) -> None:
-    """Returns when somebody wants to connect."""
+async def _wait_for_connection(listening: socket.socket) -> None:
+    """Return when a client wants to connect."""
     loop = asyncio.get_running_loop()
-    came = asyncio.Event()
-    loop.add_reader(listening, came.set)
+    readable = asyncio.Event()
+    loop.add_reader(listening, readable.set)
     try:
-        await came.wait()
+        await readable.wait()
     finally:
         loop.remove_reader(listening)
 
@@ -189,10 +192,10 @@ def _response(status: str, body: str, headers: str = "", *, with_body: bool = Tr
 
 
 def rendered(report: JobReport, why: str = "") -> str:
-    """The page. Everything in it that is not ours is escaped.
+    """Return the page as HTML; all values are escaped.
 
     Args:
-        why: there is only this page.
+        why: why there is only this page.
     """
     job = html.escape(report.job)
     title = html.escape(f"{report.name} ({report.job})")
@@ -211,17 +214,17 @@ def rendered(report: JobReport, why: str = "") -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
         f"<p><b class={state}>{state}</b>, session {report.session}, framework {html.escape(report.framework)}, "
-        f"of {html.escape(report.user)}{_times(report)}</p>{waiting}{_failure(report)}"
-        f"<table><tr><th>task<th>state<th>host<th>try<th>exit<th></tr>{rows}</table>{rest}"
-        f"{_more_elsewhere(job, why)}</body></html>"
+        f"user {html.escape(report.user)}{_times(report)}</p>{waiting}{_failure(report)}"
+        f"<table><tr><th>task<th>state<th>host<th>attempt<th>exit<th></tr>{rows}</table>{rest}"
+        f"{_cli_hint(job, why)}</body></html>"
     )
 
 
-def _more_elsewhere(job: str, why: str) -> str:
+def _cli_hint(job: str, why: str) -> str:
     if not why:
         return ""
     commands = ", ".join(f"<code>tony {each} {job}</code>" for each in ("status", "logs", "timeline", "kill"))
-    return f"<p>This is all that is shown here. {html.escape(why)} In a terminal: {commands}.</p>"
+    return f"<p>Only this page is available. {html.escape(why)} In a terminal: {commands}.</p>"
 
 
 def _exit(code: int | None, signal: str | None) -> str:

@@ -1,8 +1,8 @@
 """Tunnels from clients to ports of tasks: a connection of a client and one of the task's executor, joined here.
 
-What comes on the one goes out on the other as it is, without a look at it. Who does not read is not sent more: then the
-other side is not read, and so its sender waits: a tunnel holds two open files and some 200 KiB each way at most.
-What matters travels on executors' own connections, where no transfer stands before it.
+Bytes are forwarded unchanged. If one side does not read, the other side is not read either, so its sender waits: a
+tunnel needs two open files and at most some 200 KiB in each direction. Other messages use the executors' ordinary
+connections, so no transfer delays them.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)
 
-#: Seconds that an executor may take: it tries the port on two addresses, and connects to us.
-PATIENCE = 30.0
-#: Characters of an executor's words.
+#: Seconds that an executor may take: it tries the port on two addresses, and connects to the AM.
+TIMEOUT_SECONDS = 30.0
+#: Maximum characters of short and long texts of an executor.
 _WORD, _SENTENCE = 100, 1000
 
 
 @dataclass(slots=True, eq=False)
 class _Tunnel:
-    """One tunnel, open or to be.
+    """One tunnel, open or being opened.
 
     Attributes:
-        word: what its executor knows it by.
+        word: its id for the executor.
         asked: when (`clock.monotonic`).
-        far: the executor's connection; None until there is one.
+        executor: the executor's connection; None until there is one.
     """
 
     word: str
@@ -53,21 +53,21 @@ class _Tunnel:
     port: int
     client: RpcConnection
     asked: float
-    far: RpcConnection | None = None
+    executor: RpcConnection | None = None
 
     def other(self, end: RpcConnection) -> RpcConnection | None:
-        """The other end."""
-        return self.far if end is self.client else self.client
+        """Return the other end."""
+        return self.executor if end is self.client else self.client
 
 
 class TunnelBroker:
     """All tunnels of a job.
 
     Args:
-        send: to a task's executor; False if there is none at the moment.
+        send: sends to a task's executor; returns False if none is connected.
         tasks: of the job.
-        most: how many tunnels there may be at one time, beside so many executors.
-        patience: seconds that an executor may take.
+        most: returns how many tunnels may be open besides the connections of so many executors.
+        timeout: seconds that an executor may take.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class TunnelBroker:
         send: Callable[[TaskId, Message], bool],
         tasks: Collection[TaskId],
         most: Callable[[int], int] = room_for_tunnels,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._send = send
         self._tasks = tasks
         self._most = most
-        self._patience = patience
-        self._of_end: dict[RpcConnection, _Tunnel] = {}
+        self._timeout = timeout
+        self._by_connection: dict[RpcConnection, _Tunnel] = {}
         self._waiting: dict[str, _Tunnel] = {}
         self._all: set[_Tunnel] = set()
         self._held_up: dict[RpcConnection, bool] = {}
@@ -92,38 +92,38 @@ class TunnelBroker:
     # --- from the wire --------------------------------------------------------------------------------------------
 
     def open(self, client: RpcConnection, message: OpenTunnel) -> None:
-        """A client wants one."""
+        """Handle a client's request for a tunnel."""
         reason = self._refusal(message)
         if reason:
             client.send(TunnelFailed(reason=reason))
             return
         word = os.urandom(16).hex()
         tunnel = _Tunnel(word, TaskId.parse(message.task), message.port, client, clock.monotonic())
-        self._of_end[client] = self._waiting[word] = tunnel
+        self._by_connection[client] = self._waiting[word] = tunnel
         self._all.add(tunnel)
         if not self._send(tunnel.task, DialTunnel(tunnel=word, port=message.port)):
-            self._fail(tunnel, f"{tunnel.task} has no executor that could be asked now")
+            self._fail(tunnel, f"the executor of {tunnel.task} is not connected")
 
     def join(self, connection: RpcConnection, message: JoinTunnel) -> None:
-        """An executor has reached the port, and comes back for it."""
+        """Join the connection of an executor that has reached the port."""
         tunnel = self._waiting.pop(message.tunnel, None)
         if tunnel is None:
-            connection.refuse(Code.STALE, "nobody waits for this tunnel")
+            connection.refuse(Code.STALE, "this tunnel is not expected")
             return
         log.debug("a tunnel of %s to %s of %s", tunnel.client.peer, message.address[:_WORD], tunnel.task)
-        tunnel.far = connection
-        self._of_end[connection] = tunnel
+        tunnel.executor = connection
+        self._by_connection[connection] = tunnel
         tunnel.client.send(TunnelOpened(address=message.address[:_WORD]))
 
     def failed(self, task: TaskId, message: TunnelFailed) -> None:
-        """An executor has not reached the port."""
+        """Handle that an executor could not reach the port."""
         tunnel = self._waiting.get(message.tunnel)
         if tunnel and tunnel.task == task:
             self._fail(tunnel, message.reason[:_SENTENCE])
 
     def carry(self, end: RpcConnection, message: Message) -> bool:
-        """Hands on what came on a tunnel's connection; False if that is none."""
-        tunnel = self._of_end.get(end)
+        """Forward a message of a tunnel's connection; return False if it belongs to no tunnel."""
+        tunnel = self._by_connection.get(end)
         if tunnel is None:
             return False
         other = tunnel.other(end)
@@ -134,34 +134,34 @@ class TunnelBroker:
             if other.is_full and end not in self._held_up:
                 self._held_up[end] = False
                 end.pause_reading()
-                other.when_drained(partial(self._go_on, end))
+                other.when_drained(partial(self._resume_reading, end))
         else:
             other.send(message)
         return True
 
     def closed(self, end: RpcConnection) -> None:
-        """A connection is gone: so is the other end, if it was a tunnel's."""
-        tunnel = self._of_end.get(end)
+        """Close the other end of a tunnel whose connection was closed."""
+        tunnel = self._by_connection.get(end)
         if tunnel:
             self._forget(tunnel)
             other = tunnel.other(end)
             if other:
                 other.close()
 
-    # --- from above -----------------------------------------------------------------------------------------------
+    # --- from the AM ----------------------------------------------------------------------------------------------
 
     def gone(self, task: TaskId) -> None:
-        """An executor will not come back."""
+        """Handle that an executor will not come back."""
         for tunnel in [each for each in self._all if each.task == task]:
-            if tunnel.far is None:
-                self._fail(tunnel, f"the executor of {task} is gone")
+            if tunnel.executor is None:
+                self._fail(tunnel, f"the executor of {task} has exited")
             else:
-                tunnel.far.abort(reset=True)
+                tunnel.executor.abort(reset=True)
 
     def check(self) -> None:
-        """Looks for those that nothing will come of. Call every second or so."""
+        """Fail tunnels that were not opened in time, and abort those whose peer has hung up. Call it often."""
         now = clock.monotonic()
-        for tunnel in [each for each in self._waiting.values() if now - each.asked > self._patience]:
+        for tunnel in [each for each in self._waiting.values() if now - each.asked > self._timeout]:
             self._fail(tunnel, f"the executor of {tunnel.task} does not answer")
         for end, before in list(self._held_up.items()):
             self._held_up[end] = end.hung_up
@@ -180,10 +180,10 @@ class TunnelBroker:
         if not 0 <= message.port < 2**16:
             return f"there is no port {message.port}"
         if len(self._all) >= (most := self._most(len(self._tasks))):
-            return f"{len(self._all)} connections go through tunnels of this job already; there may be {most}"
+            return f"{len(self._all)} tunnels of this job are open already; the maximum is {most}"
         return ""
 
-    def _go_on(self, end: RpcConnection) -> None:
+    def _resume_reading(self, end: RpcConnection) -> None:
         if self._held_up.pop(end, None) is not None:
             end.resume_reading()
 
@@ -194,7 +194,7 @@ class TunnelBroker:
     def _forget(self, tunnel: _Tunnel) -> None:
         self._all.discard(tunnel)
         self._waiting.pop(tunnel.word, None)
-        for end in (tunnel.client, tunnel.far):
+        for end in (tunnel.client, tunnel.executor):
             if end:
-                self._of_end.pop(end, None)
+                self._by_connection.pop(end, None)
                 self._held_up.pop(end, None)

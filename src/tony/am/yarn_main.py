@@ -1,4 +1,4 @@
-"""The application master in a container of YARN: finds its papers, makes the job's folder, and goes on as any other."""
+"""The AM in a YARN container: reads its launch payload, creates the job's folder, and continues as on any scheduler."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from tony.schedulers.yarn.launch_payload import JOB, JobPayload
 
 
 def main() -> int:
-    """Runs one attempt; answers the exit code of the process. What fails is said where YARN shows it."""
+    """Run one AM attempt and return the exit code of the process. Errors are printed where YARN shows them."""
     set_not_dumpable()
     try:
-        papers, inside = ContainerEnv.look(os.environ).take(JOB, JobPayload)
-        papers = in_cluster_time(papers, inside)
-        folder = Home(inside.folder / "tony-home").job(papers.record.job_id)
-        _furnish(folder, papers, inside)
+        payload, container = ContainerEnv.look(os.environ).take(JOB, JobPayload)
+        payload = in_cluster_time(payload, container)
+        folder = Home(container.folder / "tony-home").job(payload.record.job_id)
+        _create_job_folder(folder, payload, container)
     except TonyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     sys.argv[1:] = [str(folder.path)]
-    return run(lambda job: YarnSource(job, papers, inside))
+    return run(lambda job: YarnSource(job, payload, container))
 
 
-def in_cluster_time(papers: JobPayload, inside: ContainerEnv) -> JobPayload:
-    """The job's time counts from its acceptance: as the cluster saw that, for the submitter's clock may be wrong."""
-    if inside.submitted is None:
-        return papers
-    return replace(papers, record=replace(papers.record, submitted=inside.submitted))
+def in_cluster_time(payload: JobPayload, container: ContainerEnv) -> JobPayload:
+    """Set the submission time to the cluster's: the submitter's clock may be wrong."""
+    if container.submitted is None:
+        return payload
+    return replace(payload, record=replace(payload.record, submitted=container.submitted))
 
 
-def _furnish(folder: JobFolder, papers: JobPayload, inside: ContainerEnv) -> None:
+def _create_job_folder(folder: JobFolder, payload: JobPayload, container: ContainerEnv) -> None:
     for path in (folder.path, folder.logs, folder.secret):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_json(folder.credentials, to_plain(papers.credentials))
-    record = replace(papers.record, framework_path=inside.plug_in(papers.record.framework_path))
+    write_json(folder.credentials, to_plain(payload.credentials))
+    record = replace(payload.record, framework_path=container.plug_in(payload.record.framework_path))
     write_json(folder.secret_job, to_plain(record))

@@ -26,7 +26,7 @@ from tony.linux.peer_credentials import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
-from tony.rpc.sockets import said
+from tony.rpc.sockets import describe_error
 from tony.rpc.tunnel import carry, reset
 
 #: Seconds in which the same sentence is not said again: a browser tries again and again.
@@ -72,7 +72,7 @@ class PortForward:
             # One address: of several, each would get another port.
             self._server = await asyncio.start_server(self._accept, str(found[0][4][0]), port, backlog=_BACKLOG)
         except OSError as error:
-            raise UserError(f"cannot listen on {address}:{port}: {said(error)}") from error
+            raise UserError(f"cannot listen on {address}:{port}: {describe_error(error)}") from error
         self.address, self.port = self._server.sockets[0].getsockname()[:2]
 
     @property

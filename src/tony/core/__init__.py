@@ -1,8 +1,7 @@
 """The state machine of a job. No I/O, no clock, no randomness: events in, actions out.
 
 `application` dispatches an event to one of `steps/`; these ask `policies/` for decisions, change `state` and return
-actions. `events` and `actions` are the two vocabularies, `transitions` the tables of allowed states, `step_context`
-is passed along while one event is handled. `report_builder` turns the state into a report; `failure_text`,
-`pending_reason`, `silent_peers` and `unfinished` word parts of it. `invariants` checks the state after every event in
-tests, `state_digest` compares a replay with the recorded run.
+actions. `transitions` has the tables of allowed states; `step_context` carries what one step works on.
+`report_builder` turns the state into a report; `failure_text`, `pending_reason`, `silent_peers` and `unfinished`
+word parts of it. `invariants` checks the state in tests, `state_digest` compares a replay with the recorded run.
 """

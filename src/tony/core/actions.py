@@ -1,4 +1,4 @@
-"""What the machine asks the shells to do. Doing one twice is harmless."""
+"""Actions that the state machine requests. Performing one twice is harmless."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tony.model.states import JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """The root of all actions.
+    """The base class of all actions.
 
     Attributes:
-        shows: True if its effect is visible outside: the log must be durable before it is performed.
+        shows: True if the effect is visible outside: the log must be durable before it is performed.
     """
 
     kind: ClassVar[str] = ""
@@ -26,14 +26,14 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcile(Action):
-    """Ask the scheduler what is left of earlier attempts; answer ContainersFound, then ReconcileClosed."""
+    """Ask the scheduler which containers of earlier AM attempts remain; feed ContainersFound, then ReconcileClosed."""
 
     kind: ClassVar[str] = "reconcile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDemand(Action):
-    """Have `total` containers of a role in all, those already granted included."""
+    """Have `total` containers of a role, including those already granted."""
 
     kind: ClassVar[str] = "set-demand"
     role: str
@@ -63,9 +63,9 @@ class Renew(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish(Action):
-    """The cluster spec of a session (or a later version of it) is known. Comes before the Starts that use it.
+    """Announce the cluster spec of a session, or a later version of it. Comes before the Starts that use it.
 
-    Feed `Gathered` back if it has roles that may have fewer tasks than they ask for.
+    Feed `Gathered` back if it contains roles that may run with fewer tasks than requested.
     """
 
     kind: ClassVar[str] = "publish"
@@ -75,10 +75,10 @@ class Publish(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Action):
-    """Start the user's program of a task, under spec version `version` (0: without a cluster spec).
+    """Start the user program of a task, under spec version `version` (0: without a cluster spec).
 
     Attributes:
-        variables: what programs of other roles have handed on (`exports`).
+        variables: environment variables exported by programs of other roles (`exports`).
     """
 
     kind: ClassVar[str] = "start"
@@ -95,7 +95,7 @@ class Stop(Action):
     """Stop a task's program: SIGTERM, `grace` seconds, SIGKILL. Its executor stays.
 
     Attributes:
-        try_: the try that is to end, or never to begin; 0 in the sense of `StopProgram`.
+        try_: the task attempt to stop, or never to start; 0 as in `StopProgram`.
     """
 
     kind: ClassVar[str] = "stop"
@@ -109,7 +109,7 @@ class Stop(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Action):
-    """Give a container back; its executor ends by itself, after stopping what runs."""
+    """Release a container; its executor stops its program and exits."""
 
     kind: ClassVar[str] = "release"
     shows: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class Release(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill(Action):
-    """End a container at once, whatever runs in it: it is silent, or too late."""
+    """Kill a container at once, whatever runs in it: it is silent, or did not stop in time."""
 
     kind: ClassVar[str] = "kill"
     shows: ClassVar[bool] = True
@@ -128,7 +128,7 @@ class Kill(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession(Action):
-    """Feed `SessionOpened` back: the machine wants it logged before the session's first effect."""
+    """Feed `SessionOpened` back: it is logged before the first effect of the session."""
 
     kind: ClassVar[str] = "open-session"
     session: int
@@ -137,10 +137,10 @@ class OpenSession(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Action):
-    """A failure was judged: for the record and for those who watch.
+    """A failure was classified: for the event log and for subscribers.
 
     Attributes:
-        decision: `tolerate`, `retry` (only that task starts again), `restart` or `fail`.
+        decision: `tolerate`, `retry` (only that task restarts), `restart` or `fail`.
         reason: why that was decided, one sentence.
     """
 
@@ -152,7 +152,7 @@ class Verdict(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclude(Action):
-    """Get no further container on a host, for now."""
+    """Request no further containers on a host, for now."""
 
     kind: ClassVar[str] = "exclude"
     host: str
@@ -160,7 +160,7 @@ class Exclude(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Include(Action):
-    """A host is as good as the others again."""
+    """Lift the exclusion of a host."""
 
     kind: ClassVar[str] = "include"
     host: str
@@ -177,7 +177,7 @@ class WakeAt(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish(Action):
-    """The job is over: write the summary, tell everyone, end."""
+    """The job has ended: write the summary, notify subscribers, exit."""
 
     kind: ClassVar[str] = "finish"
     shows: ClassVar[bool] = True

@@ -1,10 +1,11 @@
-"""The machine that decides. One door: `Application.handle(event, now) -> actions`.
+"""The state machine. One entry point: `Application.handle(event, now) -> actions`.
 
 Rules that hold everywhere below:
 
-- An event from outside may be late, doubled, or about something that is gone. It then changes nothing and is counted.
-- Stop(n) and its proof come before Start(n + 1): a session opens only when no program of the one before can live.
-- Deciding is the policies' work (`core/policies/`); the steps (`core/steps/`) make moves and actions of it.
+- An event from outside may be late, duplicated, or about something that no longer exists. It is then counted and
+  changes nothing.
+- Stop(n) and its proof come before Start(n + 1): a session opens only when no program of the previous one can run.
+- Policies (`core/policies/`) decide; steps (`core/steps/`) ctx decisions into transitions and actions.
 - Handling is O(1), or O(what changed). Only opening, publishing and ending a session walk over all tasks.
 """
 
@@ -38,36 +39,36 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 
 
-def _nothing(turn: StepContext, event: ev.Event) -> None:
-    """It is for whoever reads the log or replays it; here nothing follows."""
+def _ignore(ctx: StepContext, event: ev.Event) -> None:
+    """Ignore an event that is only for readers of the log."""
 
 
 _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
-    ev.AttemptStarted: am_attempts.started,
-    ev.ContainersFound: am_attempts.containers_found,
-    ev.ReconcileClosed: am_attempts.reconcile_closed,
-    ev.SessionOpened: session_start.opened,
-    ev.Gathered: _nothing,
-    ev.Judged: _nothing,
-    ev.Queued: containers.queued,
-    ev.Unsatisfiable: failure_handling.unsatisfiable,
-    ev.Excluded: node_exclusion.excluded,
-    ev.Granted: elastic_start.granted,
-    ev.Registered: gang_start.registered,
-    ev.Started: executor_reports.started,
-    ev.FirstOutput: executor_reports.first_output,
-    ev.Exited: executor_reports.exited,
-    ev.ContainerEnded: container_loss.container_ended,
-    ev.ActionFailed: container_loss.action_failed,
-    ev.Silent: container_loss.silent,
-    ev.Deadline: deadlines.deadline,
-    ev.UserCommand: user_commands.user_command,
-    ev.Snapshot: _nothing,
+    ev.AttemptStarted: am_attempts.on_started,
+    ev.ContainersFound: am_attempts.on_containers_found,
+    ev.ReconcileClosed: am_attempts.on_reconcile_closed,
+    ev.SessionOpened: session_start.on_opened,
+    ev.Gathered: _ignore,
+    ev.Judged: _ignore,
+    ev.Queued: containers.on_queued,
+    ev.Unsatisfiable: failure_handling.on_unsatisfiable,
+    ev.Excluded: node_exclusion.on_excluded,
+    ev.Granted: elastic_start.on_granted,
+    ev.Registered: gang_start.on_registered,
+    ev.Started: executor_reports.on_started,
+    ev.FirstOutput: executor_reports.on_first_output,
+    ev.Exited: executor_reports.on_exited,
+    ev.ContainerEnded: container_loss.on_container_ended,
+    ev.ActionFailed: container_loss.on_action_failed,
+    ev.Silent: container_loss.on_silent,
+    ev.Deadline: deadlines.on_deadline,
+    ev.UserCommand: user_commands.on_user_command,
+    ev.Snapshot: _ignore,
 }
 
 
 class Application:
-    """One job's life.
+    """The state machine of one job.
 
     Args:
         job_id: seeds the jitter, nothing else.
@@ -76,39 +77,39 @@ class Application:
 
     def __init__(self, job_id: str, spec: JobSpec) -> None:
         self.state = State(job_id, spec)
-        self._woken: tuple[float, str] | None = None
+        self._last_wake: tuple[float, str] | None = None
 
     def handle(self, event: ev.Event, now: float) -> list[Action]:
-        """Takes one event at time `now` (seconds since the job was accepted) and answers what to do, in order.
+        """Handle one event at time `now` (seconds since the job was accepted) and return the actions, in order.
 
         Raises:
-            InvalidTransition: the shell fed something that cannot be (an attempt that does not rise, a session that
-                nobody asked for). The state is unchanged.
+            InvalidTransition: an impossible event (an AM attempt that does not rise, a session that was not requested).
+                The state is unchanged.
         """
-        turn = StepContext(self.state, now)
-        _HANDLERS[type(event)](turn, event)
+        ctx = StepContext(self.state, now)
+        _HANDLERS[type(event)](ctx, event)
         if isinstance(event, ev.AttemptStarted):
-            self._woken = None  # whoever was to wake us may be dead
+            self._last_wake = None  # the timer belonged to the previous AM attempt
         self.state.latest = now
         wake = self.state.timers.next()
-        if wake and wake != self._woken:
-            turn.ask(WakeAt(at=wake[0], name=wake[1]))
-        self._woken = wake
-        return turn.actions
+        if wake and wake != self._last_wake:
+            ctx.request(WakeAt(at=wake[0], name=wake[1]))
+        self._last_wake = wake
+        return ctx.actions
 
     def accepts(self, task: TaskId, container: str, incarnation: str) -> bool:
-        """Whether an executor that says it is `task` in `container` may speak for it. Reads only."""
+        """Return True if the executor that claims to be `task` in `container` is the current one. Reads only."""
         return gang_start.is_current_executor(self.state, task, container, incarnation)
 
     def wanted(self, container: str, incarnation: str) -> list[Action]:
-        """What to tell an executor that was accepted and comes (back) on a new connection. Reads only."""
+        """Return the actions for an accepted executor that has (re)connected. Reads only."""
         return reattach_actions(self.state, container, incarnation)
 
     def digest(self) -> str:
-        """Says in few bytes where the job stands: equal states, equal digests, in every process."""
+        """Return a short digest of the state: equal states have equal digests, in every process."""
         return digest(self.state)
 
     @property
     def exit_code(self) -> ExitCode | None:
-        """What a follower's command line answers; None until the job has ended."""
+        """The exit code for clients that follow the job; None until the job has ended."""
         return job_finish.exit_code(self.state)

@@ -1,6 +1,6 @@
-"""What can happen to a job. Each event is logged before it is handled; a log replays to the same state.
+"""What can happen to a job. Each event is logged before it is handled; replaying a log gives the same state.
 
-Heartbeats, metrics and log lines are not events: the shells keep them and raise `Silent` or a `Deadline` when
+Heartbeats, metrics and log lines are not events: the AM keeps them and raises `Silent` or a `Deadline` when
 something changes. Times inside events are seconds since the job was accepted, the same clock as `now`.
 """
 
@@ -16,20 +16,20 @@ from tony.model.ids import TaskId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """The root of all events. `kind` is the word in the log."""
+    """The base class of all events. `kind` is the word in the log."""
 
     kind: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted(Event):
-    """An application master began its life.
+    """An AM attempt started.
 
     Attributes:
         wall: seconds since 1970, a label.
         settings: digest of the resolved job file, so that a replay with another file is noticed.
-        gangs: the scheduler grants all of a gang's containers together or none of them.
-        chooses: it can keep containers off a host.
+        gangs: the scheduler grants all containers of a gang together or none of them.
+        chooses: the scheduler can keep containers off a host.
     """
 
     kind: ClassVar[str] = "attempt-started"
@@ -44,7 +44,7 @@ class AttemptStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainersFound(Event):
-    """Containers of an earlier attempt that the scheduler still knows."""
+    """Containers of an earlier AM attempt that the scheduler still knows."""
 
     kind: ClassVar[str] = "containers-found"
     containers: tuple[str, ...]
@@ -52,14 +52,14 @@ class ContainersFound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileClosed(Event):
-    """Whatever has not shown itself by now counts as gone."""
+    """Recovery ends: containers that have not been found by now count as lost."""
 
     kind: ClassVar[str] = "reconcile-closed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued(Event):
-    """The scheduler has no room yet; says for what and behind whom. An empty reason means: no longer."""
+    """The scheduler has no room yet; `reason` says for what and behind which jobs. Empty: no longer queued."""
 
     kind: ClassVar[str] = "queued"
     reason: str
@@ -67,7 +67,7 @@ class Queued(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsatisfiable(Event):
-    """The scheduler says that it can never give what was asked for."""
+    """The scheduler reports that it can never satisfy the request."""
 
     kind: ClassVar[str] = "unsatisfiable"
     role: str
@@ -76,10 +76,10 @@ class Unsatisfiable(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded(Event):
-    """The scheduler gives the job nothing on some hosts from now on, for its tasks failed there (`Exclude`).
+    """From now on the scheduler allocates nothing on some hosts, because tasks failed there (`Exclude`).
 
     Attributes:
-        hosts: all of them; none if none is left out any more.
+        hosts: all excluded hosts; empty if none is excluded any more.
     """
 
     kind: ClassVar[str] = "excluded"
@@ -88,7 +88,7 @@ class Excluded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Event):
-    """The scheduler gave a container."""
+    """The scheduler granted a container."""
 
     kind: ClassVar[str] = "granted"
     container: str
@@ -101,12 +101,12 @@ class Registered(Event):
     """An executor is ready for a session: its ports are reserved. May be delivered again.
 
     Attributes:
-        incarnation: nonce the executor made at its start; binds the task to that process.
+        incarnation: nonce that the executor made at its start; binds the task to that process.
         address: "host:port" of the task's reserved port.
         tb_port: port reserved for TensorBoard, or None.
         ports: further reserved ports by name.
         pid: the executor's process id on its host.
-        listens: where a later application master can call the executor; empty if it comes by itself.
+        listens: where a later AM attempt can call the executor; empty if the executor connects by itself.
     """
 
     kind: ClassVar[str] = "registered"
@@ -123,7 +123,7 @@ class Registered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """The user's program runs."""
+    """The user program started."""
 
     kind: ClassVar[str] = "started"
     task: TaskId
@@ -134,7 +134,7 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOutput(Event):
-    """The program printed its first line: it is past its start-up."""
+    """The program printed its first line: its start-up is complete."""
 
     kind: ClassVar[str] = "first-output"
     task: TaskId
@@ -144,11 +144,11 @@ class FirstOutput(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exited(Event):
-    """The user's program is over. Every `Start` leads to exactly one of these, or to a `ContainerEnded`.
+    """The user program exited. Every `Start` leads to exactly one of these, or to a `ContainerEnded`.
 
     Attributes:
-        at: when it ended (not when we heard of it).
-        exports: what it hands on to other programs, by variable; None for one of which it printed nothing.
+        at: when it exited (not when that was reported).
+        exports: values that it exports to other programs, by variable; None for one that it did not print.
     """
 
     kind: ClassVar[str] = "exited"
@@ -162,20 +162,20 @@ class Exited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerEnded(Event):
-    """The scheduler says the container is gone, and everything in it: a proof of death.
+    """The scheduler reports that a container, and everything in it, has ended.
 
     Attributes:
         cause: one sentence, from the scheduler or from the executor's exit status.
-        blameless: True if it went through no fault of the job (preempted, node lost, refused at launch).
-        silent: True if its executor's last connection is over as well: no report can come any more. Schedulers leave
-            this to the application master.
-        forced: True if cluster or node ended it, so that the cause says more than its executor can, which was told to
-            end by somebody whom it does not know.
-        over_memory: True if that was because it took more memory than it may have.
-        presumed: True if the scheduler has given up the container's node and nobody has seen the container end: what
-            runs in it may live until its lease is over.
-        contact, lease: of such a container, filled in by the application master: when its executor was heard last
-            (job time), and for how many seconds it goes on without an application master.
+        blameless: True if it was not the job's fault (preempted, node lost, launch refused).
+        silent: True if the last connection of its executor is closed as well, so that no report can arrive any more.
+            Schedulers leave this to the AM.
+        forced: True if the cluster or the node ended it, so that the cause is more specific than what the executor
+            can report, which only knows that it was signalled.
+        over_memory: True if the container was killed for exceeding its memory limit.
+        presumed: True if the scheduler has given up the node and the end was not confirmed: what runs in the container
+            may keep running until its lease expires.
+        contact, lease: for an unconfirmed end, filled in by the AM: when its executor was last heard (job time), and
+            for how many seconds it continues without an AM.
     """
 
     kind: ClassVar[str] = "container-ended"
@@ -192,10 +192,10 @@ class ContainerEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silent(Event):
-    """Nothing was heard from a task's executor for the heartbeat time-out.
+    """No heartbeat of a task's executor arrived within the heartbeat timeout.
 
     Attributes:
-        container: where that executor lives; empty in older logs.
+        container: the container of that executor; empty in older logs.
     """
 
     kind: ClassVar[str] = "silent"
@@ -207,7 +207,7 @@ class Silent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened(Event):
-    """Session `session` begins: the answer to `OpenSession`, logged before anything of it starts."""
+    """Session `session` begins: the answer to `OpenSession`, logged before any of its effects."""
 
     kind: ClassVar[str] = "session-opened"
     session: int
@@ -216,11 +216,11 @@ class SessionOpened(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered(Event):
-    """A gang of which some may be missing was published: with how many tasks it starts. For the record only.
+    """An elastic gang was published: with how many tasks it starts. For the log only.
 
     Attributes:
-        tasks: role -> tasks that take part, of the roles that may have fewer than they ask for.
-        absent: role -> indexes of those that do not.
+        tasks: role -> number of participating tasks, for the roles that may have fewer than requested.
+        absent: role -> indexes of the tasks that do not participate.
     """
 
     kind: ClassVar[str] = "gathered"
@@ -231,13 +231,13 @@ class Gathered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(Event):
-    """A failure has got its verdict. For the record only: it follows from what stands before it.
+    """A failure was classified. For the log only: it follows from the events before it.
 
     Attributes:
-        task: who failed; None if it was no single task.
+        task: the task that failed; None if it was no single task.
         failure: what happened, one sentence.
-        decision: `tolerate`, `retry` (only that task starts again), `restart` (the gang does) or `fail` (the job).
-        reason: why that, and what was charged for it.
+        decision: `tolerate`, `retry` (only that task restarts), `restart` (the gang does) or `fail` (the job).
+        reason: why, and whether it counts against `max_restarts`.
     """
 
     kind: ClassVar[str] = "judged"
@@ -249,11 +249,11 @@ class Judged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCommand(Event):
-    """Somebody asked for something.
+    """A user requested something.
 
     Attributes:
-        what: `kill`, `kill-now` (no grace), `restart` (this session ends, the next one begins). Whatever else there is
-            (`stacks of worker:0`, `log level debug`) is for the record only: nothing is decided by it.
+        what: `kill`, `kill-now` (no grace), `restart` (this session ends, the next one begins). Anything else
+            (`stacks of worker:0`, `log level debug`) is for the log only and decides nothing.
     """
 
     kind: ClassVar[str] = "user-command"
@@ -263,7 +263,7 @@ class UserCommand(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline(Event):
-    """A time that the machine asked for with `WakeAt` has come."""
+    """The time of a `WakeAt` has been reached."""
 
     kind: ClassVar[str] = "deadline"
     name: str
@@ -271,7 +271,7 @@ class Deadline(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed(Event):
-    """A shell could not perform an action.
+    """An action could not be performed.
 
     Attributes:
         action: the action's kind; container or task say on what.
@@ -286,7 +286,7 @@ class ActionFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot(Event):
-    """A digest of the machine's state before this event: replay must meet it."""
+    """A digest of the state before this event: a replay must produce the same."""
 
     kind: ClassVar[str] = "snapshot"
     digest: str

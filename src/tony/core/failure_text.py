@@ -1,4 +1,4 @@
-"""Puts failures into words, and finds the first cause among several."""
+"""Words failures, and finds the root cause among several."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ EXIT_CODES: Mapping[FailureClass, ExitCode] = {
     FailureClass.PLATFORM: ExitCode.BUG,
 }
 
-#: Causes that say how one task's program ended: among these, the earliest is the root.
-_OF_PROGRAMS = frozenset({"program", "memory", "launch", "limit", "lost", "port-collision", "silent"})
-#: Lines of `others` in a failure; ten thousand tasks may fail at once.
-_OTHERS = 20
+#: Causes that describe the end of one task's program: the earliest of these is the root cause.
+_PROGRAM_CAUSES = frozenset({"program", "memory", "launch", "limit", "lost", "port-collision", "silent"})
+#: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
+_MAX_OTHERS = 20
 
 _CAUSES = {
     ExitReason.MEMORY: "memory",
@@ -34,35 +34,34 @@ _CAUSES = {
     ExitReason.REFUSED: "limit",
 }
 
-
-#: Who ended it, as far as an executor knows that was told to end, and not by us.
-_SOMEBODY = "its executor was told to end by somebody else"
+#: Cause of an external stop until the scheduler reports a better one; `refine_cause` searches for it.
+_UNKNOWN_STOP = "its executor received a stop signal that the AM did not send"
 
 
 def failure_from_exit(
     state: State, task: Task, status: ExitStatus, forced: str = "", *, over_memory: bool = False
 ) -> Failure:
-    """The failure that a program's end is.
+    """Return the failure of a task whose program exited.
 
     Args:
-        forced: why cluster or node have ended its container, if they have told that before.
-            Whether that was blameless is known of the task.
-        over_memory: that was because it took more memory than it may have.
+        forced: why the cluster or the node ended its container, if that was reported before.
+            Whether that was the job's fault is recorded in the task.
+        over_memory: the container was killed for exceeding its memory limit.
     """
     outside = status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
     if outside and over_memory:
         return failure_from_memory_limit(state, task, forced, task.ended_at or 0.0, status)
     refused = status.reason is ExitReason.REFUSED
     infrastructure = outside or refused or status.reason is ExitReason.PORT_COLLISION
-    said = f"{task.id} {_how(status)}"
+    reason = f"{task.id} {_describe_exit(status)}"
     if outside:
-        said = f"{task.id} was stopped from outside: {forced or _SOMEBODY}"
+        reason = f"{task.id} was stopped externally: {forced or _UNKNOWN_STOP}"
     return _task_failure(
         state,
         task,
         cause="lost" if outside else _CAUSES.get(status.reason, "program"),
         failure_class=FailureClass.INFRASTRUCTURE if infrastructure else FailureClass.USER,
-        reason=said,
+        reason=reason,
         at=task.ended_at or 0.0,
         status=status,
         blameless=refused or (outside and task.blameless),
@@ -70,34 +69,34 @@ def failure_from_exit(
 
 
 def failure_from_memory_limit(
-    state: State, task: Task, said: str, at: float, status: ExitStatus | None = None
+    state: State, task: Task, text: str, at: float, status: ExitStatus | None = None
 ) -> Failure:
-    """A task whose container cluster or node have ended, for it took more memory than it may have."""
+    """Return the failure of a task whose container the cluster or the node ended for exceeding its memory limit."""
     failure = _task_failure(
         state, task, cause="memory", failure_class=FailureClass.USER, reason="", at=at, status=status
     )
-    return replace(failure, reason=_over_memory(task, said))
+    return replace(failure, reason=_memory_limit_reason(task, text))
 
 
-def _over_memory(task: Task, said: str) -> str:
-    return f"{task.id} failed{f' on {task.host}' if task.host else ''}: {said}"
+def _memory_limit_reason(task: Task, text: str) -> str:
+    return f"{task.id} failed{f' on {task.host}' if task.host else ''}: {text}"
 
 
 def refine_cause(state: State, task: Task, forced: str, *, over_memory: bool = False) -> None:
-    """Why cluster or node have ended a container is told after its executor has reported that somebody did."""
+    """Replace the unknown cause of an external stop, once the scheduler reports why it ended the container."""
     for number, each in enumerate(state.failures):
-        if each.task != str(task.id) or _SOMEBODY not in each.reason:
+        if each.task != str(task.id) or _UNKNOWN_STOP not in each.reason:
             continue
-        better = replace(each, reason=each.reason.replace(_SOMEBODY, forced))
+        better = replace(each, reason=each.reason.replace(_UNKNOWN_STOP, forced))
         if over_memory:
-            reason = _over_memory(task, forced)
+            reason = _memory_limit_reason(task, forced)
             better = replace(better, cause="memory", failure_class=FailureClass.USER, reason=reason)
         state.failures[number] = better
     if state.restart_reason.startswith(f"{task.id} "):
-        state.restart_reason = state.restart_reason.replace(_SOMEBODY, forced)
+        state.restart_reason = state.restart_reason.replace(_UNKNOWN_STOP, forced)
 
 
-def _how(status: ExitStatus) -> str:
+def _describe_exit(status: ExitStatus) -> str:
     if status.message:
         return f"failed: {status.message}"
     if status.signal:
@@ -115,7 +114,7 @@ def failure_from_task(
     *,
     blameless: bool = False,
 ) -> Failure:
-    """A failure of one task that its program's end does not tell."""
+    """Return a failure of one task that is not its program's exit."""
     return _task_failure(
         state,
         task,
@@ -129,7 +128,7 @@ def failure_from_task(
 
 
 def failure_from_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
-    """A task ran into `registration_timeout`, `startup_timeout` or `execution_timeout`."""
+    """Return the failure of a task that exceeded `registration_timeout`, `startup_timeout` or `execution_timeout`."""
     timeouts = state.spec.timeouts
     if kind == "registration":
         limit = format_duration(timeouts.registration or 0)
@@ -138,8 +137,8 @@ def failure_from_timeout(state: State, task: Task, kind: str, at: float) -> Fail
     elif kind == "startup":
         limit = format_duration(timeouts.startup or 0)
         reason = (
-            f"{task.id} printed nothing within {limit} (startup_timeout) after its program was started; "
-            "most frameworks wait for ever for a peer that never comes"
+            f"{task.id} printed nothing within {limit} (startup_timeout) after its program started; "
+            "most frameworks wait forever for a peer that does not connect"
         )
         failure_class = FailureClass.USER
     else:
@@ -151,21 +150,21 @@ def failure_from_timeout(state: State, task: Task, kind: str, at: float) -> Fail
 
 
 def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
-    """A role outlived its group's end by more than it may."""
+    """Return the failure of a role that exceeded its `timeout_after`."""
     late = next((task for task in role.members if task.state not in ENDED_TASK_STATES), role.members[0])
-    still = "still ran" if late.living else "did not run yet"
+    still = "was still running" if late.living else "had not started"
     reason = (
         f"{late.id} {still} {format_duration(rule.limit)} after every task of group {rule.group} "
-        f"was done (roles.{role.name}.timeout_after)"
+        f"had ended (roles.{role.name}.timeout_after)"
     )
     return failure_from_task(state, late, "group-timeout", FailureClass.USER, reason, at)
 
 
 def failure_from_job_timeout(state: State, kind: str, at: float) -> Failure:
-    """The whole job ran into `job_timeout` or `allocation_timeout`."""
+    """Return the failure of a job that exceeded `job_timeout` or `allocation_timeout`."""
     if kind == "allocation":
         limit = format_duration(state.spec.timeouts.allocation or 0)
-        given_back = f"given back so far: {state.given_back} times (gang_patience)" if state.given_back else ""
+        given_back = f"released {state.release_count} times so far (gang_patience)" if state.release_count else ""
         known = [pending_reason.describe_pending(state), given_back, state.queue_reason]
         waiting = f": {'; '.join(filter(None, known))}" if any(known) else ""
         return failure_from_job(
@@ -182,23 +181,22 @@ def failure_from_job_timeout(state: State, kind: str, at: float) -> Failure:
 
 
 def failure_from_job(state: State, cause: str, failure_class: FailureClass, reason: str, at: float) -> Failure:
-    """A failure that belongs to no single task."""
+    """Return a failure that belongs to no single task."""
     return Failure(failure_class=failure_class, cause=cause, reason=reason, session=max(state.session, 0), at=at)
 
 
 def root(state: State, decided: Failure) -> Failure:
-    """The first cause: the earliest end among this session's failures, with the others named beside it.
+    """Return the root cause: the earliest failure of this session, with the others listed in it.
 
-    A peer's death shows in the others as their own error within a second or two, and reports may overtake each other;
-    so the failure that was heard of first is not always the one that happened first. Limits (time-outs, kills) stand
-    as they were decided.
+    When a task dies, its peers fail with their own errors within a second or two, and reports may overtake each other;
+    so the failure reported first is not always the one that happened first. Limits (timeouts, kills) stay as decided.
     """
     first = decided
-    if decided.cause in _OF_PROGRAMS:
-        first = min((f for f in state.failures if f.cause in _OF_PROGRAMS), key=lambda f: f.at, default=decided)
+    if decided.cause in _PROGRAM_CAUSES:
+        first = min((f for f in state.failures if f.cause in _PROGRAM_CAUSES), key=lambda f: f.at, default=decided)
     others = [f.reason for f in state.failures if f is not first]
-    more = len(others) - _OTHERS
-    lines = others[:_OTHERS] + ([f"and {more} more"] if more > 0 else [])
+    more = len(others) - _MAX_OTHERS
+    lines = others[:_MAX_OTHERS] + ([f"and {more} more"] if more > 0 else [])
     return replace(first, others=tuple(lines))
 
 

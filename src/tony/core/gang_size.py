@@ -1,4 +1,4 @@
-"""With how many tasks a session starts, for the record."""
+"""The number of tasks with which a session starts, for the log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tony.core.events import Gathered
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.job_spec import JobSpec
 
-#: Tasks that are named one by one.
-_NAMED = 5
+#: Maximum number of tasks listed by name.
+_MAX_NAMED = 5
 
 
 def gathered(spec: JobSpec, cluster: ClusterSpec) -> Gathered | None:
-    """The event that says so; None if none of the published roles may have fewer tasks than it asks for."""
+    """Return the event that records it; None if every published role has all of its tasks by definition."""
     elastic = [name for name in spec.elastic_roles if name in cluster.roles]
     if not elastic:
         return None
@@ -25,13 +25,13 @@ def gathered(spec: JobSpec, cluster: ClusterSpec) -> Gathered | None:
 
 
 def sizes_text(tasks: Mapping[str, int], absent: Mapping[str, Sequence[int]]) -> str:
-    """`3 of 4 tasks of worker (without worker:3)`."""
-    return ", ".join(_one(role, count, absent.get(role, ())) for role, count in tasks.items())
+    """Return a text such as `3 of 4 tasks of worker (without worker:3)`."""
+    return ", ".join(_role_text(role, count, absent.get(role, ())) for role, count in tasks.items())
 
 
-def _one(role: str, count: int, absent: Sequence[int]) -> str:
+def _role_text(role: str, count: int, absent: Sequence[int]) -> str:
     if not absent:
         return f"all {count} tasks of {role}"
-    more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
-    names = ", ".join(f"{role}:{index}" for index in absent[:_NAMED])
+    more = f" and {len(absent) - _MAX_NAMED} more" if len(absent) > _MAX_NAMED else ""
+    names = ", ".join(f"{role}:{index}" for index in absent[:_MAX_NAMED])
     return f"{count} of {count + len(absent)} tasks of {role} (without {names}{more})"

@@ -1,4 +1,4 @@
-"""What must be true of the machine after every event. Checked in tests and by `tony replay`, not while a job runs."""
+"""Invariants of the state machine. Checked in tests and by `tony replay`, not while a job runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tony.model.states import (
 
 
 def broken(app: Application) -> list[str]:
-    """Every invariant that does not hold, one sentence each; empty when all is well. O(number of tasks)."""
+    """Return every violated invariant, one sentence each. O(number of tasks)."""
     state = app.state
     return [
         *_counters(state),
@@ -46,39 +46,39 @@ def _counters(state: State) -> list[str]:
             wrong.append(f"{role.name} counts {role.started} started programs")
         never = sum(task.state in ENDED_TASK_STATES and not task.started for task in role.tasks)
         if role.unstarted != never and not role.finished:
-            wrong.append(f"{role.name} counts {role.unstarted} tasks that are over and never ran, not {never}")
+            wrong.append(f"{role.name} counts {role.unstarted} tasks that ended and never ran, not {never}")
         if role.arrived != {task.id.index for task in role.tasks if task.state is TaskState.REGISTERED}:
-            wrong.append(f"{role.name} knows wrongly which of its tasks are registered")
+            wrong.append(f"{role.name} has a wrong set of registered tasks")
         wrong += _line(state, role)
     if state.living != sum(task.living for task in state.tasks.values()):
-        wrong.append("the counter of living programs is wrong")
+        wrong.append("the counter of running programs is wrong")
     return wrong
 
 
 def _line(state: State, role: RoleState) -> list[str]:
-    """Those for whom a container is sought are those who need one."""
+    """Check that containers are requested for exactly the tasks that need one."""
     waiting = set(role.waiting)
     need = {task.id.index for task in role.tasks if task.state is TaskState.REQUESTED}
     if state.job is JobState.RESTARTING:
         need = {index for index in waiting if not (role.tasks[index].container or role.tasks[index].living)}
-    return [] if waiting == need else [f"containers of {role.name} are sought for {waiting}, and {need} need one"]
+    return [] if waiting == need else [f"containers of {role.name} are requested for {waiting}, and {need} need one"]
 
 
 def _containers(state: State) -> list[str]:
-    held = Counter(c.role for c in state.containers.values() if c.task and not c.given_back)
+    held = Counter(c.role for c in state.containers.values() if c.task and not c.is_released)
     wrong = [
         f"{r.name} counts {r.held} containers, not {held[r.name]}"
         for r in state.roles.values()
         if r.held != held[r.name]
     ]
     for container in state.containers.values():
-        if container.task is None and not container.given_back:
-            wrong.append(f"{container.id} belongs to nobody and is not given back")
+        if container.task is None and not container.is_released:
+            wrong.append(f"{container.id} belongs to no task and is not released")
         if container.task and state.tasks[container.task].container != container.id:
-            wrong.append(f"{container.id} says it is {container.task}'s, which does not know it")
+            wrong.append(f"{container.id} belongs to {container.task}, which has another container")
     for task in state.tasks.values():
         if task.container and task.container not in state.containers:
-            wrong.append(f"{task.id} holds {task.container}, which is gone")
+            wrong.append(f"{task.id} holds {task.container}, which has ended")
         if task.incarnation and not task.container:
             wrong.append(f"{task.id} has an executor without a container")
         wrong += _use(state, task)
@@ -86,24 +86,24 @@ def _containers(state: State) -> list[str]:
 
 
 def _use(state: State, task: Task) -> list[str]:
-    """What a task needs a container for, it does not do in one that was given back."""
+    """Check that no task runs in a released container."""
     if task.state not in (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING):
         return []
     if not task.container:
         return [] if task.living else [f"{task.id} is {task.state.value} without a container"]
     held = state.containers.get(task.container)
-    return [f"{task.id} is {task.state.value} in {held.id}, which was given back"] if held and held.given_back else []
+    return [f"{task.id} is {task.state.value} in {held.id}, which was released"] if held and held.is_released else []
 
 
 def _programs(state: State) -> list[str]:
     wrong = []
     for task in state.tasks.values():
         if task.living and task.session != state.session:
-            wrong.append(f"a program of {task.id} from session {task.session} lives in session {state.session}")
-        if task.living and not task.container and task.gone_at is None:
-            wrong.append(f"{task.id} lives without a container")
-        if task.gone_at is not None and not task.living:
-            wrong.append(f"a report of {task.id} is waited for, which is {task.state.value}")
+            wrong.append(f"a program of {task.id} from session {task.session} runs in session {state.session}")
+        if task.living and not task.container and task.container_ended_at is None:
+            wrong.append(f"{task.id} runs without a container")
+        if task.container_ended_at is not None and not task.living:
+            wrong.append(f"the exit report of {task.id} is awaited, which is {task.state.value}")
         if task.state is TaskState.RUNNING and not state.active:
             wrong.append(f"{task.id} was not told to stop, and the job is {state.job.value}")
         if task.state is TaskState.STOPPING and state.active and not task.judged:
@@ -112,7 +112,7 @@ def _programs(state: State) -> list[str]:
 
 
 def _gang(state: State) -> list[str]:
-    """A gang's programs start together: no role under a spec version has tasks that were not started with it."""
+    """Check that programs of a gang start together: a published role has no tasks that were not started with it."""
     if state.spec.distributed_mode is DistributedMode.FCFS:
         return []
     waiting = (TaskState.PENDING, TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
@@ -121,17 +121,17 @@ def _gang(state: State) -> list[str]:
         for role in state.roles.values()
         if role.version and role.kind is not RoleKind.SIDECAR
         if state.active or role.spec.restart is RestartScope.SESSION
-        if any(task.state in waiting and task.again is None for task in role.members)
+        if any(task.state in waiting and task.retry_at is None for task in role.members)
     ]
 
 
 def _sizes(state: State) -> list[str]:
-    """Nobody is left out of a role that cannot bear it, or below its least; who is left out has nothing."""
+    """Check that tasks are left out only of elastic roles, not below `min`, and that they hold nothing."""
     wrong = []
     for role in state.roles.values():
         least = role.spec.min_instances
         if role.left_out and (least is None or role.total < least):
-            wrong.append(f"{role.name} has {role.total} tasks in this session, and cannot do with less than {least}")
+            wrong.append(f"{role.name} has {role.total} tasks in this session, and needs at least {least}")
         for index in role.left_out:
             task = role.tasks[index]
             over = state.final is not None and task.state is TaskState.STOPPED
@@ -145,7 +145,7 @@ def _sizes(state: State) -> list[str]:
 
 
 def _setup(state: State) -> list[str]:
-    """Setup roles are over before anything else begins, are told to nobody, and keep nothing."""
+    """Check that setup roles end before anything else starts, are in no cluster spec, and keep no containers."""
     first = [role for role in state.roles.values() if role.kind is RoleKind.SETUP]
     wrong = [f"{role.name} is a setup role and was published" for role in first if role.version]
     undone = [role.name for role in first if not role.satisfies(AfterCondition.SUCCEEDED)]
@@ -157,27 +157,27 @@ def _setup(state: State) -> list[str]:
 
 
 def _waits(state: State) -> list[str]:
-    """While a job goes on, something that can still come keeps it going."""
+    """Check that an active job waits for something that can still happen."""
     if not state.active or not state.session:
         return []
     moving = (TaskState.REQUESTED, TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
     wrong = []
     going_on = any(name.startswith("again:") for name in state.timers.all)
     if not going_on and not any(role.counts[s] for role in state.roles.values() for s in moving):
-        wrong.append("the job waits for nothing that could come")
+        wrong.append("the job waits for nothing that could happen")
     for role in state.roles.values():
         asked = role.held + role.counts[TaskState.REQUESTED]
         if state.pausing and role.demand > role.held:
-            wrong.append(f"{role.name} holds {role.held} containers, pauses and asks for {role.demand}")
+            wrong.append(f"{role.name} holds {role.held} containers, pauses and requests {role.demand}")
         if role.counts[TaskState.REQUESTED] and role.demand < asked and not state.pausing:
-            wrong.append(f"{role.name} wants {asked} containers and asks for {role.demand}")
+            wrong.append(f"{role.name} needs {asked} containers and requests {role.demand}")
         if role.blocked and role.kind is not RoleKind.SIDECAR:
-            wrong.append(f"{role.name} can never start and the job goes on")
+            wrong.append(f"{role.name} can never start and the job continues")
     return wrong
 
 
 def _timers(state: State) -> list[str]:
-    """No deadline outlives what it is for."""
+    """Check that no deadline outlives its purpose."""
     wrong = []
     for name in state.timers.all:
         kind, _, who = name.partition(":")
@@ -187,10 +187,10 @@ def _timers(state: State) -> list[str]:
         if kind in ("stop-limit", "force-limit") and state.active:
             wrong.append(f"{name} is set and nothing is being stopped")
         if kind in ("group", *_OF_SHORTAGE) and not state.active:
-            wrong.append(f"{name} is set and the session is over")
+            wrong.append(f"{name} is set and the session has ended")
     short = any(r.counts[TaskState.REQUESTED] for r in state.roles.values() if r.kind is not RoleKind.SIDECAR)
     wrong += [
-        f"the {name} deadline is set and every container is there"
+        f"the {name} deadline is set and no container is missing"
         for name in _OF_SHORTAGE
         if name in state.timers and not short
     ]
@@ -210,10 +210,10 @@ _OF_TASKS: Mapping[str, Callable[[Task], bool]] = {
     "registration": lambda task: task.state is TaskState.STARTING,
     "startup": lambda task: task.living,
     "execution": lambda task: task.living,
-    "report": lambda task: task.gone_at is not None,
+    "report": lambda task: task.container_ended_at is not None,
     "lease": lambda task: task.living,
-    "word": lambda task: task.outside is not None,
-    "again": lambda task: task.again is not None and task.state in _BEFORE_A_TRY,
+    "word": lambda task: task.external_exit is not None,
+    "again": lambda task: task.retry_at is not None and task.state in _BEFORE_A_TRY,
 }
 
 

@@ -1,4 +1,4 @@
-"""What was granted and what is missing, in words."""
+"""Words which containers were granted and which are missing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter
 
 from tony.core.state import RoleState, State
 
-#: Hosts of one role that are named.
-_NAMED = 10
+#: Maximum number of hosts listed for a role.
+_MAX_HOSTS = 10
 
 
 def describe_pending(state: State) -> str:
-    """`worker has 2 of 4 containers (on a, b), 2 are missing; ps has 1 of 1 (on a)`; empty if none is missing."""
+    """Return `worker has 2 of 4 containers (on a, b), 2 are missing; ps has 1 of 1 (on a)`; empty if none is."""
     ready = [role for role in state.roles.values() if role.ready and not role.finished]
     if not any(len(role.waiting) for role in ready):
         return ""
@@ -20,10 +20,10 @@ def describe_pending(state: State) -> str:
 
 def _role(role: RoleState) -> str:
     missing = len(role.waiting)
-    said = f"{role.name} has {role.total - missing} of {role.total} containers"
+    text = f"{role.name} has {role.total - missing} of {role.total} containers"
     hosts = Counter(task.host for task in role.tasks if task.container and task.host)
     if hosts:
-        names = [f"{host} ({count})" if count > 1 else host for host, count in list(hosts.items())[:_NAMED]]
-        more = len(hosts) - _NAMED
-        said += f" (on {', '.join(names)}{f' and {more} more hosts' if more > 0 else ''})"
-    return said + (f", {missing} {'is' if missing == 1 else 'are'} missing" if missing else "")
+        names = [f"{host} ({count})" if count > 1 else host for host, count in list(hosts.items())[:_MAX_HOSTS]]
+        more = len(hosts) - _MAX_HOSTS
+        text += f" (on {', '.join(names)}{f' and {more} more hosts' if more > 0 else ''})"
+    return text + (f", {missing} {'is' if missing == 1 else 'are'} missing" if missing else "")

@@ -1,4 +1,4 @@
-"""What an executor that comes (back) must know. Reads only: it follows from the state, and repeating it is harmless."""
+"""What an executor that (re)connects must know. Derived from the state; repeating it is harmless."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from tony.model.states import JobState, TaskState
 
 
 def reattach_actions(state: State, container: str, incarnation: str) -> list[act.Action]:
-    """What to tell the executor of that incarnation in a container; what it was told before may have been lost."""
+    """Return the actions for the executor of that incarnation in a container; earlier messages may have been lost."""
     held = state.containers[container]
-    if held.given_back or held.task is None:
+    if held.is_released or held.task is None:
         return [act.Release(container=container)]
     task = state.tasks[held.task]
     if task.state is TaskState.RUNNING:
         return [_start(state, task)]
     if task.state is TaskState.STOPPING:
         spec = state.spec
-        patience_of = spec.restart_grace_of if state.job is JobState.RESTARTING else spec.stop_grace_of
+        grace_of = spec.restart_grace_of if state.job is JobState.RESTARTING else spec.stop_grace_of
         stop = act.Stop(
-            task=task.id, session=task.session, try_=task.try_, grace=patience_of(task.id.role), reason="stopping"
+            task=task.id, session=task.session, try_=task.try_, grace=grace_of(task.id.role), reason="stopping"
         )
-        # The start itself may have been lost: after a stop it starts nothing, and makes the executor answer for it.
+        # The Start itself may have been lost: after a Stop it starts nothing, but makes the executor report the exit.
         return [stop, _start(state, task)]
     if task.state is TaskState.STARTING and task.incarnation == incarnation:
         return [act.Renew(task=task.id, session=state.session)]

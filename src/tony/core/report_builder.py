@@ -1,4 +1,4 @@
-"""The machine's state as a report for people and programs. Reads only."""
+"""Builds the job report from the state of the state machine. Reads only."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tony.model.job_spec import GIB
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.units import format_duration
 
-#: Missing tasks that are named one by one.
-_NAMED = 3
+#: Maximum number of missing tasks listed by name.
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """What the shell knows of a task and the machine does not: it changes too often to be an event.
+    """What the AM knows of a task beyond the state machine: it changes too often to be an event.
 
     Attributes:
         last_output_age: seconds since the program's last line.
         last_line: that line.
         last_step_age: seconds since the last step that it reported.
-        preparing: what is done in its container before its executor starts; empty once that has been started.
+        preparing: the container setup that runs before the executor starts; empty once that has been started.
     """
 
     last_output_age: float | None = None
@@ -40,7 +40,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
-    """What a report needs that is no part of the decisions."""
+    """Input of a report that the state machine does not have."""
 
     folder: str
     user: str
@@ -52,12 +52,12 @@ _NO_LIVE = Live()
 _WAITS: Mapping[TaskState, str] = {
     TaskState.REQUESTED: "no container yet",
     TaskState.STARTING: "container started, not registered",
-    TaskState.REGISTERED: "registered, waits for the rest of the gang",
+    TaskState.REGISTERED: "registered, waiting for the rest of the gang",
 }
 
 
-def report(app: Application, now: float, around: ReportContext) -> JobReport:
-    """The job as it stands at `now`. O(number of tasks)."""
+def report(app: Application, now: float, context: ReportContext) -> JobReport:
+    """Build the report of the job at `now`. O(number of tasks)."""
     state = app.state
     am = AmReport(pid=state.am_pid, host=state.am_host) if state.am_pid and not state.job.ended else None
     exit_code = app.exit_code
@@ -68,17 +68,17 @@ def report(app: Application, now: float, around: ReportContext) -> JobReport:
         session=state.session,
         attempt=state.attempt,
         exit_code=None if exit_code is None else int(exit_code),
-        folder=around.folder,
+        folder=context.folder,
         am=am,
-        tasks=tuple(_task(state, task, now, around.live.get(task.id, _NO_LIVE)) for task in state.tasks.values()),
+        tasks=tuple(_task(state, task, now, context.live.get(task.id, _NO_LIVE)) for task in state.tasks.values()),
         failure=state.final.failure if state.final else (state.failures[0] if state.failures else None),
         framework=state.spec.framework,
         scheduler=state.spec.scheduler,
-        user=around.user,
-        submitted=around.submitted,
+        user=context.user,
+        submitted=context.submitted,
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
-        waiting=_waiting(state, now, around.live)
-        or describe_silent_peers(state, now, lambda task: _find_silence(around.live.get(task, _NO_LIVE))),
+        waiting=_waiting(state, now, context.live)
+        or describe_silent_peers(state, now, lambda task: _find_silence(context.live.get(task, _NO_LIVE))),
         unfinished=describe_unfinished(state),
         restarts=_restarts(state, now),
         session_reason=state.session_reason,
@@ -105,7 +105,7 @@ def _restarts(state: State, now: float) -> Restarts | None:
 
 
 def _used(state: State, now: float) -> Used:
-    """Containers that nobody gave back count to the job's end, or to now."""
+    """Sum up the resources used; containers that have not ended count up to the job's end, or to now."""
     until = now if state.ended_at is None else state.ended_at
     seconds = {name: role.used for name, role in state.roles.items()}
     for container in state.containers.values():
@@ -149,35 +149,35 @@ def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
 
 
 def _why(state: State, task: Task, now: float, live: Live) -> str:
-    """Why a task does not run yet; empty when there is nothing to say."""
+    """Return why a task does not run yet; empty if there is nothing to report."""
     if task.state is TaskState.PENDING and state.session and state.active:
         role = state.roles[task.id.role]
-        waits = [f"{name} {c.value}" for name, c in role.spec.after.items() if not state.roles[name].satisfies(c)]
-        never = "can never start: it " if role.blocked else ""
-        return f"{never}waits until {', '.join(waits)}" if waits else ""
-    if task.again is not None and task.state is TaskState.REGISTERED:
-        return f"starts again in {format_duration(max(0.0, task.again - now))}: {task.note}"
+        waits = [f"{name} has {c.value}" for name, c in role.spec.after.items() if not state.roles[name].satisfies(c)]
+        never = "can never start: " if role.blocked else ""
+        return f"{never}waiting until {' and '.join(waits)}" if waits else ""
+    if task.retry_at is not None and task.state is TaskState.REGISTERED:
+        return f"starts again in {format_duration(max(0.0, task.retry_at - now))}: {task.note}"
     why = _WAITS.get(task.state, "")
     if task.state is TaskState.STARTING and live.preparing:
-        why = f"container is prepared: {live.preparing}"
+        why = f"preparing the container: {live.preparing}"
     return f"{why} (before: {task.note})" if why and task.note else why
 
 
 def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
-    """Who is missing and why, one sentence; empty when nothing is waited for."""
+    """Return which tasks are missing and why, in one sentence; empty if the job waits for nothing."""
     if state.pausing:
         again = format_duration(max(0.0, state.timers.all["gang-pause"] - now))
-        return f"the gang was not complete for too long and gave its containers back; it asks again in {again}"
+        return f"the gang was incomplete for too long and released its containers; it requests them again in {again}"
     if state.queue_reason and not state.final:
         return state.queue_reason + _shrink_deadline(state, now)
     if state.job is JobState.RESTARTING:
         due = state.timers.all.get("restart")
         if state.living:
-            return f"{state.living} program(s) of session {state.session} must stop first"
+            return f"waiting for {state.living} program(s) of session {state.session} to stop"
         return f"session {state.session + 1} opens in {format_duration(max(0.0, due - now))}" if due else ""
     if state.job is JobState.STOPPING:
         stopping = [str(task.id) for task in state.tasks.values() if task.living]
-        return f"waiting for {_names(stopping)} to stop" if stopping else "giving containers back"
+        return f"waiting for {_names(stopping)} to stop" if stopping else "releasing containers"
     if not state.active:
         return ""
     missing = [t for role in state.roles.values() if _holds_up(role) for t in role.tasks if _absent(t)]
@@ -186,13 +186,13 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     missing.sort(key=lambda task: task.since)
     first = missing[0]
     seen = live.get(first.id, _NO_LIVE)
-    said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
-    said += _why(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
-    return said + _shrink_deadline(state, now)
+    text = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
+    text += _why(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
+    return text + _shrink_deadline(state, now)
 
 
 def _shrink_deadline(state: State, now: float) -> str:
-    """When a gang that may go without those who have no container does so."""
+    """Return when an elastic gang starts without the tasks that have no container."""
     name, _ = gang_size_policy.wait(state)
     if (
         name not in state.timers
@@ -201,7 +201,7 @@ def _shrink_deadline(state: State, now: float) -> str:
     ):
         return ""
     left = format_duration(max(0.0, state.timers.all[name] - now))
-    return f"; starts without those that have no container in {left} ({name.replace('-', '_')})"
+    return f"; starts without the missing tasks in {left} ({name.replace('-', '_')})"
 
 
 def _holds_up(role: RoleState) -> bool:
@@ -213,5 +213,5 @@ def _absent(task: Task) -> bool:
 
 
 def _names(tasks: list[str]) -> str:
-    more = len(tasks) - _NAMED
-    return ", ".join(tasks[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(tasks) - _MAX_NAMED
+    return ", ".join(tasks[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,4 @@
-"""Finds running tasks that have printed and reported nothing since a peer of theirs succeeded.
-
-They may wait for it for ever.
-"""
+"""Finds running tasks that have printed and reported nothing since a peer succeeded: they may wait for it forever."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from tony.units import format_duration
 
 #: Programs that only take a little longer than their peers are not reported.
 MIN_SILENCE_SECONDS = 60.0
-#: Tasks that are named one by one.
+#: Maximum number of tasks listed by name.
 _MAX_NAMED = 3
 
 

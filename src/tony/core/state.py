@@ -1,4 +1,4 @@
-"""What the machine remembers. Mutable, and changed by the steps alone; everybody else reads."""
+"""The state of a job. Mutable; only the steps change it, all other code reads."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """One restart that was charged.
+    """One restart that counts against `max_restarts`.
 
     Attributes:
-        role: whose task had failed; empty if it was no single one.
-        alone: the task, if only that started again; else empty.
+        role: the role of the task that failed; empty if it was no single one.
+        alone: the task, if only that restarted; else empty.
     """
 
     at: float
@@ -40,22 +40,22 @@ class Task:
 
     Attributes:
         name: the id as text.
-        since: when its state changed last.
+        since: when its state last changed.
         session, try_, version: of its last `Start`; 0 before the first.
-        gone_at: when its container ended while the program was living, until its report comes or is given up.
-        gone_why: what was said of that container's end.
-        forced: the same, if cluster or node ended it; else empty.
-        listens: where a later application master can call its executor; empty if that comes by itself.
-        over_memory: they did so because it took more memory than it may have.
-        blameless: its container went through no fault of the job.
-        outside: how its program ended, if somebody else had that stopped and the scheduler has not yet said who.
-        outside_at: when it did.
-        began: when it was told to start last.
-        again: from when on it may start again in this session, alone; None if that is not decided.
-        early: its last try ended before `min_uptime`; free: tries of it in a row that are not charged.
+        container_ended_at: when its container ended while the program ran, until its report arrives or is given up.
+        container_end_cause: the reported cause of that container's end.
+        forced: the same, if the cluster or the node ended it; else empty.
+        listens: where a later AM attempt can call its executor; empty if the executor connects by itself.
+        over_memory: the container was killed for exceeding its memory limit.
+        blameless: the end of its container was not the job's fault.
+        external_exit: how its program ended, if it was stopped externally and the scheduler has not yet reported why.
+        external_exit_at: when it ended.
+        began: when its last Start was sent.
+        retry_at: when it may restart alone in this session; None if that is not decided.
+        early: its last task attempt ended before `min_uptime`; free: consecutive attempts that do not count.
         started: its program was seen to run in this session.
-        judged: a failure of this try was judged already; its end is no second one.
-        launches: containers that went away in this session before the program was started.
+        judged: a failure of this task attempt was classified already; its exit is no second one.
+        launches: containers that ended in this session before the program was started.
     """
 
     id: TaskId
@@ -73,15 +73,15 @@ class Task:
     try_: int = 0
     version: int = 0
     pid: int | None = None
-    gone_at: float | None = None
-    gone_why: str = ""
+    container_ended_at: float | None = None
+    container_end_cause: str = ""
     forced: str = ""
     over_memory: bool = False
     blameless: bool = False
-    outside: ExitStatus | None = None
-    outside_at: float = 0.0
+    external_exit: ExitStatus | None = None
+    external_exit_at: float = 0.0
     began: float = 0.0
-    again: float | None = None
+    retry_at: float | None = None
     early: bool = False
     free: int = 0
     started: bool = False
@@ -93,12 +93,12 @@ class Task:
 
     @property
     def living(self) -> bool:
-        """A `Start` was sent and nothing has proved yet that its program is over."""
+        """True from the `Start` until it is proved that the program has ended."""
         return self.state in LIVING_TASK_STATES
 
 
 class ContainerIntent(Enum):
-    """Whether we still want a container."""
+    """Whether a container is still wanted."""
 
     HELD = "held"
     RELEASED = "released"  #: Release was asked for
@@ -110,8 +110,8 @@ class Container:
     """One container that was granted and has not ended.
 
     Attributes:
-        task: whose executor was launched in it; None if nobody's, or if that task does not need it any more.
-        presumed: nobody has seen its end, and nobody will; see `steps/presumed.py`.
+        task: the task whose executor was launched in it; None if none was, or if that task no longer needs it.
+        presumed: its end cannot be confirmed; see `steps/unconfirmed_exit.py`.
         since: when it was granted.
     """
 
@@ -119,14 +119,14 @@ class Container:
     role: str
     host: str
     task: TaskId | None = None
-    hold: ContainerIntent = ContainerIntent.HELD
+    intent: ContainerIntent = ContainerIntent.HELD
     presumed: bool = False
     since: float = 0.0
 
     @property
-    def given_back(self) -> bool:
-        """Nothing more is done in it; its end is still to come."""
-        return self.hold is not ContainerIntent.HELD
+    def is_released(self) -> bool:
+        """True once it is released: nothing more is started in it, but it has not ended yet."""
+        return self.intent is not ContainerIntent.HELD
 
 
 @dataclass(slots=True)
@@ -134,21 +134,21 @@ class RoleState:
     """One role, with the counters that policies read.
 
     Attributes:
-        kind: as in the job, or `untracked` after an ignored group time-out.
+        kind: as in the job, or `untracked` after an ignored group timeout.
         ready: its `after` is satisfied in this session.
         version: the spec version under which its programs were started in this session; 0 before.
         finished: it succeeded in an earlier session and is not run again.
-        blocked: it can never become ready in this session; that was said.
+        blocked: it can never become ready in this session, and that was reported.
         started: tasks whose program has been started in this session.
-        unstarted: tasks that are over in this session without that.
+        unstarted: tasks that ended in this session without being started.
         early: in the last session, one of its programs ended before `min_uptime`.
-        held: containers that tasks of this role have and that were not given back.
-        demand: containers that the scheduler was last told to have for it.
-        waiting: indexes of the tasks for which a container is sought: those that are `requested`, and between two
-            sessions those that will be.
-        arrived: indexes of the tasks that are `registered` now: nobody looks for them among thousands.
+        held: containers of its tasks that were not released.
+        demand: containers last requested from the scheduler.
+        waiting: indexes of the tasks that need a container: those that are `requested`, and between two sessions those
+            that will be.
+        arrived: indexes of the tasks that are `registered` now: avoids a search among thousands.
         left_out: indexes of the tasks that do not take part in this session.
-        used: seconds for which containers were held that have ended, added up over all of them.
+        used: container seconds of the containers that have ended.
     """
 
     name: str
@@ -172,7 +172,7 @@ class RoleState:
 
     @property
     def total(self) -> int:
-        """Number of tasks that take part."""
+        """The number of tasks that take part."""
         return len(self.tasks) - len(self.left_out)
 
     @property
@@ -182,7 +182,7 @@ class RoleState:
 
     @property
     def ended(self) -> int:
-        """Tasks that are over in this session, however."""
+        """The number of tasks that have ended in this session, whatever the result."""
         counts = self.counts
         return (
             counts[TaskState.SUCCEEDED] + counts[TaskState.FAILED] + counts[TaskState.STOPPED] + counts[TaskState.LOST]
@@ -190,18 +190,17 @@ class RoleState:
 
     @property
     def succeeded(self) -> int:
-        """Tasks that succeeded."""
         return self.counts[TaskState.SUCCEEDED]
 
     @property
     def registered(self) -> int:
-        """Tasks that are registered in this session, or past that."""
+        """The number of tasks that are registered in this session, or past that."""
         counts = self.counts
         before = counts[TaskState.PENDING] + counts[TaskState.REQUESTED] + counts[TaskState.STARTING]
         return len(self.tasks) - before
 
     def satisfies(self, condition: AfterCondition) -> bool:
-        """Whether a role that waits for this one may start."""
+        """Return True if a role that waits for this one may start."""
         if self.finished:
             return True
         if condition is AfterCondition.SUCCEEDED:
@@ -213,7 +212,7 @@ class RoleState:
 
 @dataclass(slots=True)
 class Final:
-    """The job's result, decided once; `verdict` says why nothing was started again."""
+    """The job's result, decided once; `verdict` says why nothing was restarted."""
 
     state: JobState
     failure: Failure | None
@@ -221,41 +220,41 @@ class Final:
 
 
 class State:
-    """Everything about one job.
+    """The whole state of one job.
 
     Attributes:
-        chief: the task whose word counts most in this session, if there is one.
-        attempt: the newest life of the application master; session: the present try of the gang, 0 before the first.
-        opening: the highest session that was asked to be opened.
+        chief: the chief of this session, if there is one.
+        attempt: the current AM attempt; session: the current session (one run of the gang), 0 before the first.
+        opening: the highest session that was requested to open.
         version: of the cluster spec, within the session; specs: version -> what was published under it.
-        reconciling: what outlived the attempt before is being found out: nothing is judged lost.
-        found: containers that have shown themselves meanwhile.
-        inherited: the session that the attempt before had asked to be opened.
+        reconciling: recovery is finding out what outlived the previous AM attempt: nothing counts as lost meanwhile.
+        found: containers that were found meanwhile.
+        inherited: the session that the previous AM attempt had requested to open.
         latest: when the last event came.
         accepted_wall: seconds since 1970 when the job was accepted, a label.
         settings: digest of the resolved job.
-        gangs: the scheduler grants all of a gang's containers together or none of them.
-        given_back: how often in a row the gang has given back what it had of an incomplete whole.
+        gangs: the scheduler grants all containers of a gang together or none of them.
+        release_count: how often in a row the gang has released the containers of an incomplete gang.
         queue_reason: why there is no room, in the scheduler's words; empty when there is.
         containers: id -> those that were granted and have not ended; gone: ids of those that have.
-        living: programs that may live.
-        restarts: those that are charged against `max_restarts`, as long as they count.
-        restarts_charged, restarts_for_ports, restarts_free: how many there were, charged, for taken ports, and for what
-            else is nobody's fault of the job's.
-        free: restarts of the gang in a row that were not charged.
-        began: when the first program of this session was told to start, preparation apart; None before.
+        living: number of programs that may be running.
+        restarts: those that count against `max_restarts` now.
+        restarts_charged, restarts_for_ports, restarts_free: how many there were: that count, for taken ports, and for
+            other causes outside the job.
+        free: consecutive restarts of the gang that do not count.
+        began: when the first program of this session was started, setup roles apart; None before.
         chooses: the scheduler can keep containers off a host.
-        hosts: host -> when tasks failed on it, lately; excluded: those that shall get no further container for a while.
-        avoided: those on which the scheduler gives us none, as it said: no session begins there.
-        session_reason: why the present session opened, if it is not the first.
-        restart_reason: why the next session opens; restart_due: its back-off is over.
-        failures: those that count in this session, in the order in which they were heard of.
-        unexplained: tasks that were stopped by somebody else, or whose container is gone, until it is known why.
-        tolerated: those of tracked tasks in this session that do not count as long as others may succeed.
-        exports: role -> variable -> what its programs have handed on, behind the index of the task that it is from.
-        final: the result, from when it is decided; ended_at: when the job ended.
-        refused: events that were about something that is not, or not any more.
-        moved: told of each task whose state has changed, for those who look on.
+        hosts: host -> when tasks failed on it recently; excluded: hosts that get no further container for a while.
+        avoided: hosts on which the scheduler confirmed that it allocates none: no session begins there.
+        session_reason: why the current session opened, if it is not the first.
+        restart_reason: why the next session opens; restart_due: its back-off has passed.
+        failures: those that count in this session, in the order in which they were reported.
+        unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
+        tolerated: failures of tracked tasks in this session that do not count as long as others may succeed.
+        exports: role -> variable -> (index of the task that exported it, value).
+        final: the result, once it is decided; ended_at: when the job ended.
+        refused: number of events about something that does not exist (any more).
+        moved: called with each task whose state has changed.
     """
 
     def __init__(self, job_id: str, spec: JobSpec) -> None:
@@ -277,7 +276,7 @@ class State:
         self.am_host = ""
         self.settings = ""
         self.gangs = True
-        self.given_back = 0
+        self.release_count = 0
         self.queue_reason = ""
         self.roles: dict[str, RoleState] = {}
         self.tasks: dict[TaskId, Task] = {}
@@ -314,7 +313,7 @@ class State:
             self.tasks.update({task.id: task for task in tasks})
 
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:
-        """Takes one arrow of the task table and keeps the role's counters."""
+        """Apply one transition of the task table and update the role's counters."""
         before = task.state
         target = next_task_state(before, move, task.name)
         role = self.roles[task.id.role]
@@ -335,11 +334,11 @@ class State:
             self.moved(task)
 
     def move_job(self, move: JobMove) -> None:
-        """Takes one arrow of the job table."""
+        """Apply one transition of the job table."""
         self.job = next_job_state(self.job, move)
 
     def first_chief(self) -> TaskId | None:
-        """The job's chief; of a role of which some are left out, the first that takes part."""
+        """Return the job's chief; in a role with tasks left out, the first that takes part."""
         chief = self.spec.chief
         return self.roles[chief.role].members[0].id if chief else None
 
@@ -349,22 +348,22 @@ class State:
         return self.job in _ACTIVE
 
     def variables_of(self, role: str) -> Mapping[str, str]:
-        """What a program of a role finds in its environment of that which other roles have handed on."""
+        """Return the variables that other roles export to a program of this role."""
         others = [own for other, own in self.exports.items() if other != role]
         return {name: text for own in others for name, (_, text) in own.items()}
 
     @property
     def may_be_restarted(self) -> bool:
-        """Whether there is a session that could be given up for the next one now."""
+        """True if there is a session that could be restarted now."""
         return self.active and self.session > 0
 
     @property
     def pausing(self) -> bool:
-        """The gang asks for no container now, so that others may get all of theirs."""
+        """True while the gang requests no containers, so that other jobs can get all of theirs."""
         return "gang-pause" in self.timers
 
     @property
     def may_restart(self) -> bool:
-        """Whether finished tasks keep their containers. A restart for a taken port asks for them again instead."""
+        """True if ended tasks keep their containers. A restart for a taken port requests them again instead."""
         spec = self.spec
         return bool(spec.max_restarts) and (spec.restart_window is not None or len(self.restarts) < spec.max_restarts)

@@ -1,4 +1,4 @@
-"""All that matters of a job's state in few bytes: what a replay must reach."""
+"""A short digest of a job's state: what a replay must reach."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Mapping
 
 from tony.core.state import State, Task
 
-#: Version of what is remembered and decided. To be raised whenever the same events lead to another fingerprint: a
-#: digest that another version has logged says nothing about this one.
+#: Version of the state and of the decisions. Raise it whenever the same events lead to another fingerprint: digests of
+#: different versions cannot be compared.
 MACHINE = 7
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
 
 def digest(state: State) -> str:
-    """`<version>-<SHA-256 of the state>`: equal states, equal digests, in every process. O(number of tasks)."""
+    """Return `<version>-<SHA-256 of the state>`; the same in every process. O(number of tasks)."""
     text = _ENCODER.encode(fingerprint(state))
     return f"{MACHINE}-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def fingerprint(state: State) -> Mapping[str, object]:
-    """The state in plain sorted values."""
+    """Return the state as plain, sorted values."""
     final = state.final
     return {
         "job": state.job.value,
@@ -31,7 +31,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "version": state.version,
         "reconciling": [state.reconciling, sorted(state.found), state.inherited],
         "queue": state.queue_reason,
-        "gangs": [state.gangs, state.given_back],
+        "gangs": [state.gangs, state.release_count],
         "living": state.living,
         "restarts": [state.restarts_charged, state.restarts_for_ports, state.restarts_free, state.restart_due],
         "charged": [[r.at, r.role, r.alone] for r in state.restarts],
@@ -48,7 +48,9 @@ def fingerprint(state: State) -> Mapping[str, object]:
         ],
         "waiting": [list(role.waiting) for role in state.roles.values()],
         "left out": [sorted(role.left_out) for role in state.roles.values()],
-        "containers": sorted([c.id, c.role, str(c.task), c.hold.value, c.presumed] for c in state.containers.values()),
+        "containers": sorted(
+            [c.id, c.role, str(c.task), c.intent.value, c.presumed] for c in state.containers.values()
+        ),
         "tasks": [_task(task) for task in state.tasks.values()],
     }
 
@@ -65,10 +67,10 @@ def _task(task: Task) -> list[object]:
         task.try_,
         task.version,
         task.pid,
-        task.gone_at,
+        task.container_ended_at,
         task.over_memory,
-        [task.blameless, task.outside is not None, task.outside_at],
-        [task.began, task.again, task.early, task.free],
+        [task.blameless, task.external_exit is not None, task.external_exit_at],
+        [task.began, task.retry_at, task.early, task.free],
         task.started,
         task.judged,
         task.launches,

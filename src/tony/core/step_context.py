@@ -1,4 +1,4 @@
-"""One event being handled."""
+"""The context in which one event is handled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StepContext:
     Attributes:
         state: the job; steps change it.
         now: seconds since the job was accepted.
-        actions: what has been asked for so far, in order.
+        actions: the actions requested so far, in order.
     """
 
     __slots__ = ("actions", "now", "state")
@@ -22,6 +22,6 @@ class StepContext:
         self.now = now
         self.actions: list[Action] = []
 
-    def ask(self, action: Action) -> None:
-        """Asks the shells for something, after all that was asked for before."""
+    def request(self, action: Action) -> None:
+        """Request an action, after all that were requested before."""
         self.actions.append(action)

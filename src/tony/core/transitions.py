@@ -1,7 +1,7 @@
 """The transition tables of tasks and of the job. The diagrams in the docs are generated from them.
 
-Two rules. Everything that changes a state goes through `next_task_state` or `next_job_state`. What is not in a table
-cannot happen: asking for it raises `InvalidTransition` and changes nothing.
+Two rules. Every change of a state goes through `next_task_state` or `next_job_state`. A transition that is not in a
+table raises `InvalidTransition` and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, JobState, Tas
 
 
 class TaskMove(Enum):
-    """What can be done to a task."""
+    """The transitions of a task."""
 
     __hash__ = object.__hash__  # as of `TaskState`
 
-    REQUEST = "request"  #: a container is asked for
+    REQUEST = "request"  #: a container is requested
     PLACE = "place"  #: a container was granted, its executor is launched
     RENEW = "renew"  #: the executor of an earlier session prepares for this one
     REGISTER = "register"  #: the executor has its ports
-    REPLACE = "replace"  #: its container is of no use any more: ask for another, in the same session
+    REPLACE = "replace"  #: its container is no longer usable: request another, in the same session
     START = "start"  #: the program is told to start
     STOP = "stop"  #: the program is told to stop
-    RETRY = "retry"  #: the program is over and starts again, alone, where it ran
+    RETRY = "retry"  #: the program ended and restarts, alone, where it ran
     SUCCEED = "succeed"  #: exit code 0
-    FAIL = "fail"  #: it failed, by itself or by one of its limits
-    LOSE = "lose"  #: container gone or silent while the program ran
-    END = "end"  #: ended by us
+    FAIL = "fail"  #: it failed, or exceeded one of its limits
+    LOSE = "lose"  #: its container ended or fell silent while the program ran
+    END = "end"  #: stopped by the AM
     RESET = "reset"  #: a new session begins
 
 
 class JobMove(Enum):
-    """What can be done to a job."""
+    """The transitions of a job."""
 
-    BEGIN = "begin"  #: an application master lives
-    QUEUE = "queue"  #: no room
-    ADMIT = "admit"  #: room
+    BEGIN = "begin"  #: an AM attempt starts
+    QUEUE = "queue"  #: the scheduler has no room
+    ADMIT = "admit"  #: the scheduler has room
     RUN = "run"  #: the first programs of the session start
     RESTART = "restart"  #: the session failed, another one follows
     OPEN = "open"  #: the next session begins
-    STOP = "stop"  #: the result is known
+    STOP = "stop"  #: the result is decided
     SUCCEED = "succeed"
     FAIL = "fail"
     KILL = "kill"
@@ -52,7 +52,7 @@ class JobMove(Enum):
 _T, _J = TaskState, JobState
 _PREPARING = (_T.REQUESTED, _T.STARTING, _T.REGISTERED)
 _OVER = (_T.SUCCEEDED, _T.FAILED, _T.STOPPED, _T.LOST)
-_LIVING_JOBS = (_J.QUEUED, _J.STARTING, _J.RUNNING, _J.RESTARTING)
+_UNDECIDED_JOBS = (_J.QUEUED, _J.STARTING, _J.RUNNING, _J.RESTARTING)
 
 TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
     (_T.PENDING, TaskMove.REQUEST): _T.REQUESTED,
@@ -79,7 +79,7 @@ JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
     (_J.QUEUED, JobMove.RUN): _J.RUNNING,
     **{(state, JobMove.RESTART): _J.RESTARTING for state in (_J.STARTING, _J.QUEUED, _J.RUNNING)},
     (_J.RESTARTING, JobMove.OPEN): _J.STARTING,
-    **{(state, JobMove.STOP): _J.STOPPING for state in _LIVING_JOBS},
+    **{(state, JobMove.STOP): _J.STOPPING for state in _UNDECIDED_JOBS},
     (_J.STOPPING, JobMove.SUCCEED): _J.SUCCEEDED,
     (_J.STOPPING, JobMove.FAIL): _J.FAILED,
     (_J.STOPPING, JobMove.KILL): _J.KILLED,
@@ -87,10 +87,10 @@ JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
 
 
 def next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskState:
-    """Where `move` leads a task.
+    """Return the state to which `move` leads a task.
 
     Raises:
-        InvalidTransition: the table has no such arrow.
+        InvalidTransition: the table has no such transition.
     """
     try:
         return TASK_TABLE[state, move]
@@ -99,10 +99,10 @@ def next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskState:
 
 
 def next_job_state(state: JobState, move: JobMove) -> JobState:
-    """Where `move` leads a job.
+    """Return the state to which `move` leads the job.
 
     Raises:
-        InvalidTransition: the table has no such arrow.
+        InvalidTransition: the table has no such transition.
     """
     try:
         return JOB_TABLE[state, move]
@@ -111,7 +111,7 @@ def next_job_state(state: JobState, move: JobMove) -> JobState:
 
 
 def _mermaid(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str:
-    """A state diagram of one table, in Mermaid's notation."""
+    """Return a state diagram of one table, in Mermaid's notation."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (state, move), target in table.items():
         arrows.setdefault((state.value, target.value), []).append(move.value)
@@ -123,10 +123,10 @@ def _mermaid(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str
 
 
 def job_diagram() -> str:
-    """The job's states, for the docs."""
+    """Return the diagram of the job's states, for the docs."""
     return _mermaid(JOB_TABLE, ENDED_JOB_STATES)
 
 
 def task_diagram() -> str:
-    """A task's states, for the docs."""
+    """Return the diagram of a task's states, for the docs."""
     return _mermaid(TASK_TABLE, ENDED_TASK_STATES)

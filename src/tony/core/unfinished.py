@@ -7,15 +7,15 @@ from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
 from tony.model.task_ranges import format_task_ranges
 
-#: Ranges of tasks (`worker:0-6`) that are written out.
+#: Maximum number of task ranges (`worker:0-6`) listed.
 _SHOWN_RANGES = 3
 
 
 def describe_unfinished(state: State) -> str:
     """Return a sentence such as `chief:0 has succeeded; still waiting for worker:0-1`.
 
-    Empty while no tracked task has succeeded, or if none is waited for. A role that others wait for with `after` is not
-    mentioned: that the next stage runs is no news.
+    Empty while no tracked task has succeeded, or if none is waited for. Roles that others wait for with `after` are not
+    mentioned: the next stage starting is expected.
     """
     if state.job is not JobState.RUNNING:
         return ""

@@ -1,4 +1,4 @@
-"""Who waits, lowest number first."""
+"""A set of waiting task indexes; pops the lowest first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class IndexHeap:
-    """A set of numbers that gives its lowest first. Joining, leaving and taking are O(log n), amortised."""
+    """A set of numbers that returns its lowest first. Adding, removing and taking are O(log n), amortised."""
 
     __slots__ = ("_heap", "_members")
 
@@ -16,19 +16,19 @@ class IndexHeap:
         self._heap: list[int] = []
 
     def join(self, number: int) -> None:
-        """Adds a number; one that is there already stays where it is."""
+        """Add a number, unless it is there already."""
         if number not in self._members:
             self._members.add(number)
             heapq.heappush(self._heap, number)
 
     def leave(self, number: int) -> None:
-        """Takes a number out; unknown ones are fine."""
+        """Remove a number, if it is there."""
         self._members.discard(number)
         if not self._members:
             self._heap.clear()
 
     def take(self) -> int | None:
-        """Takes the lowest number out and answers it; None if nobody is there."""
+        """Remove and return the lowest number; None if the set is empty."""
         while self._heap:
             number = heapq.heappop(self._heap)
             if number in self._members:
@@ -37,7 +37,6 @@ class IndexHeap:
         return None
 
     def clear(self) -> None:
-        """Sends everybody away."""
         self._members.clear()
         self._heap.clear()
 

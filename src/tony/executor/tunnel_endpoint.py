@@ -17,7 +17,7 @@ from tony.linux import resource_limits
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import DialTunnel, JoinTunnel, TunnelFailed
 from tony.rpc.client_connection import connect
-from tony.rpc.sockets import said
+from tony.rpc.sockets import describe_error
 from tony.rpc.tunnel import carry, reset
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class TunnelEndpoint:
                 failures.append(f"{place} does not answer")
             except OSError as error:
                 if error.errno not in _NOT_LISTENING:
-                    failures.append(f"{place}: {resource_limits.explain(error) or said(error)}")
+                    failures.append(f"{place}: {resource_limits.explain(error) or describe_error(error)}")
             else:
                 if not _is_itself(streams[1]):
                     return streams, f"[{place}]:{port}" if ":" in place else f"{place}:{port}"

@@ -277,7 +277,7 @@ class TimelineReader:
 
     def _is_given_back(self, event: ev.Event) -> bool:
         held = self._state.containers.get(_container(event))
-        return held is None or held.given_back
+        return held is None or held.is_released
 
     def _look_at_queue(self, at: float) -> None:
         """The scheduler has no room until it says so no more; and nobody has any before the first master lives."""
@@ -325,7 +325,7 @@ class TimelineReader:
             row.held_in[task.container] = granted.host if granted else task.host or ""
         what = _doing(task, state.job, begun=state.session > 0, held=held)
         try_ = task.try_ if task.session == state.session else 0
-        again = row.redo or task.again is not None
+        again = row.redo or task.retry_at is not None
         same = (what, held, again) == (row.what, row.held, row.again)
         if same and (what not in _PROGRAM or (state.session, try_) == (row.session, row.try_)):
             row.session, row.try_ = state.session, try_

@@ -1,13 +1,13 @@
-"""Control groups: hard memory limits that the kernel enforces, and a handle on everything a program started.
+"""Control groups: memory limits that the kernel enforces, and the list of all processes that a program started.
 
-Both versions, found by what is mounted and where we stand in it:
+Both versions, depending on what is mounted and on this process's own group:
 
-- v1: `<controller's mount>/<our own group>/tony/<name>`, one folder per controller (memory, cpu).
-- v2: the same below our own group if it may hand on the memory controller (only a group without processes of its own
-  may, or the root), else below the next group above us that has been delegated to us.
+- v1: `<controller's mount>/<own group>/tony/<name>`, one folder per controller (memory, cpu).
+- v2: the same below the own group if it may delegate the memory controller (only a group without processes of its own
+  may, or the root), else below the next group above that has been delegated to this user.
 
-Where neither is permitted `create` answers nothing and the caller measures instead. All functions take the folders
-that `create` answered and do nothing for none.
+Where neither is permitted `create` returns nothing and the caller measures instead. All functions take the folders
+that `create` returned and do nothing for none.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tony.linux.number_parsing import whole
 from tony.linux.process import send
 
 _PARENT = "tony"
-_MANY_TIMES = 20
+_MAX_TRIES = 20
 
 
 def create(name: str, memory: int | None, cpu_shares: int | None, root: Path = Path("/")) -> tuple[str, ...]:
-    """Makes a group for one container's program.
+    """Create a group for one container's program.
 
     Args:
         name: of one folder; slashes become dashes.
         memory: bytes, swap included; None for no limit.
         cpu_shares: weight against other groups as in v1's `cpu.shares`: 1024 for one core; None for the default.
-        root: where /proc and the mount points are found; another one in tests.
+        root: where /proc and the mount points are; another one in tests.
 
     Returns:
         The group's folders. Empty if no memory limit can be set here.
@@ -47,10 +47,10 @@ def create(name: str, memory: int | None, cpu_shares: int | None, root: Path = P
 
 
 def enter(folders: Sequence[str], pid: int) -> None:
-    """Moves a process into the group; 0 means the caller, as a child does between fork and exec.
+    """Move a process into the group; 0 means the caller, as a child does between fork and exec.
 
     Raises:
-        OSError: not permitted, or the group is gone.
+        OSError: not permitted, or the group does not exist.
     """
     for folder in folders:
         descriptor = os.open(f"{folder}/cgroup.procs", os.O_WRONLY)
@@ -61,7 +61,7 @@ def enter(folders: Sequence[str], pid: int) -> None:
 
 
 def oom_kills(folders: Sequence[str]) -> int:
-    """How many processes of the group the kernel has killed because the limit was reached, since the group was made."""
+    """Return how many processes of the group the kernel has killed at its memory limit, since the group was created."""
     for folder in folders:
         for file in ("memory.events", "memory.oom_control"):
             for line in _read(f"{folder}/{file}").splitlines():
@@ -72,9 +72,9 @@ def oom_kills(folders: Sequence[str]) -> int:
 
 
 def times_full(folders: Sequence[str]) -> int | None:
-    """How often the group's own limit, not one above it or the machine's, stood in the way of an allocation.
+    """Return how often the group's own limit, not one above it or the machine's, prevented an allocation.
 
-    None where the kernel does not tell (v1: its counters of failures stand still in newer kernels).
+    None where the kernel does not report it (v1: the failure counters do not advance in newer kernels).
     """
     for folder in folders:
         for file in ("memory.events.local", "memory.events"):
@@ -86,20 +86,20 @@ def times_full(folders: Sequence[str]) -> int | None:
 
 
 def peak(folders: Sequence[str]) -> int | None:
-    """Bytes, the most ever used at a time by the group (since `reset_peak`); None where the kernel does not tell."""
+    """Return the group's peak memory in bytes (since `reset_peak`); None where the kernel does not report it."""
     return _number(folders, "memory.peak", "memory.max_usage_in_bytes")
 
 
 def reset_peak(folders: Sequence[str]) -> None:
-    """Begins a new measurement of `peak`, where the kernel can (v1): several programs may use a group in turn."""
+    """Restart the measurement of `peak`, where the kernel can (v1): several programs may use a group in turn."""
     for folder in folders:
         _try_write(f"{folder}/memory.max_usage_in_bytes", "0")
 
 
 def usage(folders: Sequence[str]) -> int | None:
-    """Bytes used by the group now; None where there is no group.
+    """Return the group's current memory in bytes; None where there is no group.
 
-    Without file contents that the kernel keeps only because nobody else needs the room.
+    Excludes file contents that the kernel caches only while the memory is not needed otherwise.
     """
     current = _number(folders, "memory.current", "memory.usage_in_bytes")
     if current is None:
@@ -108,14 +108,14 @@ def usage(folders: Sequence[str]) -> int | None:
 
 
 def limit(folders: Sequence[str]) -> int | None:
-    """Bytes the group may use; None for no limit or no group."""
+    """Return the group's memory limit in bytes; None for no limit or no group."""
     found = _number(folders, "memory.max", "memory.limit_in_bytes")
     # v1 says "no limit" as the largest number of whole pages in 63 bits.
     return None if found is None or found >= 1 << 62 else found
 
 
 def processes(folders: Sequence[str]) -> list[int]:
-    """Pids of the group's members, those in groups that a program made below it included. Zombies are not members."""
+    """Return the pids of the group's members, including those of groups below it. Zombies are not members."""
     found: dict[int, None] = {}
     for folder in folders:
         for path, _, _ in os.walk(folder):
@@ -125,10 +125,10 @@ def processes(folders: Sequence[str]) -> list[int]:
 
 
 def kill(folders: Sequence[str]) -> list[int]:
-    """Kills (SIGKILL) every member but us, and answers their pids. To be repeated until there is none.
+    """Kill (SIGKILL) every member but this process, and return their pids. Repeat it until there is none.
 
-    In one stroke where the kernel can (v2), else as soon as they are found: members that fork and exit all the time
-    have other pids by the time that somebody has looked at all processes of the machine.
+    Atomically where the kernel can (v2), else as soon as they are found: members that fork and exit constantly have
+    other pids by the time that all processes of the machine have been read.
     """
     found = processes(folders)
     own = os.getpid()
@@ -138,7 +138,7 @@ def kill(folders: Sequence[str]) -> list[int]:
 
 
 def remove(folders: Sequence[str], timeout: float = 2.0) -> bool:
-    """Removes the group, with groups that a program made below it. May be called twice.
+    """Remove the group, with groups that a program made below it. May be called twice.
 
     Returns:
         False if something is still in it after `timeout` seconds.
@@ -147,13 +147,13 @@ def remove(folders: Sequence[str], timeout: float = 2.0) -> bool:
     deadline = time.monotonic() + timeout
     left = [folder for folder in folders if not _remove(Path(folder))]
     while left and time.monotonic() < deadline:
-        time.sleep(0.01)  # the dead leave the group a moment after they are gone
+        time.sleep(0.01)  # dead processes leave the group a moment later
         left = [folder for folder in left if not _remove(Path(folder))]
     return not left
 
 
 def around() -> tuple[str, ...]:
-    """Folders of the groups that we are in ourselves, and of those above them: their limits are our programs', too."""
+    """Return the folders of this process's own groups, and of those above: their limits apply to programs, too."""
     root = Path("/")
     found: dict[str, None] = {}
     for controllers, path in _own_groups(root):
@@ -170,32 +170,32 @@ def around() -> tuple[str, ...]:
 
 
 def has_cpu_limit(folder: str) -> bool:
-    """Whether a group may use only so much processor time in each period."""
+    """Return True if a group may use only so much CPU time in each period."""
     quota = _read(f"{folder}/cpu.max").split()[:1] or [_read(f"{folder}/cpu.cfs_quota_us").strip()]
     return whole(quota[0]) is not None
 
 
 def throttling(folder: str) -> tuple[float, float, float]:
-    """Periods that a group's CPU limit has had, in how many it was reached, seconds that processors waited for it."""
+    """Return the periods of a group's CPU limit, in how many it was reached, and the seconds that processors waited."""
     found = words(f"{folder}/cpu.stat")
     seconds = float(found.get("throttled_usec", 0)) * 1e-6 or float(found.get("throttled_time", 0)) * 1e-9
     return float(found.get("nr_periods", 0)), float(found.get("nr_throttled", 0)), seconds
 
 
 def words(file: str) -> dict[str, str]:
-    """What the lines of a file of the kernel's say, by their first word; empty if it is not there."""
+    """Return the lines of a kernel file by their first word; empty if the file does not exist."""
     return dict(line.partition(" ")[::2] for line in _read(file).splitlines())
 
 
 def number(file: str) -> int | None:
-    """The number in a file of the kernel's; None if there is none."""
+    """Return the number in a kernel file; None if there is none."""
     return whole(_read(file).strip())
 
 
 def _create_v1(name: str, memory: int | None, cpu_shares: int | None, root: Path) -> tuple[str, ...]:
     made = []
     settings = {
-        # The limit of memory comes first: the sum with swap may never be lower.
+        # The memory limit comes first: the limit with swap may never be lower.
         "memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)],
         "cpu": [("cpu.shares", cpu_shares)],
     }
@@ -218,11 +218,11 @@ def _create_v1(name: str, memory: int | None, cpu_shares: int | None, root: Path
 
 def _create_v2(name: str, memory: int | None, cpu_shares: int | None, group: str, root: Path) -> tuple[str, ...]:
     mount = _mount("cgroup2", None, root)
-    above = mount and _hands_on_memory(mount, mount / group.lstrip("/"))
+    above = mount and _delegates_memory(mount, mount / group.lstrip("/"))
     if not above:
         return ()
     parent = above / _PARENT
-    folder = _make(parent, name, lambda: _hand_on(parent))
+    folder = _make(parent, name, lambda: _delegate(parent))
     if folder is None:
         return ()
     if memory is not None and not _try_write(f"{folder}/memory.max", str(memory)):
@@ -237,20 +237,20 @@ def _create_v2(name: str, memory: int | None, cpu_shares: int | None, group: str
     return (str(folder),)
 
 
-def _hands_on_memory(mount: Path, own: Path) -> Path | None:
-    """The lowest group, ours or one above it that is ours to use, whose children may have a memory limit."""
+def _delegates_memory(mount: Path, own: Path) -> Path | None:
+    """Return the lowest group, own or delegated one above it, whose children may have a memory limit."""
     group = own
     while group == mount or mount in group.parents:
-        if (group == own or _is_delegated(group)) and _hand_on(group):
+        if (group == own or _is_delegated(group)) and _delegate(group):
             return group
         group = group.parent
     return None
 
 
 def _is_delegated(group: Path) -> bool:
-    """Whether whoever manages the groups has left this one to us.
+    """Return True if the manager of the groups has delegated this one to this user.
 
-    Root may write anywhere, so for root only the manager's mark counts.
+    Root may write anywhere, so for root only the manager's extended attribute counts.
     """
     if os.geteuid() != 0:
         return os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
@@ -263,8 +263,8 @@ def _is_delegated(group: Path) -> bool:
     return False
 
 
-def _hand_on(group: Path) -> bool:
-    """Lets a group's children have a memory limit (and a weight). Not possible for one that has processes itself."""
+def _delegate(group: Path) -> bool:
+    """Let a group's children have a memory limit (and a weight). Impossible for one that has processes itself."""
     if "memory" not in _read(group / "cgroup.controllers").split():
         return False
     active = group / "cgroup.subtree_control"
@@ -276,7 +276,7 @@ def _hand_on(group: Path) -> bool:
 
 
 def _make(parent: Path, name: str, prepare: Callable[[], bool] = lambda: True) -> Path | None:
-    for _ in range(_MANY_TIMES):
+    for _ in range(_MAX_TRIES):
         try:
             parent.mkdir(exist_ok=True)
             if not prepare():
@@ -284,7 +284,7 @@ def _make(parent: Path, name: str, prepare: Callable[[], bool] = lambda: True) -
             (parent / name).mkdir(exist_ok=True)
             return parent / name
         except FileNotFoundError:
-            continue  # somebody removed the empty parent in between
+            continue  # another process removed the empty parent in between
         except OSError:
             return None
     return None
@@ -299,14 +299,14 @@ def _remove(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        folder.parent.rmdir()  # ours as well; refused as long as another group is in it
+        folder.parent.rmdir()  # refused as long as another group is in it
     except OSError:
         pass
     return True
 
 
 def _own_groups(root: Path) -> list[tuple[tuple[str, ...], str]]:
-    """Our group per hierarchy: its controllers (none for v2) and its path. v1 first: there memory is, if mixed."""
+    """Return the own group per hierarchy: its controllers (none for v2) and path. v1 first: it has memory, if mixed."""
     groups = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
@@ -320,7 +320,7 @@ def _own_v1(controller: str, root: Path) -> Path | None:
     for controllers, path in _own_groups(root):
         if mount and controller in controllers:
             own = mount / path.lstrip("/")
-            # In a container the path may be the host's, while the mount begins at our group.
+            # In a container the path may be the host's, while the mount begins at the own group.
             return own if own.is_dir() else mount
     return None
 

@@ -1,4 +1,4 @@
-"""A letter box for an open file: what was put in stays open, its locks held, whatever becomes of who put it in.
+"""Keeps an open file, and its locks, open beyond the process that opened it.
 
 It is a pair of sockets that a parent shares with its fork. The kernel keeps a file that was sent and not yet received.
 """
@@ -13,18 +13,18 @@ _ONE = b"."
 
 
 class FdStore:
-    """An empty box."""
+    """A store for file descriptors, empty at first."""
 
     def __init__(self) -> None:
         self._inlet, self._outlet = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def close(self) -> None:
-        """Lets go of it, and of what is in it unless somebody else has the box."""
+        """Close the store, and the files in it unless another process has the store open."""
         self._inlet.close()
         self._outlet.close()
 
     def put(self, descriptor: int) -> None:
-        """Puts an open file in. The descriptor stays the caller's.
+        """Store an open file. The descriptor remains the caller's.
 
         Raises:
             OSError: the kernel refuses.
@@ -33,7 +33,7 @@ class FdStore:
         socket.send_fds(self._inlet, [_ONE], [descriptor])
 
     def take_last(self) -> int | None:
-        """Empties it; a descriptor of the file that was put in last, or None if there was none."""
+        """Empty the store; return a descriptor of the file stored last, or None if there was none."""
         last: int | None = None
         self._outlet.setblocking(False)
         with contextlib.suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""Open files that a fork inherits and has no use for."""
+"""Closes open files that a fork inherits and does not need."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Collection
 
 
 def close_others(kept: Collection[int]) -> None:
-    """Closes all of this process's open files but its standard streams and `kept`.
+    """Close all open files of this process except its standard streams and `kept`.
 
-    One by one as the kernel lists them: up to the limit (RLIMIT_NOFILE) there may be a thousand million numbers.
+    As listed by the kernel: up to the limit (RLIMIT_NOFILE) there may be a thousand million descriptors.
     """
     for number in map(int, os.listdir("/proc/self/fd")):
         if number > 2 and number not in kept:
-            with contextlib.suppress(OSError):  # the listing itself was one of them
+            with contextlib.suppress(OSError):  # one was of the listing itself
                 os.close(number)

@@ -1,4 +1,4 @@
-"""The kernel's inotify, through ctypes: being told that something in a folder changed (inotify(7))."""
+"""The kernel's inotify through ctypes: notification of changes in a folder (inotify(7))."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _ONLY_FOLDERS = 0x01000000
 
 
 class InotifyMask(IntFlag):
-    """What can happen, with the kernel's numbers."""
+    """Kinds of changes, with the kernel's numbers."""
 
     MODIFY = 0x00000002
-    ATTRIB = 0x00000004  #: a file lost a name, as when it is removed, or its owner, mode or times changed
-    CLOSE_WRITE = 0x00000008  #: a file's last writer is gone, killed too
+    ATTRIB = 0x00000004  #: a file was unlinked, or its owner, mode or times changed
+    CLOSE_WRITE = 0x00000008  #: a file's last writer closed it, or was killed
     MOVED_TO = 0x00000080
     CREATE = 0x00000100
     DELETE = 0x00000200
     DELETE_SELF = 0x00000400
     MOVE_SELF = 0x00000800
     OVERFLOW = 0x00004000  #: the kernel's queue was full: anything may have happened
-    IGNORED = 0x00008000  #: a watch is gone, because its folder is
+    IGNORED = 0x00008000  #: a watch ended because its folder was removed
 
 
 class InotifyEvent(NamedTuple):
-    """One thing that happened. `path` is the file, or the watched folder when no file is named."""
+    """One change. `path` is the file, or the watched folder when no file is named."""
 
     path: Path | None
     change: int
@@ -40,7 +40,7 @@ class Inotify:
     """One queue of changes. Never blocks: read when `descriptor` is readable.
 
     Raises:
-        OSError: the kernel has no more queues for this user (`fs.inotify.max_user_instances`).
+        OSError: this user may have no more queues (`fs.inotify.max_user_instances`).
     """
 
     def __init__(self) -> None:
@@ -50,25 +50,25 @@ class Inotify:
         self.descriptor = _checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
     def add(self, folder: Path, changes: InotifyMask) -> None:
-        """Watches the files directly in `folder`, and the folder itself.
+        """Watch the files directly in `folder`, and the folder itself.
 
         Raises:
-            OSError: there is no such folder, or no more watches for this user (`fs.inotify.max_user_watches`).
+            OSError: there is no such folder, or this user may have no more watches (`fs.inotify.max_user_watches`).
         """
         number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), int(changes | _ONLY_FOLDERS))
         self._folders[_checked(number)] = folder
 
     def add_file(self, file: Path, changes: InotifyMask) -> None:
-        """Watches one file, whatever its name becomes.
+        """Watch one file, even if it is renamed.
 
         Raises:
-            OSError: as of `add`; or we may not read it.
+            OSError: as for `add`; or the file may not be read.
         """
         number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(file), int(changes))
         self._folders[_checked(number)] = file
 
     def read(self) -> list[InotifyEvent]:
-        """What happened since the last call; empty if nothing has."""
+        """Return the changes since the last call."""
         try:
             data = os.read(self.descriptor, _BUFFER)
         except BlockingIOError:
@@ -84,7 +84,7 @@ class Inotify:
         return happened
 
     def close(self) -> None:
-        """Gives the queue back to the kernel; may be called twice."""
+        """Close the queue; may be called twice."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

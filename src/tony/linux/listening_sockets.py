@@ -1,8 +1,8 @@
-"""Which sockets listen on a port of this host.
+"""Finds the sockets that listen on a port of this host.
 
-Asked of the kernel by netlink (sock_diag(7)), which goes through the listening sockets only: 0.04 ms. Where that is not
-to be had (a kernel without `inet_diag`, a container that forbids it) `/proc/net/tcp` is read. For that the kernel goes
-through its table of all connections, however few there are: 7 ms on a machine with 24 GB.
+Read by netlink (sock_diag(7)), which walks over the listening sockets only: 0.04 ms. Where that is not available (a
+kernel without `inet_diag`, a container that forbids it) `/proc/net/tcp` is read, for which the kernel walks over its
+table of all connections, however few there are: 7 ms on a machine with 24 GB.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _REQUEST = struct.Struct("=BBBBL2s46x")
 #: struct inet_diag_msg: family, state, timer, retransmits; the socket's port, the rest of its id; then numbers.
 _ANSWER = struct.Struct("=BBBB2s46xLLLLL")
 _BUFFER = 1 << 16
-#: Seconds; the kernel answers while we ask.
-_PATIENCE = 1.0
+#: Timeout in seconds; the kernel answers at once.
+_TIMEOUT_SECONDS = 1.0
 
 
 def listening_inodes(port: int) -> dict[int, int]:
-    """Inode -> user of each TCP socket that listens on the port, on whatever address."""
+    """Return inode -> uid of each TCP socket that listens on the port, on any address."""
     try:
-        return _ask(port)
+        return _query(port)
     except OSError:
         return _read_tables(port)
 
 
-def _ask(port: int) -> dict[int, int]:
+def _query(port: int) -> dict[int, int]:
     found: dict[int, int] = {}
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
-        link.settimeout(_PATIENCE)
+        link.settimeout(_TIMEOUT_SECONDS)
         for family in (socket.AF_INET, socket.AF_INET6):
             request = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _TCP_LISTEN, port.to_bytes(2, "big"))
             link.send(_HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0) + request)
@@ -56,7 +56,7 @@ def _ask(port: int) -> dict[int, int]:
 
 
 def read_packet(data: bytes, port: int, found: dict[int, int]) -> bool:
-    """Adds what one packet of the kernel's answer tells; answers whether more will come.
+    """Add the sockets of one packet of the kernel's answer; return True if more packets follow.
 
     Raises:
         OSError: the kernel refuses.
@@ -92,7 +92,7 @@ def _read_tables(port: int) -> dict[int, int]:
 
 
 def read_table(lines: Iterable[str], port: int) -> dict[int, int]:
-    """What `/proc/net/tcp` says; its first line is a heading."""
+    """Parse `/proc/net/tcp`; its first line is a heading."""
     found = {}
     for line in islice(lines, 1, None):
         fields = line.split()

@@ -1,4 +1,4 @@
-"""A lock that says "I live": on a file, held until the last of those who share it has ended, however that ends."""
+"""A lock on a file that shows that a process is alive: released when the last process that shares it exits."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import os
 import time
 from pathlib import Path
 
-#: How often, and after how many seconds each time, to ask again: who only looks whether we live holds it for a moment.
-_TRIES, _PAUSE = 50, 0.02
-#: Of this process and of those it was forked from: file -> descriptor, and the process that took it.
+#: Number of tries and seconds between them: a process that only checks the lock holds it for a moment.
+_MAX_TRIES, _PAUSE_SECONDS = 50, 0.02
+#: Locks of this process and of its ancestors: file -> descriptor, and the process that took it.
 _held: dict[Path, tuple[int, int]] = {}
 
 
 def take(path: Path) -> bool:
-    """Takes the lock, and makes the file if there is none; False if somebody else lives.
+    """Take the lock, creating the file if needed; return False if another process holds it.
 
-    A fork shares what it was forked with: it has the lock as well.
+    A fork shares the lock of its parent.
     """
     if path in _held:
         return True
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _held[path] = lock, os.getpid()
             return True
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE_SECONDS)
     os.close(lock)
     return False
 
 
 def release_lock(path: Path) -> None:
-    """Gives it back, as far as this process is concerned."""
+    """Release this process's share of the lock."""
     if path in _held:
         os.close(_held.pop(path)[0])
 
 
 def lock_owner(path: Path) -> int | None:
-    """Who took the lock that we hold: ourselves, or a process that we were forked from; None if we hold none."""
+    """Return the process that took the lock held here: this one or an ancestor; None if it is not held."""
     return _held[path][1] if path in _held else None

@@ -1,11 +1,11 @@
-"""Numbers in files of the kernel's and of strangers."""
+"""Parses numbers in files of the kernel and of untrusted users."""
 
 from __future__ import annotations
 
-#: Digits of the largest number of 64 bits.
+#: Digits of the largest 64-bit number.
 _DIGITS = 20
 
 
 def whole(text: str) -> int | None:
-    """The number that text is; None for anything but 1 to 20 of the digits 0 to 9. `str.isdigit` takes `²` for one."""
+    """Return the number; None for anything but 1 to 20 ASCII digits (`str.isdigit` accepts `²`)."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None

@@ -1,11 +1,11 @@
-"""Whom the kernel kills first when the machine's memory is full: programs, then executors, the master last.
+"""Which processes the kernel kills first when the machine's memory is full: programs, then executors, the AM last.
 
-The kernel ends the process with the most memory, to which it adds `oom_score_adj` thousandths of all there is
-(proc(5)). Anybody may raise that number for himself, and children inherit it; so everything that may go first raises
-its own, above what it was started with.
+The kernel kills the process with the most memory, plus `oom_score_adj` thousandths of all memory (proc(5)). A process
+may raise its own number without privileges, and children inherit it; so everything that may be killed first raises its
+own.
 
-A process that is not dumpable may not open its file in /proc any more, not even its own; a file that was opened before
-stays of use. So `own()` is best called before a process stops being dumpable; a fork of one that had stopped before
+A process that is not dumpable may not open its files in /proc, not even its own; a file that was opened before stays
+usable. So call `own()` before a process stops being dumpable; in a fork of one that had stopped before, the process
 becomes dumpable for the moment of the call.
 """
 
@@ -24,7 +24,7 @@ _MOST = 1000
 
 
 class OomScoreOffset(IntEnum):
-    """Thousandths of the machine's memory that a process counts more than who started the job."""
+    """Thousandths of the machine's memory added to a process, relative to the process that started the job."""
 
     KEEPER = 0  #: the application master, and watchdogs
     EXECUTOR = 200
@@ -32,7 +32,7 @@ class OomScoreOffset(IntEnum):
 
 
 def own() -> Score:
-    """This process's number, for as long as it lives."""
+    """Return this process's score, cached."""
     return _opened(os.getpid())  # a forked child has a file of its own
 
 
@@ -42,14 +42,13 @@ def _opened(pid: int) -> Score:
 
 
 class Score:
-    """A process's number, to be used by itself alone.
+    """The `oom_score_adj` of this process.
 
     Attributes:
-        base: what it was started with; 0 where the kernel does not say.
+        base: the value at its start; 0 where the kernel does not report it.
     """
 
     def __init__(self) -> None:
-        """Opens the file."""
         self.base = self._now = 0
         self._descriptor = -1
         with contextlib.suppress(OSError, ValueError):
@@ -57,12 +56,12 @@ class Score:
             self.base = self._now = int(os.pread(self._descriptor, 16, 0))
 
     def settle(self, share: OomScoreOffset) -> None:
-        """Takes a share, for good. Where the kernel refuses, everything stays as it is."""
+        """Set an offset permanently. Nothing changes where the kernel refuses."""
         self._set(self._of(share))
 
     @contextlib.contextmanager
     def children(self, share: OomScoreOffset) -> Iterator[None]:
-        """Whatever is started inside has another share than we have: we take it for that moment."""
+        """Give processes started inside another offset, by taking it on for that time."""
         before = self._now
         self.settle(share)
         try:
@@ -77,7 +76,7 @@ class Score:
                 self._now = value
 
     def _of(self, share: OomScoreOffset) -> int:
-        """Above `base` by the share; where there is no room for that, by as much of the room as the share is of all."""
+        """Return `base` plus the offset; where that exceeds the maximum, the offset scaled to the remaining range."""
         room = max(0, _MOST - self.base)
         return self.base + min(int(share), int(share) * room // OomScoreOffset.PROGRAM)
 

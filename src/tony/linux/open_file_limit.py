@@ -1,4 +1,4 @@
-"""How many files a process may have open at one time; a connection is one of them."""
+"""The limit of open files of a process; each connection is one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import resource
 
 
 def allow_open_files(wanted: int) -> int:
-    """Raises this process's limit to `wanted` open files, as far as it may be raised; answers the limit then.
+    """Raise this process's limit to `wanted` open files, as far as permitted; return the resulting limit.
 
-    Not beyond what is wanted, because children inherit it, and there are programs that walk over all numbers up to it.
+    Not beyond that, because children inherit it, and some programs loop over all possible descriptors.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

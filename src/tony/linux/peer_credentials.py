@@ -1,7 +1,7 @@
-"""Whose process is at the other end of a connection within this machine, as the kernel knows it.
+"""The user at the other end of a connection within this machine, according to the kernel.
 
-Of TCP it is asked by netlink, sock_diag(7): one socket is looked up, however many there are, in less than a
-millisecond, without privileges. It is the user that made the socket.
+For TCP by netlink, sock_diag(7): one socket is looked up, however many there are, in less than a millisecond, without
+privileges. The result is the user that created the socket.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _STATE = struct.Struct("=IIIII")
 _SOCKID = 48
 _ANY = 0xFFFFFFFF
 _CREDENTIALS = struct.Struct("3i")
-#: Seconds; the kernel answers at once.
-_PATIENCE = 1.0
+#: Timeout in seconds; the kernel answers at once.
+_TIMEOUT_SECONDS = 1.0
 
 
 def peer_uid(connection: socket.socket) -> int | None:
-    """The user at the other end of an accepted connection; None if that is not on this machine, or not known.
+    """Return the uid at the other end of an accepted connection; None if it is on another machine, or unknown.
 
-    It is not known of a peer that has closed its socket: to the kernel that one belongs to nobody, and it says 0, which
-    is root. So ask when a connection has been accepted, and keep the answer as long as the connection lives.
+    It is unknown once the peer has closed its socket: the kernel then reports 0, which is root. So call this when a
+    connection has been accepted, and keep the result as long as the connection lasts.
     """
     with contextlib.suppress(OSError, ValueError, struct.error):
         if connection.family == socket.AF_UNIX:
@@ -52,7 +52,7 @@ def peer_uid(connection: socket.socket) -> int | None:
 
 
 def _owner(family: int, source: tuple[bytes, int], target: tuple[bytes, int]) -> int | None:
-    """Who made the socket that goes from `source` to `target`.
+    """Return the uid of the socket from `source` to `target`.
 
     Raises:
         OSError: the kernel does not answer.
@@ -65,10 +65,10 @@ def _owner(family: int, source: tuple[bytes, int], target: tuple[bytes, int]) ->
     )
     request = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY) + sockid
     head = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
-    with socket.socket(_AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as asked:
-        asked.settimeout(_PATIENCE)
-        asked.send(head + request)
-        answer = asked.recv(8192)
+    with socket.socket(_AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as link:
+        link.settimeout(_TIMEOUT_SECONDS)
+        link.send(head + request)
+        answer = link.recv(8192)
     _, kind, *_ = _HEADER.unpack_from(answer)
     if kind != _SOCK_DIAG_BY_FAMILY:
         return None  # an error: there is no such socket
@@ -77,5 +77,5 @@ def _owner(family: int, source: tuple[bytes, int], target: tuple[bytes, int]) ->
 
 
 def is_ours(uid: int | None) -> bool:
-    """Whether that is a user who may read all that we may: ourselves, and root."""
+    """Return True for a user who may read everything that this process may: its own user, and root."""
     return uid is not None and uid in (os.geteuid(), 0)

@@ -1,6 +1,6 @@
-"""Opening files and folders that another user may have put there: no link is followed, no pipe is waited for.
+"""Opens files and folders that another user may have placed there: without following links or waiting for pipes.
 
-Each folder on the way is opened by itself, relative to the descriptor of the one above it. So a folder that is replaced
+Each folder of a path is opened by itself, relative to the descriptor of the one above it. So a folder that is replaced
 by a link in the meantime is not followed either.
 """
 
@@ -12,19 +12,19 @@ import stat
 from collections.abc import Sequence
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-#: Not blocking: the opening of a pipe waits for a writer.
+#: Not blocking: opening a pipe would wait for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_file(path: str | os.PathLike[str], folder: int | None = None, owner: int | None = None) -> int:
-    """Return a descriptor of a plain file.
+    """Return a descriptor of a regular file.
 
     Args:
         folder: descriptor of the folder to which `path` is relative.
         owner: the user whose file it must be.
 
     Raises:
-        OSError: there is none: a link, a pipe or a device is none either.
+        OSError: there is none; a link, a pipe or a device does not count.
     """
     try:
         descriptor = os.open(path, _FILE, dir_fd=folder)
@@ -49,11 +49,11 @@ def open_folder(start: str | int, names: Sequence[str] = (), owner: int | None =
     Args:
         start: the folder from which the walk begins: its path, in which links are followed, or its descriptor.
         names: of the folders below it, one after the other.
-        owner: the user to whom each of these must belong.
-        make: make those that are missing, for their owner only.
+        owner: the user that each of these must belong to.
+        make: create missing ones, accessible to their owner only.
 
     Raises:
-        OSError: there is none; a link to one is none either.
+        OSError: there is none; a link does not count.
     """
     folder = os.dup(start) if isinstance(start, int) else os.open(start, _FOLDER)
     try:

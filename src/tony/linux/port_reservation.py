@@ -1,12 +1,12 @@
-"""Ports that are kept for a program that is not there yet.
+"""Reserves ports for a program that has not started yet.
 
 A bound socket that does not listen keeps its port from automatic assignment (`bind` to port 0, outgoing connections).
 With *both* SO_REUSEADDR and SO_REUSEPORT on it, a server that sets either of them can still bind the port and listen;
-one that sets neither cannot. Nothing makes a port exclusive to a program: `listeners` finds who else took it.
+one that sets neither cannot. Nothing makes a port exclusive to a program: `listeners` finds others that took it.
 
-The options are set *after* binding: bound without them, the holder gets a port that nobody has, not even another
-holder; set afterwards, they let servers in all the same, for Linux judges a conflict by the options that sockets have
-when the newcomer binds (a test tries it on the kernel at hand).
+The options are set *after* binding: bound without them, the holder gets a port that no other process has, not even
+another holder; set afterwards, they still let servers in, because Linux checks conflicts by the options that sockets
+have when the new one binds (a test checks this on the running kernel).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tony.linux.listening_sockets import listening_inodes
 
 
 class PortsExhausted(InfraError):  # noqa: N818 - a noun reads better where it is raised
-    """No port is free where one was to be reserved."""
+    """No port could be reserved."""
 
 
 class Reservation:
-    """One reserved port. Held until `close`, which may be called twice."""
+    """One reserved port, until `close`, which may be called twice."""
 
     __slots__ = ("_holder", "port")
 
@@ -36,14 +36,14 @@ class Reservation:
 
     @property
     def held(self) -> bool:
-        """False once it was given up."""
+        """False once it was closed."""
         return self._holder.fileno() >= 0
 
     def listen(self) -> socket.socket:
-        """A socket that listens there, as a program's server would: from now on whoever connects is not refused.
+        """Return a socket that listens on the port, so that connections to it are accepted from now on.
 
         Raises:
-            PortsExhausted: somebody else listens there already, and lets nobody in.
+            PortsExhausted: another process listens there already without sharing the port.
         """
         listening = socket.socket(self._holder.family, socket.SOCK_STREAM)
         try:
@@ -58,16 +58,16 @@ class Reservation:
         return listening
 
     def close(self) -> None:
-        """Gives the port up: the kernel may hand it to anybody."""
+        """Release the port: the kernel may assign it to any process."""
         self._holder.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Somebody who listens on a port.
+    """A process that listens on a port.
 
     Attributes:
-        pid: None if another user's process, so that the kernel does not tell.
+        pid: None for another user's process, which the kernel does not report.
         uid: the user it belongs to.
         command: the beginning of its command line; empty where unknown.
     """
@@ -84,7 +84,7 @@ class Listener:
 
 
 def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
-    """Reserves a port that nobody has, on all addresses of the host.
+    """Reserve a port that no other process has, on all addresses of the host.
 
     Args:
         port_range: first and last port to choose from, both included; None lets the kernel choose.
@@ -99,7 +99,7 @@ def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
         return Reservation(holder)
     first, last = port_range
     size = last + 1 - first
-    # From anywhere, so that the executors of one host do not all try the same ones first.
+    # From a random one, so that the executors of one host do not all try the same ones first.
     begin = int.from_bytes(os.urandom(4), "big")
     for step in range(size):
         holder = _hold(first + (begin + step) % size)
@@ -112,7 +112,7 @@ def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
 
 
 def listeners(port: int) -> list[Listener]:
-    """Everybody who listens on a port of this host, on whatever address."""
+    """Return all processes that listen on a port of this host, on any address."""
     inodes = listening_inodes(port)
     if not inodes:
         return []
@@ -146,7 +146,7 @@ def _hold(port: int) -> socket.socket | None:
 
 
 def _owners(inodes: Iterable[int]) -> dict[int, int]:
-    """Inode -> a process that has it open, as far as we may look."""
+    """Return inode -> a process that has it open, as far as permitted."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     owners: dict[int, int] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):

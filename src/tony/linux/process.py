@@ -1,8 +1,8 @@
-"""What we need of Linux processes and Python does not offer: prctl, families, markers.
+"""Linux processes, beyond what Python offers: prctl, process trees, markers.
 
 A *marker* is text in the environment of a process and so of everything it starts, however often that forks, starts
-sessions of its own or loses its parent. It finds what a process tree does not: `/proc/<pid>/environ` is readable by
-the same user, and a process has to clear its environment to lose it.
+sessions of its own or loses its parent. It finds processes that a process tree does not: `/proc/<pid>/environ` is
+readable by the same user, and a process has to clear its environment to lose the marker.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_u
 
 
 def set_child_subreaper() -> None:
-    """Makes orphans among our descendants our children, instead of init's: nothing escapes by losing its parent."""
+    """Adopt orphaned descendants in place of init: no process escapes by losing its parent."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_not_dumpable() -> None:
-    """Keeps other processes of the same user from reading our memory, and us from leaving it in a core file.
+    """Keep other processes of the same user from reading this process's memory, and prevent core files.
 
-    Afterwards /proc/self belongs to root: without privileges we cannot read our own environ any more.
+    Afterwards /proc/self belongs to root: without privileges a process cannot even read its own environ.
     """
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 @contextlib.contextmanager
 def dumpable_for_a_moment() -> Iterator[None]:
-    """Undoes `set_not_dumpable` inside: to open files of our own in /proc, and for nothing that takes time."""
+    """Undo `set_not_dumpable` inside: to open own files in /proc, and for nothing that takes time."""
     before = _libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)
     _prctl(_PR_SET_DUMPABLE, 1)
     try:
@@ -48,36 +48,36 @@ def dumpable_for_a_moment() -> Iterator[None]:
 
 
 def set_parent_death_signal(signum: int) -> None:
-    """Has the kernel send us a signal when the *thread* that started us ends. Forgotten by our own children.
+    """Have the kernel signal this process when the *thread* that started it ends. Not inherited by children.
 
-    It does not fire if the parent is already gone: compare `os.getppid()` afterwards.
+    It does not fire if the parent has already exited: compare `os.getppid()` afterwards.
     """
     _prctl(_PR_SET_PDEATHSIG, signum)
 
 
 def hear_signals() -> None:
-    """Undoes what we may have inherited: blocked signals, and SIGCHLD ignored, so that nobody tells how a child ended.
+    """Reset inherited signal settings: blocked signals, and an ignored SIGCHLD, which hides children's exit status.
 
-    Whoever sits above us (a server with threads of its own for signals, say) may have good reasons; we have none.
+    A parent, such as a server with its own signal threads, may need such settings; processes of tony do not.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the pid it names a process for ever. None if gone."""
+    """Return when a process started, in clock ticks since boot: unique together with the pid. None if it has exited."""
     found = _stat(pid)
     return None if found is None else found[1]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
+    """Return True if a process exists and is not a zombie."""
     found = _stat(pid)
     return found is not None and not found[2]
 
 
 def name(pid: int) -> str:
-    """What `ps` calls a process, in at most 15 characters; `?` if it is gone."""
+    """Return a process's name as in `ps`, at most 15 characters; `?` if it has exited."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
             return os.fsdecode(file.read().strip())
@@ -86,7 +86,7 @@ def name(pid: int) -> str:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process stands still (SIGSTOP, Ctrl-Z, a debugger) until somebody lets it go on."""
+    """Return True if a process is stopped (SIGSTOP, Ctrl-Z, a debugger)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             return stat.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
@@ -95,7 +95,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """All living processes below `pid`, itself not included, parents before children. Zombies are not listed."""
+    """Return all running processes below `pid`, without itself, parents before children. Zombies are not listed."""
     families: dict[int, list[int]] = {}
     zombies = set()
     for each in _pids():
@@ -115,18 +115,18 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes whose parent is `pid`, zombies included."""
+    """Return the processes whose parent is `pid`, zombies included."""
     return [each for each in _pids() if (found := _stat(each)) is not None and found[0] == pid]
 
 
 def parent_of(pid: int) -> int | None:
-    """The parent of a process; None if it is gone."""
+    """Return the parent of a process; None if it has exited."""
     found = _stat(pid)
     return None if found is None else found[0]
 
 
 def children_of(pid: int) -> list[int] | None:
-    """As `own_children`, for another process; None if it is gone, or the kernel does not list them."""
+    """Like `own_children`, for another process; None if it has exited, or the kernel does not list them."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -138,10 +138,10 @@ def children_of(pid: int) -> list[int] | None:
 
 
 def own_children() -> list[int] | None:
-    """Our children, zombies and those whose own parent has ended included; None where the kernel does not list them.
+    """Return this process's children, including zombies and adopted ones; None where the kernel does not list them.
 
-    Costs what there are, not what the machine has. Nobody is missed if who asks is also who waits for children: it is
-    by being waited for that a child leaves the kernel's list, and a gap made while that is read can hide the next one.
+    The cost depends on their number, not on the machine's. Complete if the caller also waits for children: a child
+    leaves the kernel's list when it is waited for, and a gap made during the read can hide the next one.
     """
     found: list[int] = []
     try:
@@ -154,9 +154,9 @@ def own_children() -> list[int] | None:
 
 
 def below() -> list[int]:
-    """All living processes below us, parents before children: as `descendants`, at the cost of what there are.
+    """Return all running processes below this one, parents before children: like `descendants`, but cheaper.
 
-    One that comes, or loses its parent, at this very moment may be missed.
+    One that starts, or loses its parent, at the same time may be missed.
     """
     todo = own_children()
     if todo is None:
@@ -164,25 +164,27 @@ def below() -> list[int]:
     found: list[int] = []
     while todo:
         found += todo
-        todo = [child for pid in todo for child in children_of(pid) or ()]  # one that just ended: its are ours by now
+        todo = [
+            child for pid in todo for child in children_of(pid) or ()
+        ]  # children of one that just exited are adopted by now
     return [pid for pid in found if is_alive(pid)]
 
 
 def with_marker(*markers: str) -> list[int]:
-    """All living processes whose environment holds one of the texts, such as `TONY_TASK=<job id>/`; never we."""
+    """Return all other running processes whose environment has one of the texts, such as `TONY_TASK=<job id>/`."""
     texts = [marker.encode() for marker in markers]
     own = os.getpid()
     return [pid for pid in _pids() if pid != own and has_marker(pid, *texts)]
 
 
 def has_marker(pid: int, *markers: bytes) -> bool:
-    """Whether a process's environment holds a text; False if it cannot be read (gone, a zombie, another user's)."""
+    """Return True if a process's environment contains a text; False if it cannot be read."""
     environ = environment_of(pid)
     return any(marker in environ for marker in markers)
 
 
 def environment_of(pid: int) -> bytes:
-    """A process's environment as it was executed with; empty if it cannot be read."""
+    """Return a process's environment at exec; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read()
@@ -191,10 +193,10 @@ def environment_of(pid: int) -> bytes:
 
 
 def send(pid: int, signum: int, still: Callable[[int], bool] = lambda pid: True) -> bool:
-    """Signals a process if it is `still` the one that was meant, with no chance to hit a successor of its pid.
+    """Signal a process if it is `still` the intended one, without a race with a new process of its pid.
 
     Returns:
-        False if it is gone, is another one, or may not be signalled.
+        False if it has exited, is another one, or may not be signalled.
     """
     try:
         handle = os.pidfd_open(pid)
@@ -212,7 +214,7 @@ def send(pid: int, signum: int, still: Callable[[int], bool] = lambda pid: True)
 
 
 def sweep(marker: str, timeout: float = 10.0) -> int:
-    """Kills (SIGKILL) everything whose environment holds `marker`, until none is left.
+    """Kill (SIGKILL) everything whose environment contains `marker`, until none is left.
 
     Args:
         timeout: seconds after which to give up on processes that do not die (stuck in the kernel).
@@ -230,10 +232,10 @@ def sweep(marker: str, timeout: float = 10.0) -> int:
 
 
 def kill_until_none(kill: Callable[[], Collection[int]], timeout: float) -> int:
-    """Calls `kill` until it twice in a row finds nobody: one that is just executing shows no environment.
+    """Call `kill` until it finds nothing twice in a row: a process that is just executing shows no environment.
 
     Args:
-        kill: signals all that it finds and answers their pids.
+        kill: signals all that it finds and returns their pids.
 
     Returns:
         How many were killed.
@@ -255,7 +257,7 @@ def kill_until_none(kill: Callable[[], Collection[int]], timeout: float) -> int:
 
 
 def memory_of(pids: Iterable[int]) -> int:
-    """Bytes of memory that processes hold, pages that they share counted for each (RSS): cheap, never too low."""
+    """Return the memory of processes in bytes, shared pages counted for each (RSS): cheap, never too low."""
     total = 0
     for pid in pids:
         try:
@@ -267,7 +269,7 @@ def memory_of(pids: Iterable[int]) -> int:
 
 
 def machine_oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since the machine started; 0 if it does not say."""
+    """Return how many processes the kernel has killed for lack of memory since boot; 0 if it does not report that."""
     try:
         with open("/proc/vmstat", "rb") as vmstat:
             return next((int(line.split()[1]) for line in vmstat if line.startswith(b"oom_kill ")), 0)
@@ -276,7 +278,7 @@ def machine_oom_kills() -> int:
 
 
 def own_peak() -> int:
-    """Bytes, the most that this program ever held (VmHWM). `getrusage` counts whoever forked us, too."""
+    """Return this program's peak memory in bytes (VmHWM). `getrusage` includes the parent that it was forked from."""
     with open("/proc/self/status", "rb") as status:
         for line in status:
             if line.startswith(b"VmHWM:"):
@@ -285,7 +287,7 @@ def own_peak() -> int:
 
 
 def shared_memory_of(pids: Iterable[int]) -> int:
-    """Bytes of memory that processes hold, shared pages divided among their users (PSS): fair, but slow."""
+    """Return the memory of processes in bytes, shared pages divided among their users (PSS): fair, but slow."""
     total = 0
     for pid in pids:
         try:
@@ -309,10 +311,10 @@ def _stat(pid: int) -> tuple[int, int, bool] | None:
 
 
 def parse_stat(text: bytes) -> tuple[int, int, bool] | None:
-    """Parent, start time, whether it is a zombie, from `/proc/<pid>/stat`; None if that makes no sense.
+    """Parse parent, start time, and whether it is a zombie from `/proc/<pid>/stat`; None if it is malformed.
 
-    The command's name may hold blanks and brackets: split behind it. A process whose first thread has ended looks like
-    a zombie, but is none as long as it has other threads.
+    The command's name may contain blanks and brackets: split after it. A process whose first thread has ended looks
+    like a zombie, but is none as long as it has other threads.
     """
     try:
         fields = text.rpartition(b")")[2].split()

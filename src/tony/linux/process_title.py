@@ -1,7 +1,7 @@
-"""What a fork shows of itself: a name and an environment of its own, as if it had been executed.
+"""Gives a fork a name and an environment of its own, as if it had been executed.
 
-`/proc/PID/cmdline` and `/proc/PID/environ` (what `ps` and those who look for markers read) show the memory in which
-the kernel laid arguments and environment at exec: proc(5). A fork writes over its copy, as setproctitle(3bsd) does.
+`/proc/PID/cmdline` and `/proc/PID/environ` (which `ps` and searches for markers read) show the memory in which the
+kernel stored arguments and environment at exec: proc(5). A fork overwrites its copy, as setproctitle(3bsd) does.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ _PLACES = slice(45, 49)
 
 
 def assume(title: str, environ: Mapping[str, str] | None = None) -> None:
-    """Takes another name and environment. What finds no room is cut off in /proc; `os.environ` is always whole.
+    """Set name and environment. What does not fit is cut off in /proc; `os.environ` is always complete.
 
     Args:
         title: of the process, as ps shows it.
-        environ: all of the new environment, None for the present one. Put first what others have to find.
+        environ: the complete new environment, None to keep it. Put variables first that other processes must find.
     """
     arg_start, arg_end, env_start, env_end = _places()
     if environ is not None:
-        # These become copies on the heap: nothing points into the old memory any more.
+        # These become copies on the heap: no pointers into the old memory remain.
         os.environ.clear()
         os.environ.update(environ)
         _write(env_start, env_end, _lines(environ))
-    _write(arg_start, arg_end, os.fsencode(title))  # last: whoever sees the new name finds the new environment
+    _write(arg_start, arg_end, os.fsencode(title))  # last: a reader that sees the new name sees the new environment
 
 
 def has_room(environ: Mapping[str, str]) -> bool:
-    """Whether /proc would show all of these: who was started with a small environment has room for no larger one."""
+    """Return True if /proc would show all of these: the room is that of the environment at exec."""
     _, _, env_start, env_end = _places()
     return len(_lines(environ)) < env_end - env_start
 

@@ -1,11 +1,11 @@
-"""What a program's processes use, look by look: names and units are those of `model/metrics.py`.
+"""Resource usage of a program's processes, sample by sample: names and units are those of `model/metrics.py`.
 
-Rates are differences of counters between two looks. A process that ends takes its counters along, and whoever waits for
-it inherits them (`proc_pid_stat(5)`: cutime, cmajflt; `/proc/<pid>/io` holds both together). So what a process had when
-it was last seen is owed by its parent: of what that inherits so much was counted before. Who is inherited by nobody we
-see, or ended unseen, costs at most what it did since the last look.
+Rates are differences of counters between two samples. A process that exits takes its counters along, and the process
+that waits for it inherits them (`proc_pid_stat(5)`: cutime, cmajflt; `/proc/<pid>/io` holds both together). So what a
+process had when it was last seen is recorded as a debt of its parent: that much of the inherited counters was counted
+before. A process inherited outside the program, or that exited unseen, loses at most its usage since the last sample.
 
-A control group counts everything itself; what it counts is taken from there.
+A control group counts everything itself; what it counts is read there.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tony.linux.number_parsing import whole
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
-#: Seconds after which nothing is owed any more: nobody we see has waited for it.
-_DEBT = 60.0
+#: Seconds after which a debt expires: no process of the program has waited for it.
+_DEBT_SECONDS = 60.0
 #: PSS makes the kernel walk all pages: it may cost a 1000th of a core.
 _LEISURE = 1000
 #: Numbers of the four counters of `_Process`.
@@ -34,9 +34,9 @@ class _Process:
     """One process as it was seen.
 
     Attributes:
-        start: seconds since the machine's start; with the pid it names a process for ever.
-        own: processor seconds and major faults of its own, 0 for what the kernel does not tell apart.
-        whole: processor seconds, major faults, bytes read and written, with those of children it waited for.
+        start: seconds since boot; unique together with the pid.
+        own: CPU seconds and major faults of its own, 0 for what the kernel does not separate.
+        whole: CPU seconds, major faults, bytes read and written, including children it waited for.
     """
 
     parent: int
@@ -48,12 +48,12 @@ class _Process:
 
 
 class ProcessUsage:
-    """One program's use of the machine.
+    """One program's resource usage.
 
     Args:
         folders: of its control group; none if it has none.
-        since: when it was started (`tony.clock.monotonic`): the first look has rates from then on. None: it has none.
-        leisure: how many times longer than it has taken PSS is not asked for again.
+        since: when it was started (`tony.clock.monotonic`): the first sample has rates from then on. None: it has none.
+        leisure: minimum ratio of the time between two PSS measurements to the duration of one.
     """
 
     def __init__(self, folders: Sequence[str] = (), since: float | None = None, leisure: float = _LEISURE) -> None:
@@ -68,10 +68,10 @@ class ProcessUsage:
         self._pss_from = 0.0
 
     def look(self, pids: Sequence[int]) -> dict[str, float]:
-        """What is used now, and since the last look.
+        """Measure current values, and rates since the last call.
 
         Args:
-            pids: all of the program's processes that live.
+            pids: all running processes of the program.
         """
         now = clock.monotonic()
         elapsed = None if self._at is None else now - self._at
@@ -102,7 +102,7 @@ class ProcessUsage:
         return {name: round(value, 4) for name, value in values.items()}
 
     def _rates(self, counters: Mapping[str, float], elapsed: float | None) -> dict[str, float]:
-        """What counters of the kernel's have gained in a second; none that ran backwards."""
+        """Return the gains of kernel counters per second, except those that ran backwards."""
         before, found = self._before, {}
         for name, value in counters.items():
             if elapsed and value >= before.get(name, value + 1):
@@ -119,30 +119,30 @@ class ProcessUsage:
         return {"pss": float(shared)}
 
     def _throttled(self, elapsed: float | None) -> dict[str, float]:
-        """The share of the time in which a limit stood in the way; of several limits the one that did so most."""
+        """Return the share of time in which a CPU limit was effective; of several limits the highest."""
         worst = None
         for folder in self._limited:
             periods, throttled, seconds = cgroup.throttling(folder)
             names = (f"{folder} periods", f"{folder} throttled", f"{folder} seconds")
             gained = self._rates(dict(zip(names, (periods, throttled, seconds), strict=True)), elapsed)
             if len(gained) == len(names):
-                # The kernel adds up the time of all processors: more than one may stand still at a time.
+                # The kernel adds up the time of all processors: more than one may be throttled at a time.
                 share = min(gained[names[2]], gained[names[1]] / gained[names[0]] if gained[names[0]] else 0.0, 1.0)
                 worst = share if worst is None else max(worst, share)
         return {} if worst is None else {"throttled": worst}
 
-    # --- processes that come and go -------------------------------------------------------------------------------
+    # --- processes that start and exit ----------------------------------------------------------------------------
 
     def _gains(self, seen: Mapping[int, _Process], now: float) -> tuple[float, ...]:
-        """What all counters have gained since the last look."""
+        """Return the gains of all counters since the last sample."""
         self._owe(seen, now)
         gains = [0.0, 0.0, 0.0, 0.0]
         for pid, found in seen.items():
             before = self._known.get(pid)
             if before is not None and before.start != found.start:
-                before = None  # another one with its pid
+                before = None  # another process with its pid
             if before is None and (self._at is None or found.start < self._at - 2 * _TICK):
-                continue  # it is not new, we only see it for the first time
+                continue  # not new, only seen for the first time
             owed = self._owed(pid, now)
             for kind in range(len(gains)):
                 own = found.own[kind] - (before.own[kind] if before else 0.0)
@@ -152,7 +152,7 @@ class ProcessUsage:
         return tuple(gains)
 
     def _owe(self, seen: Mapping[int, _Process], now: float) -> None:
-        """Whoever will wait for those that are gone inherits what was counted of them."""
+        """Record what will be inherited from processes that have exited, because it was counted already."""
         for pid, gone in self._known.items():
             if pid in seen and seen[pid].start == gone.start:
                 continue
@@ -163,7 +163,7 @@ class ProcessUsage:
                 heir = self._known[heir].parent
             debts = self._debts.pop(pid, [])
             if heir in seen:
-                self._debts.setdefault(heir, []).extend([*debts, (now + _DEBT, gone.whole)])
+                self._debts.setdefault(heir, []).extend([*debts, (now + _DEBT_SECONDS, gone.whole)])
 
     def _owed(self, pid: int, now: float) -> list[float]:
         debts = [debt for debt in self._debts.get(pid, ()) if debt[0] > now]
@@ -182,7 +182,7 @@ class ProcessUsage:
 
 
 def _process(pid: int) -> _Process | None:
-    """One process; None if it is gone."""
+    """Read one process; None if it has exited."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
@@ -202,7 +202,7 @@ def _process(pid: int) -> _Process | None:
 
 
 def _transferred(pid: int) -> tuple[int, int]:
-    """Bytes that it has had read from disks, and written to them; 0 where that is not for us to know."""
+    """Return the bytes read from disks and written to them; 0 where that may not be read."""
     found = {}
     with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as io:
         found = dict(line.split(b": ", 1) for line in io.read().splitlines() if b": " in line)
@@ -210,7 +210,7 @@ def _transferred(pid: int) -> tuple[int, int]:
 
 
 def _files(pid: int) -> int:
-    """Files that it has open; 0 where that is not for us to know."""
+    """Return the number of its open files; 0 where that may not be read."""
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
         return os.stat(folder).st_size or len(os.listdir(folder))  # the size is their number, since Linux 6.2
@@ -218,9 +218,9 @@ def _files(pid: int) -> int:
 
 
 def _network(pid: int) -> tuple[float, float] | None:
-    """Bytes that came and went through the network as a process has it; None where the kernel does not tell.
+    """Return the bytes received and sent in a process's network namespace; None where the kernel does not report them.
 
-    What only passes through bridges and virtual interfaces is not counted twice: where there are devices, they count.
+    Traffic of bridges and virtual interfaces is not counted twice: where there are devices, only they count.
     """
     found = {}
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/net/dev", encoding="ascii") as file:
@@ -235,7 +235,7 @@ def _network(pid: int) -> tuple[float, float] | None:
 
 
 def _of_group(folders: Sequence[str]) -> dict[str, float]:
-    """Counters of a control group, by what they are rates of."""
+    """Return counters of a control group, by the name of their rate."""
     found = {}
     for folder in folders:
         for file, word, name, scale in (

@@ -1,4 +1,4 @@
-"""Which limit stands behind it when the kernel refuses a file, a process or a thread: its name and value, in words."""
+"""Explains which limit was reached when the kernel refuses a file, a process or a thread: its name and value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_THREAD = "can't start new thread"
 
 
 def describe_os_error(error: BaseException) -> str:
-    """What the system says of an error, without the numbers that Python puts around it, and the limit behind it."""
+    """Return the system's text of an error, without the numbers that Python adds, and the limit that caused it."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -22,36 +22,36 @@ def describe_os_error(error: BaseException) -> str:
 
 
 def explain(error: BaseException | None) -> str:
-    """The limit that was reached, in one phrase; empty if an error, and what it comes from, is none of a limit's."""
+    """Return the limit that was reached, in one phrase; empty if neither an error nor its causes are due to one."""
     for each in _causes(error):
         number = each.errno if isinstance(each, OSError) else None
         if number in _FILES:
             return open_files()
-        # Not what Python says of a stream that would block.
+        # Not the error of a stream that would block.
         no_process = isinstance(each, BlockingIOError) and each.strerror == os.strerror(errno.EAGAIN)
         if no_process or (isinstance(each, RuntimeError) and _NO_THREAD in str(each)):
             return processes()
         if number == errno.ENOMEM or isinstance(each, MemoryError):
-            return "there is no memory left for us (the machine's is full, or RLIMIT_AS, ulimit -v, is too low)"
+            return "there is no memory left (the machine's is full, or RLIMIT_AS, ulimit -v, is too low)"
     return ""
 
 
 def open_files() -> str:
-    """How many files a process may have open."""
+    """Return how many files a process may have open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = soft if soft == hard else f"{soft}, or {hard} if it asks,"
+    most = soft if soft == hard else f"{soft} (at most {hard})"
     return f"a process may have {most} files open (RLIMIT_NOFILE, ulimit -n)"
 
 
 def processes() -> str:
-    """How many processes and threads there may be: of this user, in our control group, on the machine."""
+    """Return how many processes and threads there may be: of this user, in this control group, on the machine."""
     limits = []
     soft = process_limit()
     if soft is not None:
         limits.append(f"user {os.getuid()} may have {soft} processes and threads (RLIMIT_NPROC, ulimit -u)")
     group = _group_limit()
     if group is not None:
-        limits.append(f"our control group may have {group} processes and threads (pids.max)")
+        limits.append(f"this control group may have {group} processes and threads (pids.max)")
     if not limits:
         most = _number(Path("/proc/sys/kernel/threads-max"))
         limits.append(f"this machine may have {most or 'so many'} processes and threads (kernel.threads-max)")
@@ -59,13 +59,13 @@ def processes() -> str:
 
 
 def process_limit() -> int | None:
-    """RLIMIT_NPROC as far as it counts for us; None without any. Who has root's rights is not counted."""
+    """Return RLIMIT_NPROC as far as it applies; None without any. It does not apply to root."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     return None if soft == resource.RLIM_INFINITY or os.getuid() == 0 else soft
 
 
 def _group_limit() -> int | None:
-    """The lowest pids.max from our own control group up to the root, versions 1 and 2; None without any."""
+    """Return the lowest pids.max from the own control group up to the root, versions 1 and 2; None without any."""
     limits = []
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -95,7 +95,7 @@ def _number(path: Path) -> int | None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it comes from."""
+    """Yield an error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

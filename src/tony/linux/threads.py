@@ -1,8 +1,8 @@
-"""Blocking work in threads next to the event loop, with a bound for each kind of work and for each user.
+"""Blocking work in threads next to the event loop, bounded for each kind of work and for each user.
 
-A server does work for several users, some of which read files and ask servers that another user chose. Each kind of
-work has a `Lane`: threads that no other kind can take. Of the threads of a lane one user has a few at most, so that
-work which hangs delays that user alone.
+A server works for several users, and reads files and calls servers that other users chose. Each kind of work has a
+`Lane`: threads that no other kind can take. One user gets only a few of a lane's threads, so that work which hangs
+delays that user alone.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from tony.errors import OverloadedError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: For whom the current task works; None: for the program itself, and not for one of several users.
+#: The user that the current task works for; None: the program itself.
 _USER: contextvars.ContextVar[str | None] = contextvars.ContextVar("user", default=None)
-#: Threads of one lane of one loop at one time: the work waits for disks and other processes, and a few fill those.
+#: Maximum threads of one lane of one loop: they wait for disks and other processes, which a few of them saturate.
 _THREADS_OF_PROGRAM = 8
 _THREADS_OF_USERS = 16
-#: Of these, threads of one user.
+#: Maximum threads of one user.
 _THREADS_OF_ONE_USER = 2
-#: Seconds that a user's request waits for work in the lane of `beside`.
+#: Timeout of a user's request in the lane of `to_thread`.
 _TIMEOUT_SECONDS = 30.0
-#: Seconds for which a thread of a lane waits for another one that does the same work: a wait is no work, and a request
-#: that waits longer is one of its user's two until the other one ends.
+#: Seconds for which a thread of a lane waits for another one that does the same work: a waiting request occupies one of
+#: its user's two threads.
 _LOCK_TIMEOUT_SECONDS = 2.0
 
 
 def set_user(name: str | None) -> None:
-    """Say for which user the current task works from now on; tasks that it makes inherit that."""
+    """Set the user that the current task works for; tasks that it creates inherit that."""
     _USER.set(name)
 
 
 @contextmanager
 def acting_for(name: str | None) -> Iterator[None]:
-    """As `set_user`, as long as the context lasts."""
+    """Like `set_user`, as long as the context lasts."""
     before = _USER.set(name)
     try:
         yield
@@ -52,25 +52,25 @@ def acting_for(name: str | None) -> Iterator[None]:
 
 
 def current_user() -> str | None:
-    """Return for whom the current task works; None: for the program itself."""
+    """Return the user that the current task works for; None: the program itself."""
     return _USER.get()
 
 
-class _Turns:
+class _LoopSlots:
     """The slots of one loop."""
 
     def __init__(self, of_program: int, of_users: int) -> None:
         self.program = asyncio.Semaphore(of_program)
         self.users = asyncio.Semaphore(of_users)
-        self.of: dict[str, _UserTurns] = {}
+        self.of: dict[str, _UserSlots] = {}
 
 
-class _UserTurns:
+class _UserSlots:
     """The slots of one user.
 
     Attributes:
-        known: how many hold a slot or wait for one; with none left the user is forgotten.
-        late: how many hold a slot though their request was answered already.
+        known: how many hold a slot or wait for one; at zero the user is forgotten.
+        late: how many hold a slot although their request has timed out.
     """
 
     def __init__(self, most: int) -> None:
@@ -80,27 +80,27 @@ class _UserTurns:
 
 
 class Slots:
-    """A bounded number of slots. Work for users has its own, of which one user has a part.
+    """A bounded number of slots. Work for users has its own, of which one user gets a part.
 
     Args:
-        of_program: for work that the program does for itself.
+        of_program: for work of the program itself.
         of_users: for work for users, all together.
         of_one_user: of these, for one user.
     """
 
     def __init__(self, of_program: int, of_users: int, of_one_user: int) -> None:
         self._of_program, self._of_users, self.of_one_user = of_program, of_users, of_one_user
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopSlots] = WeakKeyDictionary()
 
     async def acquire(self) -> Slot:
         """Wait for a slot of the current user."""
         loop = asyncio.get_running_loop()
-        turns = self._turns.setdefault(loop, _Turns(self._of_program, self._of_users))
+        turns = self._turns.setdefault(loop, _LoopSlots(self._of_program, self._of_users))
         user = _USER.get()
         if user is None:
             await turns.program.acquire()
             return Slot(turns)
-        mine = turns.of.setdefault(user, _UserTurns(self.of_one_user))
+        mine = turns.of.setdefault(user, _UserSlots(self.of_one_user))
         mine.known += 1
         slot = Slot(turns, user, mine)
         try:
@@ -114,7 +114,7 @@ class Slots:
         return slot
 
     def late_of_user(self) -> int:
-        """Return how many slots of the current user are held by work that took too long and still goes on."""
+        """Return how many slots of the current user are held by work that timed out and still runs."""
         turns = self._turns.get(asyncio.get_running_loop())
         mine = turns.of.get(_USER.get() or "") if turns else None
         return mine.late if mine else 0
@@ -132,19 +132,19 @@ class Slots:
 class Slot:
     """One slot, until `release`."""
 
-    def __init__(self, turns: _Turns, user: str = "", mine: _UserTurns | None = None) -> None:
+    def __init__(self, turns: _LoopSlots, user: str = "", mine: _UserSlots | None = None) -> None:
         self._turns, self._user, self._mine = turns, user, mine
         self.has_own = self.has_shared = False
         self._late = False
 
     def mark_late(self) -> None:
-        """Note that nothing waits for the work in it any more."""
+        """Note that the work in it has timed out."""
         if self._mine is not None and not self._late:
             self._late = True
             self._mine.late += 1
 
     def release(self) -> None:
-        """Give it back. In the loop's thread."""
+        """Release the slot. Call it in the loop's thread."""
         if self._mine is None:
             self._turns.program.release()
             return
@@ -162,7 +162,7 @@ class Lane:
     """Threads for one kind of work.
 
     Args:
-        what: what a user waits for, for messages: `"the list of jobs"`.
+        what: the result, for messages: `"the list of jobs"`.
         timeout: seconds that a user's request waits, for a thread and its work together.
     """
 
@@ -172,11 +172,11 @@ class Lane:
         self._slots = Slots(_THREADS_OF_PROGRAM, _THREADS_OF_USERS, _THREADS_OF_ONE_USER)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do it in a thread, as `asyncio.to_thread`.
+        """Run work in a thread, like `asyncio.to_thread`.
 
-        Where the process table is full the work is done all the same, and the loop waits for it. A thread of its own
-        each time: a pool's threads stay, its end needs one more, and what it was given is done twice if it was told
-        that there is no thread. A thread that takes too long is left behind; it keeps its slot until it ends.
+        Where no thread can be started, it runs in the loop. Each call uses a new thread: a pool's threads stay, its
+        shutdown needs one more, and work is run twice if the pool could not start a thread. One that takes too long
+        is abandoned; it keeps its slot until it ends.
 
         Raises:
             OverloadedError: it takes too long, for a user.
@@ -184,12 +184,12 @@ class Lane:
         return await self.run_for(self.timeout, work, *args, **kwargs)
 
     async def run_for(self, timeout: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, with another timeout."""
+        """Like `run`, with another timeout."""
         slots = self._slots
         if slots.late_of_user() >= slots.of_one_user:
             raise OverloadedError(
-                f"{slots.of_one_user} of your earlier requests still wait for {self._what}, and no more are begun "
-                "before one of them ends."
+                f"{slots.of_one_user} of your earlier requests are still waiting for {self._what}; no more are started "
+                "until one of them ends."
             )
         slot: Slot | None = None
         try:
@@ -201,18 +201,18 @@ class Lane:
             if not limit.expired():
                 raise
             if slot is None:
-                why = "your other requests for it are not answered yet, or this server has too many of them"
+                why = "your other requests for it are not finished yet, or this server has too many of them"
             else:
                 slot.mark_late()
-                why = "what it is read from does not answer, or is very large"
-            raise OverloadedError(f"{self._what} could not be had within {timeout:.0f} s: {why}.") from None
+                why = "its storage does not answer, or it is very large"
+            raise OverloadedError(f"{self._what} could not be read within {timeout:.0f} s: {why}.") from None
 
 
 def _start(slot: Slot, run: Callable[[], T]) -> asyncio.Future[T]:
     """Start the work; the slot is released when it ends."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    done.add_done_callback(lambda future: future.cancelled() or future.exception())  # or one left behind is logged
+    done.add_done_callback(lambda future: future.cancelled() or future.exception())  # or an abandoned one is logged
 
     def settle(result: T | None, error: BaseException | None) -> None:
         slot.release()
@@ -227,14 +227,14 @@ def _start(slot: Slot, run: Callable[[], T]) -> asyncio.Future[T]:
         result, error = None, None
         try:
             result = run()
-        except BaseException as caught:  # whatever it is, it is raised where the work was asked for
+        except BaseException as caught:  # raised in the waiting coroutine
             error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, result, error)
 
     try:
-        # A user's work may hang: the program does not wait for it when it ends.
-        threading.Thread(target=report, name="beside the loop", daemon=_USER.get() is not None).start()
+        # A user's work may hang: the program does not wait for it when it exits.
+        threading.Thread(target=report, name="worker", daemon=_USER.get() is not None).start()
     except RuntimeError:  # "can't start new thread"
         try:
             settle(run(), None)
@@ -248,23 +248,23 @@ def lock_held(lock: threading.Lock, what: str) -> Iterator[None]:
     """Hold a lock that another user's request may hold for long.
 
     Args:
-        what: is being done with it, for messages: `"the record of x is being copied"`.
+        what: what is being done with it, for messages: `"the record of x is being copied"`.
 
     Raises:
         OverloadedError: another thread holds it for too long.
     """
     if not lock.acquire(timeout=_LOCK_TIMEOUT_SECONDS):
-        raise OverloadedError(f"{what} for another request. Look again in a moment.")
+        raise OverloadedError(f"{what} for another request. Try again in a moment.")
     try:
         yield
     finally:
         lock.release()
 
 
-#: For work that has no lane of its own.
+#: For work without a lane of its own.
 USUAL = Lane("the job's record", _TIMEOUT_SECONDS)
 
 
 async def to_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `Lane.run`, in the usual lane."""
+    """Like `Lane.run`, in the default lane."""
     return await USUAL.run(work, *args, **kwargs)

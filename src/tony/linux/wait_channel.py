@@ -1,15 +1,15 @@
-"""Where the kernel has the threads of a process wait: all that can be said of one that is no Python."""
+"""Where in the kernel the threads of a process wait: all that is known of one that is not Python."""
 
 from __future__ import annotations
 
 import os
 
-#: Threads of a process that are told, and lines of the kernel's stack of one.
+#: Maximum threads of a process, and lines of the kernel stack of one.
 _MOST_THREADS, _MOST_LINES = 20, 30
 _STATES = {
     "R": "running",
     "S": "sleeping",
-    "D": "waiting for a disk or the like",
+    "D": "waiting for I/O",
     "T": "stopped",
     "t": "stopped by a debugger",
     "Z": "ended, not waited for",
@@ -18,7 +18,7 @@ _STATES = {
 
 
 def wait_channel(pid: int) -> str:
-    """State and place of each thread, and, where that is for us to know, the kernel's stack; empty if it is gone."""
+    """Return state and wait channel of each thread, and, where permitted, the kernel stack; empty if it has exited."""
     try:
         threads = sorted(os.listdir(f"/proc/{pid}/task"), key=int)
     except (OSError, ValueError):
@@ -30,14 +30,14 @@ def wait_channel(pid: int) -> str:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, one line; what `ps` calls it where there is none."""
+    """Return the command line of a process in one line; its name where there is none."""
     line = _read(f"/proc/{pid}/cmdline", 4096).replace("\0", " ").strip()
     return " ".join(line.split()) or f"[{_read(f'/proc/{pid}/comm', 64).strip() or '?'}]"
 
 
 def _thread(folder: str, number: str) -> str:
     fields = _read(f"{folder}/stat", 1024).rpartition(")")[2].split()
-    state = _STATES.get(fields[0], fields[0]) if fields else "gone"
+    state = _STATES.get(fields[0], fields[0]) if fields else "exited"
     place = _read(f"{folder}/wchan", 200).strip()
     name = _read(f"{folder}/comm", 64).strip()
     where = f" in {place}" if place not in ("", "0") else ""

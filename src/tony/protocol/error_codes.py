@@ -1,4 +1,4 @@
-"""The stable words for what can be wrong on the wire: `ProtocolError.code`, `Refused.code`, the server's counters."""
+"""Stable codes for protocol errors: `ProtocolError.code`, `Refused.code`, the server's counters."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Why one side will not hear of the other. Programs compare these, never the sentence beside them."""
+    """Why one side refuses the other. Programs compare these, never the accompanying text."""
 
     VERSION = "version"  #: the two sides speak different versions of the wire
-    TOKEN = "token"  #: not this job's token
+    TOKEN = "token"  #: the token of another job
     TOO_LONG = "too-long"  #: a frame longer than its sender may send
     NOT_JSON = "not-json"  #: a frame that is not one JSON object (NaN, deep nesting and half characters included)
     UNKNOWN_KIND = "unknown-kind"  #: a message that this version does not know
-    BAD_MESSAGE = "bad-message"  #: a known message whose fields do not fit, or a hello that is none
-    #: You are not wanted here: another has your place, or nobody has it any more. Said by the programs, not by the
-    #: transport, and by an application master only to executors that have obeyed none later than it.
+    BAD_MESSAGE = "bad-message"  #: a known message with invalid fields, or an invalid hello
+    #: The peer was replaced, or is not needed any more. Sent by the AM or the executor, not by the transport; an AM
+    #: sends it only to executors that have obeyed no later AM attempt.
     STALE = "stale"
-    #: One of us two application masters is the older one, which has nothing more to say. Said by the programs, too.
+    #: The AM attempt is older than another one that the executor has obeyed. Not sent by the transport either.
     SUPERSEDED = "superseded"
-    BUSY = "busy"  #: come back later; said by the programs, not by the transport
+    BUSY = "busy"  #: try again later; not sent by the transport
     TLS = "tls"  #: no TLS, or a certificate that this job's authority did not sign; never sent, only counted
     PEER = "peer"  #: a process of another user; never sent, only counted
     TIMEOUT = "timeout"  #: no complete hello in time; never sent, only counted

@@ -1,8 +1,8 @@
-"""Frames: from messages to bytes and back. Bytes may come in any pieces; no socket in sight.
+"""Frames: encoding of messages as bytes and back, independent of sockets and of how the bytes are split.
 
-A frame is a 4-byte big-endian length and that many bytes of UTF-8: one JSON object, `{"k": <kind>, ...fields}`. Where
-the highest bit of the length is set, those bytes are compressed (zlib): what ten thousand get is worth it. Where the
-next bit is set, they are no JSON but what they are: bytes that pass through a tunnel.
+A frame is a 4-byte big-endian length and that many bytes of UTF-8: one JSON object, `{"k": <kind>, ...fields}`. If the
+highest bit of the length is set, the body is compressed (zlib), for messages to thousands of peers. If the next bit is
+set, the body is not JSON but raw bytes of a tunnel.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tony.model.json_text import BadJson, NestedTooDeeply, loads
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import MESSAGES, Message
 
-#: Bytes of one frame from an executor or a client. The largest they have to say is a report with one line of output,
-#: a few KiB; 10,000 of them that all send the largest possible frame must not end the application master at once.
+#: Maximum bytes of a frame from an executor or a client. Their largest message is a report with one line of output, a
+#: few KiB; 10,000 peers that all send the largest possible frame must not exhaust the AM's memory at once.
 MAX_FROM_PEER = 2**20
-#: Bytes of one frame from the application master. A report of 10,000 tasks is about 4 MB, a cluster spec of as many
-#: hosts with long names 1 MB; eight times that is room for notes, and still a small part of a client's memory.
+#: Maximum bytes of a frame from the AM. A report of 10,000 tasks is about 4 MB, a cluster spec of as many hosts with
+#: long names 1 MB; eight times that leaves room for notes, and is still a small part of a client's memory.
 MAX_FROM_AM = 32 * 2**20
 
-#: Bytes of one frame, either way, where an application master calls an executor: there is little to say.
+#: Maximum bytes of a frame in either direction where an AM calls an executor.
 MAX_SUMMON = 4 << 10
 
 _LENGTH = struct.Struct(">I")
@@ -33,16 +33,16 @@ _LENGTH = struct.Struct(">I")
 COMPRESSED = 1 << 31
 #: In the length: the body is bytes of a tunnel.
 RAW = 1 << 30
-#: Bytes of a tunnel in one frame, at most; with its length such a frame is just what is read and written at one time.
+#: Maximum tunnel bytes in one frame; with its length such a frame is exactly one read or write.
 MAX_RAW = 2**16 - _LENGTH.size
-#: Bytes of a body from which on it is compressed for many: smaller jobs do without, and never load what it takes.
-_WORTH_IT = 16 << 10
+#: Minimum bytes of a body to compress; smaller jobs never import zlib.
+_MIN_COMPRESSED = 16 << 10
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raw(Message):
-    """Bytes of a tunnel. Kept as the frame that came, so that whoever only hands them on copies nothing.
+    """Bytes of a tunnel, kept as the received frame, so that forwarding copies nothing.
 
     Attributes:
         frame: with its length in front.
@@ -53,19 +53,19 @@ class Raw(Message):
 
     @classmethod
     def of(cls, data: bytes) -> Raw:
-        """A frame with these bytes, `MAX_RAW` at most."""
+        """Build a frame of these bytes, at most `MAX_RAW`."""
         return cls(frame=_LENGTH.pack(len(data) | RAW) + data)
 
     @property
     def data(self) -> memoryview:
-        """The bytes."""
+        """The payload."""
         return memoryview(self.frame)[_LENGTH.size :]
 
 
 def encode(message: Message, limit: int = MAX_FROM_AM) -> bytes:
-    """One message as a frame, ready to be sent.
+    """Encode one message as a frame.
 
-    Half characters (surrogates, as Python makes them of undecodable file names) become `?`.
+    Lone surrogates, as Python makes them of undecodable file names, become `?`.
 
     Raises:
         ProtocolError: `too-long`.
@@ -77,17 +77,17 @@ def encode(message: Message, limit: int = MAX_FROM_AM) -> bytes:
 
 
 def encode_for_many(message: Message, limit: int = MAX_FROM_AM) -> bytes:
-    """One message as a frame that goes to very many, as it is: made once, and as short as it can be.
+    """Encode one message for thousands of peers: once, and compressed if that is shorter.
 
-    A list of 10,000 addresses takes 250 KB and a fifth of that when compressed, which costs 3 ms, once; sending it to
-    all of them is 2.5 GB or 0.5 GB to encrypt, copy and carry.
+    A list of 10,000 addresses takes 250 KB, or a fifth of that compressed, which costs 3 ms once; sending it to all of
+    them is 2.5 GB or 0.5 GB to encrypt, copy and transfer.
 
     Raises:
-        ProtocolError: `too-long`, measured before it is compressed.
+        ProtocolError: `too-long`, measured before compression.
     """
     body = _body(message, limit)
-    if len(body) >= _WORTH_IT:
-        import zlib  # most who send, and most who receive, never need it
+    if len(body) >= _MIN_COMPRESSED:
+        import zlib  # late: rarely needed
 
         compressed = zlib.compress(body)
         if len(compressed) < len(body):
@@ -96,27 +96,29 @@ def encode_for_many(message: Message, limit: int = MAX_FROM_AM) -> bytes:
 
 
 class Decoder:
-    """Turns one side's bytes into messages.
+    """Decodes the bytes of one side into messages.
 
-    Feed it what came, then take messages until it answers None. After an error it is of no more use: the place where
-    the next frame would begin is not known.
+    Feed it bytes, then call `next_message` until it returns None. It cannot be used after an error: the start of the
+    next frame is not known.
     """
 
     __slots__ = ("_buffer", "_error", "_limit")
 
     def __init__(self, limit: int) -> None:
-        """Makes a decoder for frames of at most `limit` bytes."""
+        """Args:
+        limit: maximum bytes of a frame.
+        """
         self._limit = limit
         self._buffer = bytearray()
         self._error: ProtocolError | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Adds bytes in the order they came."""
+        """Add bytes in the order in which they were received."""
         if self._error is None:
             self._buffer += data
 
     def next_message(self) -> Message | None:
-        """The next complete message, or None until more bytes come.
+        """Return the next complete message, or None until more bytes arrive.
 
         Raises:
             ProtocolError: `too-long` (as soon as the length is known), `not-json`, `unknown-kind` or `bad-message`.
@@ -150,7 +152,7 @@ class Decoder:
 
 
 def decode(body: bytes) -> Message:
-    """The message of one frame, its length taken off.
+    """Decode the body of one frame.
 
     Raises:
         ProtocolError: `not-json`, `unknown-kind` or `bad-message`.
@@ -186,7 +188,7 @@ def _body(message: Message, limit: int) -> bytes:
 
 
 def _expanded(body: bytes, limit: int) -> bytes:
-    """A compressed body as it was. A small one may be made to expand for ever: it never gets beyond the limit."""
+    """Decompress a body, up to the limit: a small one may expand without end."""
     import zlib
 
     expander = zlib.decompressobj()

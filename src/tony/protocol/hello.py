@@ -1,9 +1,9 @@
-"""The fixed-size hello that opens every connection, and its answer. Bytes in, verdict out; no socket.
+"""The fixed-size hello that opens every connection, and its answer; independent of sockets.
 
-Whoever connects sends 40 bytes: magic, wire version, who it is, the job's token. The other side reads exactly these
+The connecting side sends 40 bytes: magic, wire version, peer kind, the job's token. The other side reads exactly these
 and answers 8 bytes: magic, its own version, a status. Only then do frames begin, in both directions.
 
-Both sizes, the magic and the place of the version never change, so that any two versions can tell each other apart.
+Both sizes, the magic and the position of the version never change, so that any two versions can recognise each other.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from enum import Enum
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
 
-#: Goes up by one when a peer of the version before could misunderstand us. Unknown fields are ignored, so a new
-#: optional field alone is no reason.
+#: Raise it by one when a peer of the previous version could misunderstand a message. Unknown fields are ignored, so a
+#: new optional field needs no new version.
 WIRE_VERSION = 1
 
 _MAGIC = b"TONY"
@@ -24,27 +24,26 @@ _ANSWER = struct.Struct(">4sHBx")
 HELLO_SIZE = _HELLO.size
 ANSWER_SIZE = _ANSWER.size
 
-#: The names in the certificates of the application master and of whoever talks to it. They are not hosts':
-#: containers are given out wherever there is room.
+#: The names in the certificates of the AM and of its peers. They are not host names: containers run on any host.
 AM_NAME = "tony-am"
 PEER_NAME = "tony-executor"
 
 
 class PeerKind(Enum):
-    """Who connects: to the application master, or, if it is that one itself, to an executor."""
+    """What kind of peer connects: to the AM, or, for `MASTER`, to an executor."""
 
     EXECUTOR = "executor"  #: one per container
-    CLIENT = "client"  #: follows, asks, kills
-    MASTER = "master"  #: has come up elsewhere, and calls its executors
+    CLIENT = "client"  #: follows, queries, kills
+    MASTER = "master"  #: an AM on another node that calls its executors
 
     @property
     def own_name(self) -> str:
-        """The name in the certificate of whoever connects as this."""
+        """The name in the certificate of the connecting side."""
         return AM_NAME if self is PeerKind.MASTER else PEER_NAME
 
     @property
     def partner_name(self) -> str:
-        """The name in the certificate of the one that it connects to."""
+        """The name in the certificate of the listening side."""
         return PEER_NAME if self is PeerKind.MASTER else AM_NAME
 
 
@@ -53,14 +52,14 @@ _KINDS = {number: kind for kind, number in _KIND_NUMBERS.items()}
 _STATUS_NUMBERS: dict[Code | None, int] = {None: 0, Code.VERSION: 1, Code.TOKEN: 2, Code.BAD_MESSAGE: 3, Code.BUSY: 4}
 _STATUSES = {number: code for code, number in _STATUS_NUMBERS.items()}
 _REASONS = {
-    Code.TOKEN: "the token is not this job's; the credentials belong to another job, or to an earlier one of that name",
+    Code.TOKEN: "the token is not this job's: the credentials belong to another job, or to an earlier one of that name",
     Code.BAD_MESSAGE: "it did not understand the hello",
     Code.BUSY: "it is busy; try again later",
 }
 
 
 def encode_hello(kind: PeerKind, token: str, version: int = WIRE_VERSION) -> bytes:
-    """The first bytes of whoever connects.
+    """Encode the hello of the connecting side.
 
     Args:
         token: 64 hex digits, `Credentials.token`.
@@ -69,58 +68,58 @@ def encode_hello(kind: PeerKind, token: str, version: int = WIRE_VERSION) -> byt
 
 
 def check_hello(data: bytes, token: str) -> PeerKind:
-    """Judges a hello: who is it?
+    """Check a hello and return the kind of the peer.
 
     Args:
         data: exactly `HELLO_SIZE` bytes.
         token: the job's.
 
     Raises:
-        ProtocolError: `bad-message`, `version` or `token`. The text holds nothing of what was received.
+        ProtocolError: `bad-message`, `version` or `token`. The text contains nothing of what was received.
     """
-    import hmac  # brings OpenSSL, 4 MB, with it; those who only connect do without
+    import hmac  # late: imports OpenSSL, 4 MB, which connecting peers do not need
 
     magic, version, number, given = _HELLO.unpack(data)
     if magic != _MAGIC:
-        raise ProtocolError(Code.BAD_MESSAGE, "this is not a tony peer: its first bytes are not our hello")
+        raise ProtocolError(Code.BAD_MESSAGE, "this is not a tony peer: its first bytes are not the hello")
     if version != WIRE_VERSION:
         raise ProtocolError(Code.VERSION, _versions(theirs=version))
     if not hmac.compare_digest(given, token_bytes(token)):
         raise ProtocolError(Code.TOKEN, "the token is not this job's")
     kind = _KINDS.get(number)
     if kind is None:
-        raise ProtocolError(Code.BAD_MESSAGE, f"no kind of peer has the number {number}")
+        raise ProtocolError(Code.BAD_MESSAGE, f"unknown kind of peer: {number}")
     return kind
 
 
 def encode_answer(code: Code | None, version: int = WIRE_VERSION) -> bytes:
-    """What the one who listens answers to a hello; None: welcome."""
+    """Encode the listening side's answer to a hello; None: accepted."""
     return _ANSWER.pack(_MAGIC, version, _STATUS_NUMBERS.get(code, _STATUS_NUMBERS[Code.BAD_MESSAGE]))
 
 
 def check_answer(data: bytes) -> None:
-    """Reads the answer to our hello: exactly `ANSWER_SIZE` bytes.
+    """Check the answer to a hello: exactly `ANSWER_SIZE` bytes.
 
     Raises:
-        ProtocolError: we were refused, with the code that the other side gave.
+        ProtocolError: the other side refused, with its code.
     """
     magic, version, status = _ANSWER.unpack(data)
     if magic != _MAGIC:
-        raise ProtocolError(Code.BAD_MESSAGE, "something else than tony's application master answers at this address")
+        raise ProtocolError(Code.BAD_MESSAGE, "this address is not an application master of tony")
     if version != WIRE_VERSION:
         raise ProtocolError(Code.VERSION, _versions(theirs=version))
     if status == 0:
         return
     code = _STATUSES.get(status)
     reason = _REASONS.get(code, f"status {status}") if code else f"status {status}"
-    raise ProtocolError(code or Code.BAD_MESSAGE, f"the application master refused us: {reason}")
+    raise ProtocolError(code or Code.BAD_MESSAGE, f"the application master refused the connection: {reason}")
 
 
 def token_bytes(token: str) -> bytes:
-    """The 32 bytes behind 64 hex digits.
+    """Decode the 64 hex digits of a token.
 
     Raises:
-        ValueError: if it is something else; the text does not show it.
+        ValueError: it is something else; the text does not contain it.
     """
     try:
         raw = bytes.fromhex(token)

@@ -1,4 +1,4 @@
-"""What an executor is told at its birth. Holds secrets: goes by pipe or by a file deleted after reading."""
+"""The launch context of an executor. Contains secrets: passed through a pipe or a file deleted after reading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony.model.states import DistributedMode, Meeting, ReservedPort
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmCredentials:
-    """How to prove oneself to the application master, and know it.
+    """Credentials to authenticate with the AM, and to verify it.
 
     Attributes:
         token: 64 hex digits (32 bytes), the job's.
@@ -27,30 +27,30 @@ class AmCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPart:
-    """What the application master knows of a task's executor; the same on every scheduler.
+    """The AM's part of a launch context; the same on every scheduler.
 
     Attributes:
         am_address: `unix:<path>` or `tls:<host>:<port>`.
-        framework_module: where the framework's adapter lives, "module:Class"; `framework_path` is a folder to add to
-            the end of sys.path for it, None for built-in ones.
+        framework_module: the framework's adapter, "module:Class"; `framework_path` is a folder to append to sys.path
+            for it, None for built-in ones.
         command: text for `bash -c`, or a tuple to execute; placeholders not yet filled in.
         env: the job's and the role's variables; placeholders not yet filled in.
         secret: names of variables and parameters that the job declares as secret.
         instances: role -> number of tasks, in the job's order; procs: role -> processes per task.
         num_tasks: tracked tasks (TASK_NUM).
         wants_tb_port: reserve a port for TensorBoard as well.
-        board: which task shall know of that port, as programs see it, where that may change; None: this one.
-        gpus: number of GPUs asked for.
+        board: the task that gets that port, as programs see it, where that may change; None: this one.
+        gpus: number of GPUs requested.
         memory: bytes, limit of the program and its children.
-        lease: seconds a program may go on after the last contact to the AM (`orphan_grace`).
-        connect_timeout: seconds to try to reach the AM when nothing says that it is dead.
-        exports: variable -> the text whose line in the program's output says its value, for other programs.
-        progress_pattern: what in the program's output says how far it is; None: nothing.
-        progress_summaries: folder in which it writes event files for TensorBoard, placeholders not yet filled in.
-        python_stacks: whether its Python shall show where it stands when it is asked.
-        meeting: what the executor itself runs on the task's port; None leaves that port to the program.
-        port: what becomes of its reserved ports when its program starts.
-        left_out: what the job's source lacks, by which a failure may be explained.
+        lease: seconds a program may continue after the last contact to the AM (`orphan_grace`).
+        connect_timeout: seconds to try to reach an AM that is not known to be dead.
+        exports: variable -> the prefix of the output line with its value, for other programs.
+        progress_pattern: pattern of output lines that contain the progress; None: none.
+        progress_summaries: folder for the program's TensorBoard event files, placeholders not yet filled in.
+        python_stacks: whether its Python dumps stack traces on request.
+        meeting: the rendezvous server that the executor runs on the task's port; None leaves the port to the program.
+        port: what happens to its reserved ports when its program starts.
+        left_out: files excluded from the job's source, which may explain a failure.
     """
 
     job_id: str
@@ -94,18 +94,18 @@ class TaskPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerPart:
-    """What the scheduler knows of the container; filled in where the executor starts.
+    """The scheduler's part of a launch context; filled in where the executor starts.
 
     Attributes:
         host: the name under which other tasks reach this one.
         work_folder: the program's working directory, with the job's source and files already in it.
         log_folder: where `<task>.s<session>.t<try>.out/err` go.
-        inherit_env: give the program the executor's own environment underneath (local), or a bare one (clusters).
+        inherit_env: whether the program inherits the executor's environment (local), or gets a bare one (clusters).
         python_path: folders put in front of PATH so that `python` is the job's interpreter.
         python_env: further variables of the job's interpreter (VIRTUAL_ENV), and of the cluster (HADOOP_CONF_DIR).
-        gpu_devices: what CUDA_VISIBLE_DEVICES shall say, one entry per granted GPU; None: find out by oneself.
-        cgroup: folders of a prepared cgroup for the user's program (v1: one per controller); empty: measure instead.
-        marker: text in the environment of everything the program starts; the last sweep looks for it.
+        gpu_devices: values for CUDA_VISIBLE_DEVICES, one per granted GPU; None: the executor detects them.
+        cgroup: folders of a prepared cgroup for the program (v1: one per controller); empty: measure its memory.
+        marker: text in the environment of all processes the program starts; the final clean-up searches for it.
     """
 
     host: str
@@ -130,11 +130,11 @@ class LaunchContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCredentials:
-    """Everything secret that the client makes for a job: `secret/credentials.json`.
+    """All secrets that the client creates for a job: `secret/credentials.json`.
 
     Attributes:
-        am: what the application master proves itself with.
-        executors: what executors and clients prove themselves with; the token is the same.
+        am: credentials of the AM.
+        executors: credentials of executors and clients; the token is the same.
     """
 
     am: AmCredentials = field(repr=False)

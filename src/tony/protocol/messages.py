@@ -1,10 +1,10 @@
-"""Every message on the wire, as frozen dataclasses. Framing is in `framing.py`, the hello in `hello.py`.
+"""All messages of the wire protocol, as frozen dataclasses. Framing is in `framing.py`, the hello in `hello.py`.
 
 A frame is one JSON object: `{"k": <kind>, ...fields}`. Unknown fields are ignored, unknown kinds refused.
 
-Delivery. An executor numbers its *reports* (`Reported.n`: dense from 1 per incarnation) and keeps each until the
-application master acknowledges it; after a reconnect it sends the rest again: each may arrive twice, none is lost.
-Commands to an executor state what is wanted, name their session, and may be repeated.
+Delivery. An executor numbers its *reports* (`Reported.n`: dense from 1 per incarnation) and keeps each until the AM
+acknowledges it; after a reconnect it sends the rest again: a report may arrive twice, none is lost. Commands to an
+executor state the desired result, name their session, and may be repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tony.model.progress import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """The root of all messages. `kind` is the word on the wire."""
+    """The base class of all messages. `kind` is the word on the wire."""
 
     kind: ClassVar[str] = ""
 
@@ -31,15 +31,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attach(Message):
-    """First message of every executor connection, new or again: who I am.
+    """First message of every executor connection.
 
     Attributes:
         task: `worker:0`.
-        highest_attempt: the highest attempt this executor has obeyed.
-        session: the newest session it has heard of; try_: the last try in it that it was told to start.
-        acked: number of its last report that was acknowledged: a successor of the application master goes on from it.
-        listens: where it can be called should the application master come up elsewhere, `tls:<host>:<port>`; empty if
-            it need not be called.
+        highest_attempt: the highest AM attempt that this executor has obeyed.
+        session: the newest session it knows; try_: the last task attempt in it that it was told to start.
+        acked: number of its last acknowledged report: a later AM attempt continues from it.
+        listens: where an AM on another node can call it, `tls:<host>:<port>`; empty if it need not be called.
     """
 
     kind: ClassVar[str] = "attach"
@@ -79,7 +78,7 @@ class Ready(Reported):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramStarted(Reported):
-    """The user's program runs."""
+    """The user program started."""
 
     kind: ClassVar[str] = "program-started"
     session: int
@@ -89,25 +88,25 @@ class ProgramStarted(Reported):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOutput(Reported):
-    """The program printed for the first time in this try."""
+    """The program printed its first line in this task attempt."""
 
     kind: ClassVar[str] = "program-output"
     session: int
     try_: int
 
 
-#: Bytes of what a program hands on in one variable; Linux takes twice as much in one string.
+#: Maximum bytes of one exported value; Linux allows twice as much in one string.
 LONGEST_EXPORT = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramExited(Reported):
-    """The program is over, and everything it had started.
+    """The program exited, with all processes it had started.
 
     Attributes:
-        ago: seconds since it ended, measured when this message is (re)sent: immune to clocks that differ.
-        exports: what it hands on, by variable, each of `LONGEST_EXPORT` bytes at most; None where it printed nothing
-            of it; empty if it never ran.
+        ago: seconds since it exited, measured when this message is (re)sent: independent of differing clocks.
+        exports: exported values by variable, each of at most `LONGEST_EXPORT` bytes; None for one that it did not
+            print; empty if it never ran.
     """
 
     kind: ClassVar[str] = "program-exited"
@@ -120,13 +119,13 @@ class ProgramExited(Reported):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Message):
-    """I live.
+    """The executor is alive.
 
     Attributes:
         last_output_age: seconds since the program's last line, None before the first.
         memory: bytes the program and its children use now; None if none runs.
         wall, mono: both of the host's clocks, so that reports from other hosts can be ordered.
-        asks: answer with `Ack.heard`: it has not been heard for a while that this arrives.
+        asks: requests an answer with `Ack.heard`: the lease is to be renewed.
     """
 
     kind: ClassVar[str] = "heartbeat"
@@ -140,7 +139,7 @@ class Heartbeat(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A checkpoint that the program has told of, `with tony.checkpoint(step):`.
+    """A checkpoint that the program reported, `with tony.checkpoint(step):`.
 
     Attributes:
         ago: seconds since it was written, measured when this is sent; took: seconds that it took.
@@ -153,15 +152,15 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample(Message):
-    """What was measured of the program just now. May be lost; it is not repeated.
+    """Current metrics of the program. May be lost; it is not repeated.
 
     Attributes:
         ago: seconds since it was measured.
         values: by the names of `model/metrics.py`.
         saved: checkpoints since the last sample.
-        first_step, first_ago: the first step that this try of the program has told of, and seconds since that; again in
-            each sample, for one may be lost. None: it has told none yet.
-        step_ago: seconds since it told the newest one, which is `step` among the values.
+        first_step, first_ago: the first step reported in this task attempt, and seconds since then; repeated in each
+            sample, since one may be lost. None: no step has been reported yet.
+        step_ago: seconds since the newest step was reported, which is `step` among the values.
     """
 
     kind: ClassVar[str] = "sample"
@@ -175,20 +174,20 @@ class Sample(Message):
     step_ago: float = 0.0
 
 
-#: Bytes of a task's stacks that travel.
+#: Maximum bytes of a task's stack traces.
 LONGEST_STACKS = 256 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stacks(Message):
-    """Where every thread of a program stands: from the executor that was asked, and to the client that asked for it.
+    """Stack traces of a program: from the executor, and to the client that requested them.
 
     Attributes:
         request: of `DumpStacks`; empty for clients.
         text: as `faulthandler` or a sampler writes it; empty if there is none.
-        how: what has made it: `py-spy`, `faulthandler`, `kernel`, with commas between several.
-        problem: why there is none, for people; else empty.
-        name: of the file among the logs in which it is kept.
+        how: the tools that produced it: `py-spy`, `faulthandler`, `kernel`, separated by commas.
+        problem: why there is none, for users; else empty.
+        name: of the file among the logs in which it is stored.
     """
 
     kind: ClassVar[str] = "stacks"
@@ -208,11 +207,11 @@ class Welcome(Message):
     """Answer to `Attach`.
 
     Attributes:
-        heartbeat_interval: seconds between heartbeats; stretches with the number of tasks.
+        heartbeat_interval: seconds between heartbeats; stretched with the number of tasks.
         acked: the highest report number of this incarnation that the AM has.
-        renews: whether this renews the executor's lease. Not in a container that was given up: another may come in its
-            place when the lease is over.
-        sample_interval: seconds between two `Sample`s; stretches with the number of tasks. 0: none are wanted.
+        renews: whether this renews the executor's lease. Not in a container that was given up: it may be replaced when
+            the lease expires.
+        sample_interval: seconds between two `Sample`s; stretched with the number of tasks. 0: none are wanted.
         step_interval: seconds between two `Sample`s of steps alone, sent in between when there is a new one. 0: none.
     """
 
@@ -227,10 +226,10 @@ class Welcome(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack(Message):
-    """All reports up to `n` are in the log.
+    """All reports up to `n` are durable.
 
     Attributes:
-        heard: `mono` of the newest heartbeat that asked for this answer: the executor's lease is renewed from then on.
+        heard: `mono` of the newest heartbeat that requested this answer: the executor's lease is renewed from then on.
     """
 
     kind: ClassVar[str] = "ack"
@@ -240,7 +239,7 @@ class Ack(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare(Message):
-    """Session `session` opens: stop what runs, reserve ports, answer `Ready`."""
+    """Session `session` opens: stop the program, reserve ports, answer `Ready`."""
 
     kind: ClassVar[str] = "prepare"
     session: int
@@ -248,16 +247,16 @@ class Prepare(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartProgram(Message):
-    """Start the user's program.
+    """Start the user program.
 
     Attributes:
-        shared: what the framework's adapter made of the cluster spec, the same for all tasks; see `frameworks/base.py`.
-        variables: what programs of other roles have handed on.
-        absent: role -> indexes of its tasks that this session has left out. A program sees the others only: as its own
-            index its place among them.
-        instances: role -> tasks that take part; empty if all do, as the launch context has it.
+        shared: what the framework's adapter derived from the cluster spec for all tasks; see `frameworks/base.py`.
+        variables: exports of programs of other roles.
+        absent: role -> indexes of its tasks that this session leaves out. Programs see the other tasks only, and their
+            own index is the position among them.
+        instances: role -> tasks that take part; empty if all do, as in the launch context.
         num_tasks: tracked tasks that take part; 0 if all do.
-        addresses: role -> address of its first task that takes part, of the roles that placeholders ask for.
+        addresses: role -> address of its first task that takes part, for the roles that placeholders use.
     """
 
     kind: ClassVar[str] = "start-program"
@@ -278,7 +277,7 @@ class StopProgram(Message):
     """Stop the program of `session` (or never start it): SIGTERM to its group, `grace` seconds, SIGKILL.
 
     Attributes:
-        try_: no later one is meant; 0 for the one that runs, or the first.
+        try_: not to be applied to a later task attempt; 0 for the running one, or the first.
     """
 
     kind: ClassVar[str] = "stop-program"
@@ -290,24 +289,24 @@ class StopProgram(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseExecutor(Message):
-    """You are not needed any more: stop what runs, report it, end."""
+    """Stop the program, report its exit, and exit."""
 
     kind: ClassVar[str] = "release"
     grace: float = 0.0
 
 
-#: What a log level may be, most talkative first.
+#: Log levels, most verbose first.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLogLevel(Message):
-    """Talk more or less in your own log: `debug`, `info`, `warning`, `error`.
+    """Set the level of the executor's own log: `debug`, `info`, `warning`, `error`.
 
-    From a client to the application master too, which obeys it itself, hands it on, and answers `Done`.
+    A client sends it to the AM, which applies it itself, forwards it, and answers `Done`.
 
     Attributes:
-        actor: who wants it, for the record; empty if nobody is named.
+        actor: the user who requested it, for the log; empty if not named.
     """
 
     kind: ClassVar[str] = "log-level"
@@ -317,10 +316,10 @@ class SetLogLevel(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpStacks(Message):
-    """Answer with `Stacks` of the program that runs.
+    """Answer with `Stacks` of the running program.
 
     Attributes:
-        request: the application master's own word for it.
+        request: the AM's id of the request.
     """
 
     kind: ClassVar[str] = "dump-stacks"
@@ -329,7 +328,7 @@ class DumpStacks(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused(Message):
-    """The other side will not hear of it. The connection closes after this.
+    """The message or the connection was refused. The connection closes after this.
 
     Attributes:
         code: stable word, of `protocol/error_codes.py`: `token`, `bad-message`, `stale`, `superseded`, `busy`, ...
@@ -345,17 +344,17 @@ class Refused(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetReport(Message):
-    """Answer one `Report`."""
+    """Request one `Report`."""
 
     kind: ClassVar[str] = "get-report"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch(Message):
-    """Answer a `Report` now and again on every change (gathered for `gather` seconds), until the job ended.
+    """Request a `Report` now and after every change (collected for `gather` seconds), until the job has ended.
 
-    With `ages` also when nothing but time has passed: how long ago each task printed something, its last line. While
-    somebody is waited for, that is told to everybody.
+    With `ages` also when only time has passed: the age of each task's last output. While the job waits for tasks, all
+    subscribers get that.
     """
 
     kind: ClassVar[str] = "watch"
@@ -365,7 +364,7 @@ class Watch(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillJob(Message):
-    """End the job as killed; `now` leaves out the grace. Answered by `Done`."""
+    """Kill the job; `now` skips the grace. Answered by `Done`."""
 
     kind: ClassVar[str] = "kill-job"
     actor: str
@@ -374,7 +373,7 @@ class KillJob(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartJob(Message):
-    """End this session and begin the next; nothing is charged for it. Answered by `Done`, or refused."""
+    """End this session and begin the next; it does not count against `max_restarts`. Answered by `Done`, or refused."""
 
     kind: ClassVar[str] = "restart-job"
     actor: str
@@ -382,7 +381,7 @@ class RestartJob(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetStacks(Message):
-    """Answer with `Stacks` of one task."""
+    """Request `Stacks` of one task."""
 
     kind: ClassVar[str] = "get-stacks"
     actor: str
@@ -391,12 +390,12 @@ class GetStacks(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetMetrics(Message):
-    """Answer `Measured`: what was measured lately.
+    """Request `Measured`: recent metrics.
 
     Attributes:
         tasks: which ones; empty for all.
         series: which ones; empty for all.
-        points: for each series at most, the newest; at most `MOST_POINTS`.
+        points: maximum for each series, the newest; at most `MOST_POINTS`.
     """
 
     kind: ClassVar[str] = "get-metrics"
@@ -413,7 +412,7 @@ class Points:
     """One series of one task.
 
     Attributes:
-        at: seconds since the job was accepted, ends of the spans of `every` seconds that each point stands for.
+        at: seconds since the job was accepted: ends of the spans of `every` seconds that the points stand for.
     """
 
     task: str
@@ -431,9 +430,8 @@ class Measured(Message):
 
     Attributes:
         now: seconds since the job was accepted.
-        more: there was more than one message holds; ask for fewer tasks.
-        progress: what programs of these tasks have reported of their steps in their newest tries; of a question for
-            series only if `step` is among them.
+        more: there is more than one message holds; request fewer tasks.
+        progress: steps reported by these tasks in their newest attempts; with `series` only if it contains `step`.
     """
 
     kind: ClassVar[str] = "measured"
@@ -445,7 +443,7 @@ class Measured(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Message):
-    """The job as it stands. `final` marks the last one of a `Watch`."""
+    """The state of the job. `final` marks the last one of a `Watch`."""
 
     kind: ClassVar[str] = "report"
     report: JobReport
@@ -454,32 +452,32 @@ class Report(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Message):
-    """What was asked for is on its way."""
+    """The request was accepted."""
 
     kind: ClassVar[str] = "done"
 
 
-# --- what programs print: client -> application master -> executor, and back ------------------------------------------
+# --- program output: client -> application master -> executor, and back -----------------------------------------------
 
-#: Bytes of output in one `LogPiece`, at most.
+#: Maximum bytes of output in one `LogPiece`.
 LOG_PIECE = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLog(Message):
-    """Answer one `LogPiece`: what a task's stream holds from a place on. The application master hands it on.
+    """Request one `LogPiece` of a task's stream. The AM forwards it.
 
-    A stream is all that a task prints to one of its two, over all sessions and tries: a file each, in order. A reader
-    asks for one piece after the other, and begins each time where the last one ended: so nothing is sent faster than
-    it is taken, and a connection that breaks costs nothing.
+    A stream is all that a task prints to stdout or stderr, over all sessions and task attempts: a file each, in order.
+    A reader requests one piece after the other, each from the end of the last one: so nothing is sent faster than it is
+    read, and a broken connection loses nothing.
 
     Attributes:
-        reader: the asker's own number for this stream; a new request of that number takes the old one's place.
+        reader: the client's own number for this stream; a new request with that number replaces the old one.
         stream: `out` or `err`.
-        name, offset: the place: a file, and bytes from its program's first one on. What was printed later counts as
+        name, offset: the position: a file, and bytes from its program's first one on. What was printed later counts as
             after it. No name: from the beginning.
-        wait: answer only when there is something; otherwise at once, perhaps without data.
-        most: bytes of data in the answer; never more than `LOG_PIECE`.
+        wait: answer only when there is data; otherwise at once, perhaps without data.
+        most: maximum bytes of data in the answer; never more than `LOG_PIECE`.
     """
 
     kind: ClassVar[str] = "read-log"
@@ -494,7 +492,7 @@ class ReadLog(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropLog(Message):
-    """This reader asks no more, and wants no answer."""
+    """Stop reading; no answer is expected."""
 
     kind: ClassVar[str] = "drop-log"
     reader: int
@@ -502,16 +500,16 @@ class DropLog(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPiece(Message):
-    """A piece of what a program printed.
+    """A piece of a program's output.
 
     Attributes:
-        name: the file; empty in an answer that says only that there is nothing.
-        start: offset of the first byte of that file on its disk: a file that is full is renamed and a new one begun.
-        offset: of the data; greater than asked for if what was there is gone.
+        name: the file; empty if there is nothing.
+        start: offset of the first byte of that file on disk: a full file is renamed and a new one begun.
+        offset: of the data; greater than requested if the older output was removed.
         data: base64.
-        last: from an executor that ends: it has nothing more, and will have nothing more.
-        missed: from the application master: something was printed that it cannot get at, by an executor that is gone.
-        over: from the application master that ends: nothing more will come of this stream.
+        last: from an executor that exits: it has sent everything.
+        missed: from the AM: some output cannot be read, because its executor is gone.
+        over: from an AM that exits: nothing more will come of this stream.
     """
 
     kind: ClassVar[str] = "log-piece"
@@ -530,15 +528,15 @@ class LogPiece(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTunnel(Message):
-    """From a client: make this connection one to a port of a task. Answered by `TunnelOpened` or `TunnelFailed`.
+    """From a client: turn this connection into a tunnel to a port of a task.
 
-    After `TunnelOpened` the connection carries bytes (`framing.Raw`) both ways, `EndTunnel` and `TunnelTaken`, and
-    nothing else; after `TunnelFailed` it may ask again. Whatever ends the connection before both sides have said
-    `TunnelTaken` broke the tunnel.
+    Answered by `TunnelOpened` or `TunnelFailed`. After `TunnelOpened` the connection carries bytes (`framing.Raw`) both
+    ways, `EndTunnel` and `TunnelTaken`, and nothing else; after `TunnelFailed` it may be requested again. If the
+    connection ends before both sides have sent `TunnelTaken`, the tunnel broke.
 
     Attributes:
         task: `worker:0`.
-        port: 0 for the one that was reserved for it: its TB_PORT, or else the one that the cluster spec names.
+        port: 0 for the one that was reserved for it: its TB_PORT, or else the one in the cluster spec.
     """
 
     kind: ClassVar[str] = "open-tunnel"
@@ -548,10 +546,10 @@ class OpenTunnel(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialTunnel(Message):
-    """To an executor: connect to that port where you are, and come back on a connection of its own with `JoinTunnel`.
+    """To an executor: connect to that port on its host, and join it on a new connection with `JoinTunnel`.
 
     Attributes:
-        tunnel: nobody else knows this word.
+        tunnel: a secret id.
         port: as of `OpenTunnel`.
     """
 
@@ -562,10 +560,10 @@ class DialTunnel(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinTunnel(Message):
-    """First message of an executor's further connection, which carries what that of the tunnel's client does.
+    """First message of an executor's additional connection, which becomes its end of a tunnel.
 
     Attributes:
-        address: what it is connected to, `127.0.0.1:8888`.
+        address: the address it is connected to, `127.0.0.1:8888`.
     """
 
     kind: ClassVar[str] = "join-tunnel"
@@ -575,7 +573,7 @@ class JoinTunnel(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelOpened(Message):
-    """To a client: bytes may flow.
+    """To a client: the tunnel is open.
 
     Attributes:
         address: of `JoinTunnel`.
@@ -587,11 +585,11 @@ class TunnelOpened(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelFailed(Message):
-    """There is no tunnel: from an executor on its ordinary connection, or to a client.
+    """The tunnel could not be opened: from an executor on its ordinary connection, or to a client.
 
     Attributes:
         tunnel: the executor's; empty for clients.
-        reason: for people.
+        reason: for users.
     """
 
     kind: ClassVar[str] = "tunnel-failed"
@@ -601,23 +599,23 @@ class TunnelFailed(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTunnel(Message):
-    """No more bytes come this way; the other way goes on."""
+    """No more bytes follow in this direction; the other direction continues."""
 
     kind: ClassVar[str] = "end-tunnel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelTaken(Message):
-    """Answer to `EndTunnel`: all bytes before it were handed on, and their end."""
+    """Answer to `EndTunnel`: all bytes before it were delivered, and their end."""
 
     kind: ClassVar[str] = "tunnel-taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summon(Message):
-    """From an application master that has come up elsewhere, on a connection that it makes: this is where I am.
+    """From an AM on a new node, on a connection that it opens: reconnect to this address.
 
-    Answered by `Done`, or refused as `superseded` by an executor that has obeyed a later attempt.
+    Answered by `Done`, or refused as `superseded` by an executor that has obeyed a later AM attempt.
 
     Attributes:
         address: `tls:<host>:<port>`.

@@ -1,4 +1,4 @@
-"""Sockets and TLS around the protocol: a server for the application master, a connection for whoever talks to it."""
+"""Sockets and TLS for the wire protocol: a server for the AM, a connection for its peers."""
 
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection

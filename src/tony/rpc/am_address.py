@@ -1,4 +1,4 @@
-"""Where an application master listens, as text: `unix:/path/to/am.sock` or `tls:host:port`."""
+"""The address of an AM as text: `unix:/path/to/am.sock` or `tls:host:port`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tony.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnixAddress:
-    """A socket file on this machine, of any path length."""
+    """A socket file on this machine, with a path of any length."""
 
     path: str
 
@@ -17,11 +17,11 @@ class UnixAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsAddress:
-    """A TCP port that speaks TLS.
+    """A TCP port with TLS.
 
     Attributes:
         host: name or number; an IPv6 number without its brackets.
-        port: 0 where the kernel shall choose (to listen only).
+        port: 0 to let the kernel choose (to listen only).
     """
 
     host: str
@@ -33,24 +33,24 @@ class TlsAddress:
 
 
 Address = UnixAddress | TlsAddress
-#: Characters of an address that a peer names.
-_LONGEST = 300
+#: Maximum characters of an address that a peer reports.
+_MAX_LENGTH = 300
 
 
 def is_callable(text: str) -> bool:
-    """Whether a peer's word for where it listens can be used, and kept: a port that speaks TLS, and nothing else."""
+    """Return True if the address that a peer reports can be used: TLS, with a port."""
     try:
         where = parse(text)
     except ValueError:
         return False
-    return isinstance(where, TlsAddress) and where.port > 0 and len(text) <= _LONGEST and text.isprintable()
+    return isinstance(where, TlsAddress) and where.port > 0 and len(text) <= _MAX_LENGTH and text.isprintable()
 
 
 def parse(text: str) -> Address:
-    """Reads an address.
+    """Parse an address.
 
     Raises:
-        ValueError: says what an address looks like.
+        ValueError: with the expected form.
     """
     scheme, colon, rest = text.partition(":")
     if scheme == "unix" and rest.startswith("/") and "\0" not in rest and not rest.endswith("/"):
@@ -63,4 +63,4 @@ def parse(text: str) -> Address:
             host = ""
         if host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16:
             return TlsAddress(host=host, port=int(port))
-    raise ValueError(f"{text!r:.200} is no address; write unix:/absolute/path or tls:host:port")
+    raise ValueError(f"{text!r:.200} is not an address; write unix:/absolute/path or tls:host:port")

@@ -1,4 +1,4 @@
-"""The connecting side: `connect`, and the messages that wait until somebody takes them."""
+"""The connecting side: `connect`, and the queue of received messages."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from tony.protocol.messages import Message
 from tony.rpc.am_address import Address, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, RpcConnection
 from tony.rpc.handshake_side import HandshakeSide, Phase
-from tony.rpc.sockets import resolve, said, short_path
+from tony.rpc.sockets import describe_error, resolve, short_path
 
 if TYPE_CHECKING:
     from tony.rpc.tls import TlsPipe
 
-#: Messages that wait for `receive` before we stop reading: a slow taker slows the sender instead of filling memory.
-_MOST_WAITING = 16
-#: Bytes of a tunnel that wait in the same way: there may be hundreds of tunnels.
-_MOST_RAW = 4 * READ_SIZE
-#: Seconds between tries while the queue of a Unix socket is full: the kernel gives no sign when it no longer is.
+#: Queued messages above which reading pauses: a slow receiver slows the sender instead of filling memory.
+_MAX_QUEUED = 16
+#: The same in bytes for tunnels: there may be hundreds of them.
+_MAX_QUEUED_RAW_BYTES = 4 * READ_SIZE
+#: Seconds between tries while the backlog of a Unix socket is full: the kernel does not signal its end.
 _QUEUE_FULL_PAUSE = 0.02
 
 
 async def connect(
     address: str, credentials: AmCredentials, kind: PeerKind = PeerKind.EXECUTOR, timeout: float = 10.0
 ) -> RpcConnection:
-    """Connects to an application master, or as one to an executor; ready for messages when it answers.
+    """Connect to an AM, or as an AM to an executor; the connection is ready for messages when this returns.
 
     Args:
         address: `unix:/path` or `tls:host:port`.
-        kind: whom the credentials are of. A `MASTER` connects to executors, all others to an application master.
-        timeout: seconds for all of it: name, connection, TLS, hello.
+        kind: the owner of the credentials. A `MASTER` connects to executors, all others to an AM.
+        timeout: seconds for everything: name, connection, TLS, hello.
 
     Raises:
-        ConnectionFailed: nobody there (`gone`), no answer in time, or not the one it must be.
-        ProtocolError: the application master refused us: `token`, `version`, ...
-        ValueError: no address, or credentials without certificates for `tls:`.
+        ConnectionFailed: nothing listens there (`gone`), no answer in time, or a wrong certificate.
+        ProtocolError: the AM refused the connection: `token`, `version`, ...
+        ValueError: an invalid address, or credentials without certificates for `tls:`.
     """
     where = parse(address)
     tls: TlsPipe | None = None
@@ -67,16 +67,16 @@ async def connect(
     except TimeoutError:
         raise ConnectionFailed(f"no answer from {address} within {timeout:g} s") from None
     except OSError as error:
-        raise ConnectionFailed(f"cannot connect to {address}: {said(error)}", gone=_is_gone(error)) from error
+        raise ConnectionFailed(f"cannot connect to {address}: {describe_error(error)}", gone=_is_gone(error)) from error
     finally:
-        if not is_ready:  # also if we are cancelled at the moment in which the answer comes
+        if not is_ready:  # also if cancelled just when the answer arrives
             side.answered.cancel()
             connection.abort()
     return connection
 
 
 class _ConnectingSide(HandshakeSide):
-    """What `connect` knows, and the messages that wait."""
+    """The connecting side of the handshake, and the queue of received messages."""
 
     greeting_size = ANSWER_SIZE
     limit_in = MAX_FROM_AM
@@ -114,7 +114,7 @@ class _ConnectingSide(HandshakeSide):
         self._waiting.append(message)
         if isinstance(message, Raw):
             self._raw += len(message.frame)
-        if len(self._waiting) >= _MOST_WAITING or self._raw >= _MOST_RAW:
+        if len(self._waiting) >= _MAX_QUEUED or self._raw >= _MAX_QUEUED_RAW_BYTES:
             connection.pause_reading()
         self._wake()
 
@@ -137,7 +137,7 @@ class _ConnectingSide(HandshakeSide):
         message = self._waiting.popleft()
         if isinstance(message, Raw):
             self._raw -= len(message.frame)
-        if len(self._waiting) < _MOST_WAITING // 2 and self._raw <= _MOST_RAW // 2:
+        if len(self._waiting) < _MAX_QUEUED // 2 and self._raw <= _MAX_QUEUED_RAW_BYTES // 2:
             connection.resume_reading()
         return message
 
@@ -152,8 +152,8 @@ def _reason_of_failure(connection: RpcConnection, was: Phase) -> Exception:
         step = "TLS handshake" if was is Phase.SECURING else "hello"
         return ConnectionFailed(f"{connection.peer} closed the connection during the {step}")
     if isinstance(error, ProtocolError) and error.code in (Code.TLS, Code.PEER):
-        # Perhaps a stranger got the address of an application master that is gone: another try may meet the real one.
-        return ConnectionFailed(f"not our application master at {connection.peer}: {error}")
+        # Another process may have got the address of a dead AM: a later try may reach the real one.
+        return ConnectionFailed(f"not this job's application master at {connection.peer}: {error}")
     return error
 
 
@@ -174,7 +174,7 @@ async def _connected_socket(address: Address) -> socket.socket:
         except BaseException:
             sock.close()
             raise
-    # One address that does not refuse but fails in another way leaves it open whether somebody is there.
+    # If one address fails in another way than by refusing, an AM may be listening there.
     raise next((error for error in failures if not _is_gone(error)), failures[0])
 
 

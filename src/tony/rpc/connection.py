@@ -1,9 +1,9 @@
-"""One connection, of either side: TLS if there is any, the hello, then messages both ways.
+"""One connection of either side: TLS if used, the hello, then messages in both directions.
 
-All callbacks run in the event loop's thread. Bytes come in through one buffer that a server's connections share, so an
-idle connection holds next to nothing. What goes out waits as it was given, one object for all who get the same; it is
-encrypted piece by piece, as the other side reads. So one that does not read costs a piece, however much waits for it,
-and nobody else waits.
+All callbacks run in the event loop's thread. Bytes are read into one buffer that a server's connections share, so an
+idle connection needs almost no memory. Outgoing data is queued unencrypted, one object for all recipients of the same
+frame, and encrypted piece by piece as the other side reads. So a peer that does not read costs one piece, and delays
+no other.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from tony.rpc.sockets import peer_process, reset_at_close, watch_for_death
 if TYPE_CHECKING:
     from tony.rpc.tls import TlsPipe
 
-#: Bytes read from a socket at a time, and given to it.
+#: Bytes read from a socket, and written to it, at a time.
 READ_SIZE = 2**16
-#: Characters of the other side's words that become part of an error of ours.
+#: Maximum characters of the other side's code and text in an error.
 _WORD, _SENTENCE = 40, 500
-#: Seconds that a closing connection waits for the other side to take what was sent last, and to close too.
+#: Seconds that a closing connection waits for the other side to receive the last data and to close.
 LINGER = 2.0
 
 
 class RpcConnection(asyncio.BufferedProtocol):
-    """One connection between a program and its application master.
+    """One connection between a peer and its AM.
 
     Attributes:
-        kind: who connected; both ends know. Right once the connection is open.
+        kind: the kind of the connecting side; valid once the connection is open.
         peer: the other end, for logs: `10.0.0.3:4711` or `pid 123`.
         error: why it ended, once it has; None after an orderly end.
-        closed_by_peer: whether an orderly end was the other side's wish.
-        tag: for whoever handles the connection to hang something on; not looked at here.
+        closed_by_peer: whether the other side ended it in order.
+        tag: for the user of the connection; not used here.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class RpcConnection(asyncio.BufferedProtocol):
     )
 
     def __init__(self, side: HandshakeSide, buffer: bytearray, kind: PeerKind, tls: TlsPipe | None) -> None:
-        """Made by `connect` and `Server` only.
+        """Made by `connect` and `RpcServer` only.
 
         Args:
             buffer: what the transport reads into; may be shared by all connections of one event loop.
@@ -92,31 +92,31 @@ class RpcConnection(asyncio.BufferedProtocol):
         self.peer = "unknown"
         self.tag: object = None
 
-    # --- for whoever uses it --------------------------------------------------------------------------------------
+    # --- for users of the connection ------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
-        """Whether what is sent now has a chance to arrive."""
+        """True if messages can be sent."""
         return self._phase is Phase.OPEN
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be received."""
+        """True if nothing more will be received."""
         return self._phase in (Phase.CLOSING, Phase.CLOSED)
 
     @property
     def backlog(self) -> int:
-        """Bytes given to `send` that the kernel has not taken yet: the other side reads too slowly."""
+        """Bytes given to `send` that the kernel has not taken yet, because the other side reads too slowly."""
         return 0 if self._transport is None else self._waiting + self._transport.get_write_buffer_size()
 
     @property
     def is_full(self) -> bool:
-        """Whether more was sent than the other side takes now: whoever can should wait until it is drained."""
+        """True if more was sent than the other side takes now: senders should wait for `drain`."""
         return self._paused
 
     @property
     def hung_up(self) -> bool:
-        """Whether the other side has closed it, or is gone. Known although `pause_reading` keeps us from reading so."""
+        """True if the other side has closed the connection. Works even while reading is paused."""
         if self._transport is None or self._transport.is_closing():
             return True
         poll = select.poll()
@@ -125,12 +125,12 @@ class RpcConnection(asyncio.BufferedProtocol):
 
     @property
     def is_encrypted(self) -> bool:
-        """Return True with TLS."""
+        """True with TLS."""
         return self._tls is not None
 
     @property
     def has_unread(self) -> bool:
-        """Return True if the kernel has something for us from the other side, its end included."""
+        """True if the kernel has unread data of the other side, or its end."""
         if self._transport is None or self._transport.is_closing():
             return False
         poll = select.poll()
@@ -138,11 +138,11 @@ class RpcConnection(asyncio.BufferedProtocol):
         return bool(poll.poll(0))
 
     def proves(self, name: str) -> bool:
-        """Whether the other end's certificate carries a name; without TLS there is none to contradict it."""
+        """Return True if the other end's certificate has that name; always without TLS."""
         return self._tls is None or self._tls.peer_is(name)
 
     def send(self, message: Message) -> None:
-        """Sends a message. A connection that is over swallows it: its end is told in another way.
+        """Send a message. On a closed connection it is discarded.
 
         Raises:
             ProtocolError: `too-long`, before anything was sent.
@@ -150,9 +150,9 @@ class RpcConnection(asyncio.BufferedProtocol):
         self.send_frame(encode(message, self._side.limit_out))
 
     def send_frame(self, frame: bytes) -> None:
-        """Sends a frame made by `framing.encode`, perhaps the same one to many.
+        """Send a frame made by `framing.encode`, perhaps the same one to many peers.
 
-        A peer that lets more than two of the largest frames pile up does not read: the connection ends.
+        The connection is aborted if more than two of the largest frames are waiting for the peer to read.
         """
         if self._phase is not Phase.OPEN or self._transport is None or self._transport.is_closing():
             return
@@ -161,33 +161,32 @@ class RpcConnection(asyncio.BufferedProtocol):
             self.abort(ProtocolError(Code.SLOW_READER, f"{self.peer} does not read: {self.backlog} bytes wait for it"))
 
     async def receive(self) -> Message | None:
-        """The next message; None once the connection is over, orderly or not (`error` knows why).
+        """Return the next message; None once the connection has ended, orderly or not (see `error`).
 
-        Only for connections made with `connect` (those of a server hand their messages to its handler), and for one
-        taker at a time.
+        Only for connections made with `connect` (those of a server pass their messages to its handler), and for one
+        receiver at a time.
 
         Raises:
-            ProtocolError: the other side refused us (with its code), or broke the rules of the wire.
+            ProtocolError: the other side refused (with its code), or broke the protocol.
         """
         return await self._side.take(self)
 
     def pause_reading(self) -> None:
-        """Leaves what comes in the kernel, so that its sender slows down."""
+        """Leave incoming data in the kernel, so that the sender slows down."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Takes what comes again."""
         if self._transport is not None:
             self._transport.resume_reading()
 
     async def drain(self) -> None:
-        """Waits until little is left of what was sent. Ends at once when the connection is over."""
+        """Wait until little is left to send. Returns at once when the connection has ended."""
         if self._paused:
             await asyncio.shield(self._draining())
 
     def when_drained(self, call: Callable[[], None]) -> None:
-        """Calls once little is left of what was sent, or the connection is over. Only for one that `is_full`."""
+        """Call back once little is left to send, or the connection has ended. Only if `is_full`."""
         self._draining().add_done_callback(lambda _: call())
 
     def _draining(self) -> asyncio.Future[None]:
@@ -196,21 +195,21 @@ class RpcConnection(asyncio.BufferedProtocol):
         return self._drained
 
     def refuse(self, code: Code, reason: str) -> None:
-        """Tells the other side why we will not hear of it, and closes."""
+        """Send the other side the reason of the refusal, and close."""
         self._fail(ProtocolError(code, reason))
 
     def close(self) -> None:
-        """Ends the connection once the other side has what was sent; after `LINGER` seconds anyway."""
+        """Close the connection once the other side has received everything; after `LINGER` seconds anyway."""
         self._close(None)
 
     def abort(self, error: ProtocolError | ConnectionFailed | None = None, *, reset: bool = False) -> None:
-        """Ends the connection at once; what was not sent is lost. `error` is why, if that is the other side's fault.
+        """Close the connection at once; unsent data is lost. `error` is the reason, if it is the other side's fault.
 
         Args:
-            reset: what the kernel has not sent is lost too, so that one that does not read learns of the end.
+            reset: discard data in the kernel's buffer too, so that a peer that does not read notices.
         """
         self._end(error)
-        self._forget_what_waits()
+        self._clear_outbox()
         if self._transport is not None and self._phase is not Phase.CLOSED:
             self._phase = Phase.CLOSING
             if reset:
@@ -218,7 +217,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Waits until nothing of the connection is left."""
+        """Wait until the connection is fully closed."""
         if self._phase is not Phase.CLOSED:
             if self._over is None:
                 self._over = asyncio.get_running_loop().create_future()
@@ -227,7 +226,6 @@ class RpcConnection(asyncio.BufferedProtocol):
     # --- called by the transport ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
         sock: socket.socket = transport.get_extra_info("socket")
         try:
@@ -247,11 +245,9 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._transport.write(self._tls.start())
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        """Where the next bytes go."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
         data = memoryview(self._buffer)[:nbytes]
         if self._phase is Phase.CLOSING:
             return
@@ -264,18 +260,18 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._encrypted(self._tls, data)
 
     def eof_received(self) -> bool:
-        """The other side will send no more: for us that is the end."""
+        """End the connection: the other side sends no more."""
         if self._phase is not Phase.CLOSING:
             self._end(None, by_peer=True)
             self._linger()
         return False
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full: the rest stays with us."""
+        """Stop writing: the transport's buffer is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """The transport's buffer is nearly empty."""
+        """Continue writing: the transport's buffer is nearly empty."""
         self._paused = False
         self._pump()
         if self._paused:
@@ -287,13 +283,12 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._shut_down()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
         self._end(None if exc is None else ConnectionFailed(f"the connection to {self.peer} broke: {exc}"))
         self._phase = Phase.CLOSED
         self._transport = None
         if self._lingering is not None:
             self._lingering.cancel()
-        self._forget_what_waits()
+        self._clear_outbox()
         self.resume_writing()
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
@@ -358,7 +353,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         return self._phase is Phase.OPEN
 
     def _deliver(self, decoder: Decoder) -> None:
-        # Whoever gets a message may close the connection: the rest is not for us any more.
+        # The receiver of a message may close the connection: the rest is then ignored.
         while self._phase is Phase.OPEN:
             try:
                 message = decoder.next_message()
@@ -379,7 +374,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._pump()
 
     def _pump(self) -> None:
-        """Gives the transport what waits, as far as it takes it."""
+        """Write queued data, as far as the transport takes it."""
         given = 0
         while given < len(self._outbox) and not self._paused and self._transport is not None:
             piece = self._outbox[given]
@@ -388,7 +383,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._transport.write(piece if self._tls is None else b"".join(self._tls.write(piece)))
         del self._outbox[:given]
 
-    def _forget_what_waits(self) -> None:
+    def _clear_outbox(self) -> None:
         self._outbox.clear()
         self._waiting = 0
 
@@ -405,7 +400,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._side.ended(self)
 
     def _close(self, error: ProtocolError | ConnectionFailed | None) -> None:
-        """Says the last word and lets the other side close: closing first could destroy that word on its way."""
+        """Send what is queued and let the other side close first: closing earlier could destroy data in transit."""
         self._end(error)
         if self._transport is None or self._phase in (Phase.CLOSING, Phase.CLOSED):
             return
@@ -418,11 +413,11 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._lingering = asyncio.get_running_loop().call_later(LINGER, self._transport.abort)
 
     def _shut_down(self) -> None:
-        """Ends our direction once all is sent. The transport's own `write_eof` raises if the peer has just gone."""
+        """Shut down this direction once all is sent. The transport's `write_eof` raises if the peer has just gone."""
         if self._transport is None or self._transport.is_closing() or self._outbox:
-            return  # `resume_writing` brings us back here
+            return  # `resume_writing` calls this again
         if self._tls is not None and self._tls.secured:
-            self._transport.write(self._tls.close())  # nothing, the second time
+            self._transport.write(self._tls.close())  # empty the second time
         if self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)
             return
@@ -433,11 +428,11 @@ class RpcConnection(asyncio.BufferedProtocol):
 
 
 def _tcp_peer(transport: asyncio.BaseTransport) -> str:
-    name = transport.get_extra_info("peername")  # None if it was gone before we asked
+    name = transport.get_extra_info("peername")  # None if it has closed already
     return f"{name[0]}:{name[1]}" if name else "unknown"
 
 
 def _harmless(text: str) -> str:
-    """What the other side says, fit for a log and a terminal."""
+    """Make the other side's text safe for a log and a terminal."""
     text = text if len(text) <= _SENTENCE else f"{text[:_SENTENCE]}..."
     return text if text.isprintable() else ascii(text)

@@ -1,4 +1,4 @@
-"""The two sides of a connection: what the one who listens and the one who connects do differently."""
+"""The listening and the connecting side of a handshake."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """How far a connection is. It only goes down this list."""
+    """The phase of a connection. It only moves down this list."""
 
     SECURING = "securing"  #: TLS handshake
     GREETING = "greeting"  #: hello and answer
     OPEN = "open"  #: messages
-    CLOSING = "closing"  #: we are done; what still comes is thrown away
-    CLOSED = "closed"  #: nothing there any more
+    CLOSING = "closing"  #: this side is done; further data is discarded
+    CLOSED = "closed"  #: the socket is closed
 
 
 class HandshakeSide(ABC):
-    """What differs between the one who listens and the one who connects. Called by `RpcConnection` only."""
+    """What differs between the listening and the connecting side. Called by `RpcConnection` only."""
 
-    #: Bytes that the other side's half of the greeting has.
+    #: Size of the other side's greeting in bytes.
     greeting_size: int
-    #: Largest frame that comes in, and that may go out.
+    #: Maximum bytes of incoming and outgoing frames.
     limit_in: int
     limit_out: int
 
     @abstractmethod
     def began(self, connection: RpcConnection) -> None:
-        """There is a transport."""
+        """Handle a new transport."""
 
     def may_secure(self, connection: RpcConnection, data: memoryview) -> bool:
-        """Return False to leave a TLS handshake, of which bytes have arrived, as it is until the connection ends."""
+        """Return False to leave a TLS handshake, of which bytes have arrived, unanswered until the connection ends."""
         return True
 
     @abstractmethod
     def greeting(self) -> bytes:
-        """What to send once the connection is secure."""
+        """Return what to send once the connection is secure."""
 
     @abstractmethod
     def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
-        """Judges the other side's half; answers which kind of peer is at the connecting end, and what to send.
+        """Check the other side's greeting; return the kind of the connecting peer, and what to send.
 
         Raises:
             ProtocolError: the connection ends, after `refusal` of it was sent.
@@ -55,24 +55,24 @@ class HandshakeSide(ABC):
 
     @abstractmethod
     def refusal(self, error: ProtocolError) -> bytes:
-        """What to send before the end when `greeted` refused; may be nothing."""
+        """Return what to send when `greeted` refused; may be empty."""
 
     @abstractmethod
     def opened(self, connection: RpcConnection) -> None:
-        """Messages may be sent from now on."""
+        """Handle that messages may be sent from now on."""
 
     @abstractmethod
     def received(self, connection: RpcConnection, message: Message) -> None:
-        """A message came."""
+        """Handle a message."""
 
     @abstractmethod
     async def take(self, connection: RpcConnection) -> Message | None:
-        """The next message that waits; None at the end."""
+        """Return the next queued message; None at the end."""
 
     @abstractmethod
     def ended(self, connection: RpcConnection) -> None:
-        """Nothing more will be received; `connection.error` says why. `closed` follows."""
+        """Handle that nothing more will be received; `connection.error` says why. `closed` follows."""
 
     @abstractmethod
     def closed(self, connection: RpcConnection, was: Phase) -> None:
-        """It is gone, whether or not it had been opened; `was` is the phase in which its end began."""
+        """Handle the end of a connection, opened or not; `was` is the phase in which its end began."""

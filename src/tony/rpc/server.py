@@ -1,4 +1,4 @@
-"""The listening side: lets in who has the job's token and the right name, and hands on what they say."""
+"""The listening side: authenticates peers by the job's token and their certificate, and passes on their messages."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds from connection to complete hello. A handshake takes a few ms of ours; the rest is for a busy host's sake.
+#: Seconds from connection to complete hello. A handshake takes a few ms of CPU time; the rest is for busy hosts.
 HANDSHAKE_TIMEOUT = 10.0
-#: Connections of the job's own peers that may be without a right hello at one time. More wait in the kernel's queue: of
-#: 10,000 executors that come at once each gets its turn, and none runs into the time-out because the others' handshakes
-#: go on.
+#: Connections of the job's own peers that may be before their hello at one time. More wait in the kernel's queue, so
+#: that of 10,000 executors that connect at once none runs into the timeout because of the others' handshakes.
 MOST_STRANGERS = 256
 #: TLS connections at one time that have not shown the job's tag (`tls.handshake_tag`), if this process may open so many
 #: files. When there are more, the oldest ones of the address that has the most are dropped, but none that is younger
@@ -51,41 +50,41 @@ _MAX_FIRST_MESSAGE_BYTES = 4096
 #: Bytes of the head of a TLS record, and the first of them in a handshake.
 _RECORD_HEAD_BYTES = 5
 _HANDSHAKE_RECORD = 22
-#: Seconds between two log lines about the same kind of refusal.
-_QUIET = 5.0
-#: Characters of a log line about a peer.
+#: Minimum seconds between two log lines about the same kind of refusal.
+_LOG_EVERY_SECONDS = 5.0
+#: Maximum characters of a log line about a peer.
 _LINE = 500
 #: Seconds to wait when there are no file descriptors left.
 _NO_ROOM_PAUSE = 1.0
-#: Who connects to an application master.
+#: Kinds of peers that connect to an AM.
 GUESTS = frozenset({PeerKind.EXECUTOR, PeerKind.CLIENT})
 _CODES = frozenset(code.value for code in Code)
 
 
 class Handler(Protocol):
-    """Whoever gets the messages. Called in the event loop's thread, one call at a time; must not block.
+    """Receives the messages of a server. Called in the event loop's thread, one call at a time; must not block.
 
-    An exception that leaves one of these ends that connection and goes to the loop's exception handler.
+    An exception raised here closes that connection and is passed to the loop's exception handler.
     """
 
     def connected(self, connection: RpcConnection) -> None:
-        """A peer has shown the right token; `connection.kind` says who."""
+        """Handle a peer that has shown the right token; see `connection.kind`."""
 
     def received(self, connection: RpcConnection, message: Message) -> None:
-        """A message came, in the order they were sent."""
+        """Handle a message, in the order in which they were sent."""
 
     def closed(self, connection: RpcConnection, reason: str) -> None:
-        """A connection is over, once for each `connected`; nothing comes after it. See `connection.error`."""
+        """Handle the end of a connection, once for each `connected`. See `connection.error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatistics:
-    """What a server has seen.
+    """Counters of a server.
 
     Attributes:
         open: connections now that have shown the right token.
         strangers: connections now that have not yet.
-        accepted: all there ever were.
+        accepted: connections so far.
         messages: received from all of them.
         refused: code -> how many connections ended with it, before or after the hello; `no-room`: how many were dropped
             without the job's tag, because there were too many of them.
@@ -99,7 +98,7 @@ class ServerStatistics:
 
 
 class RpcServer:
-    """Listens on one or more addresses, for an application master or for an executor that can be called."""
+    """Listens on one or more addresses, for an AM or for an executor that can be called."""
 
     def __init__(
         self,
@@ -112,18 +111,18 @@ class RpcServer:
         min_age_to_drop: float = MIN_AGE_TO_DROP_SECONDS,
         guests: frozenset[PeerKind] = GUESTS,
     ) -> None:
-        """Listens nowhere yet.
+        """Does not listen yet.
 
         Args:
-            credentials: those of the one who listens.
+            credentials: those of the listening side.
             handshake_timeout: seconds until a connection must have shown the right token.
-            most_strangers: connections of own peers that may be without it at one time.
+            most_strangers: connections of the job's peers that may be without it at one time.
             max_unrecognized: TLS connections at one time without the job's tag.
             min_age_to_drop: seconds that each of these has at least.
-            guests: who may come. All of them hold the job's token; over TLS each has to prove its name as well.
+            guests: kinds of peers that may connect. All hold the job's token; over TLS each must prove its name, too.
 
         Raises:
-            ValueError: the token is none.
+            ValueError: the token is invalid.
         """
         token_bytes(credentials.token)
         self._credentials = credentials
@@ -134,17 +133,17 @@ class RpcServer:
         self._files: list[tuple[str, int]] = []
 
     async def listen(self, address: str) -> str:
-        """Begins to listen.
+        """Start listening.
 
         Args:
             address: `unix:/path` or `tls:host:port`; port 0 lets the kernel choose.
 
         Returns:
-            The address to connect to, the real port in it.
+            The address to connect to, with the real port.
 
         Raises:
-            InfraError: the address cannot be had.
-            ValueError: no address, or credentials without certificates for `tls:`.
+            InfraError: the address cannot be used.
+            ValueError: an invalid address, or credentials without certificates for `tls:`.
         """
         where = parse(address)
         context: ssl.SSLContext | None = None
@@ -163,11 +162,11 @@ class RpcServer:
         return str(where)
 
     def statistics(self) -> ServerStatistics:
-        """What was seen so far."""
+        """Return the counters."""
         return self._side.statistics()
 
     async def close(self) -> None:
-        """Stops listening, and closes every connection after what was sent on it has gone out."""
+        """Stop listening, and close every connection after its data has been sent."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -218,7 +217,7 @@ class _ListeningSide(HandshakeSide):
         self._buffer = bytearray(READ_SIZE)
         self._accepted = self._messages = 0
         self._refused: Counter[str] = Counter()
-        self._said: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
 
     def statistics(self) -> ServerStatistics:
         return ServerStatistics(
@@ -238,9 +237,9 @@ class _ListeningSide(HandshakeSide):
     # --- accepting ------------------------------------------------------------------------------------------------
 
     async def accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Takes connections from a listening socket until cancelled.
+        """Accept connections from a listening socket until cancelled.
 
-        Not by `loop.sock_accept`: if that is cancelled at the moment in which a connection comes, nobody closes it.
+        Not by `loop.sock_accept`: cancelled just when it accepts a connection, it would never close that.
         """
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
@@ -258,9 +257,11 @@ class _ListeningSide(HandshakeSide):
                 continue
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._say("no-room", f"cannot take another connection: {resource_limits.describe_os_error(error)}")
+                    self._log_limited(
+                        "no-room", f"cannot take another connection: {resource_limits.describe_os_error(error)}"
+                    )
                     await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _NO_ROOM_PAUSE)
-                continue  # or that connection was gone before we took it
+                continue  # or that connection was closed before it was accepted
             sock.setblocking(False)
             await loop.connect_accepted_socket(lambda: self._connection(context), sock)
 
@@ -274,7 +275,7 @@ class _ListeningSide(HandshakeSide):
     def began(self, connection: RpcConnection) -> None:
         self._accepted += 1
         loop = asyncio.get_running_loop()
-        self._strangers[connection] = loop.call_later(self._handshake_timeout, self._too_late, connection)
+        self._strangers[connection] = loop.call_later(self._handshake_timeout, self._on_handshake_timeout, connection)
         if connection.is_encrypted:
             self._unrecognized.add(connection, loop.time())
         self._update_room()
@@ -287,7 +288,7 @@ class _ListeningSide(HandshakeSide):
             self._unrecognized.remove(connection)
             self._update_room()
             return True
-        # Cryptography for all of them would be an attacker's way to keep us busy.
+        # Handshakes with all of them would let an attacker keep the CPU busy.
         return len(self._unrecognized) <= self._few or not _is_whole_record(first)
 
     def _is_crowded(self) -> bool:
@@ -311,7 +312,7 @@ class _ListeningSide(HandshakeSide):
 
     def _drop(self, connection: RpcConnection) -> None:
         self._refused["no-room"] += 1
-        self._say("no-room", f"too many connections without this job's token; dropped one of {connection.peer}")
+        self._log_limited("no-room", f"too many connections without this job's token; dropped one of {connection.peer}")
         self._unrecognized.remove(connection)
         connection.abort()
 
@@ -321,11 +322,11 @@ class _ListeningSide(HandshakeSide):
         else:
             self._room.clear()
 
-    def _too_late(self, connection: RpcConnection) -> None:
+    def _on_handshake_timeout(self, connection: RpcConnection) -> None:
         text = f"no complete hello within {self._handshake_timeout:g} s"
         connection.abort(ProtocolError(Code.TIMEOUT, text))
 
-    def _stranger_no_more(self, connection: RpcConnection) -> None:
+    def _forget_stranger(self, connection: RpcConnection) -> None:
         timer = self._strangers.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -340,7 +341,7 @@ class _ListeningSide(HandshakeSide):
     def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         kind = check_hello(data, self._token)
         if kind not in self._guests:
-            raise ProtocolError(Code.BAD_MESSAGE, f"this is not where a peer of the kind {kind.value} connects to")
+            raise ProtocolError(Code.BAD_MESSAGE, f"a peer of the kind {kind.value} may not connect here")
         if not connection.proves(kind.own_name):
             raise ProtocolError(Code.TLS, f"its certificate is of this job, but not for {kind.own_name}")
         return kind, encode_answer(None)
@@ -349,7 +350,7 @@ class _ListeningSide(HandshakeSide):
         return encode_answer(Code(error.code))
 
     def opened(self, connection: RpcConnection) -> None:
-        self._stranger_no_more(connection)
+        self._forget_stranger(connection)
         self._open.add(connection)
         self._handler.connected(connection)
 
@@ -362,29 +363,29 @@ class _ListeningSide(HandshakeSide):
     def ended(self, connection: RpcConnection) -> None:
         error = connection.error
         if isinstance(error, ProtocolError):
-            # The other side may have refused us, in words of its own: they must not become counters and lines of ours.
+            # The other side may have refused with a code of its own, which must not become a counter here.
             code = str(error.code) if error.code in _CODES else "other"
             self._refused[code] += 1
-            self._say(code, f"refused {connection.peer}: {error} ({code})")
+            self._log_limited(code, f"refused {connection.peer}: {error} ({code})")
 
     def closed(self, connection: RpcConnection, was: Phase) -> None:
-        self._stranger_no_more(connection)
+        self._forget_stranger(connection)
         if connection in self._open:
             self._open.remove(connection)
-            orderly = "closed by the other side" if connection.closed_by_peer else "closed by us"
+            orderly = "closed by the other side" if connection.closed_by_peer else "closed by this side"
             self._handler.closed(connection, str(connection.error or orderly))
 
     async def take(self, connection: RpcConnection) -> Message | None:
         raise RuntimeError("the messages of this connection go to the server's handler")
 
-    def _say(self, about: str, text: str) -> None:
-        """Logs a line, but not the same kind again and again: a peer must not be able to fill our log."""
+    def _log_limited(self, about: str, text: str) -> None:
+        """Log a line, but not the same kind repeatedly: a peer must not be able to fill the log."""
         now = asyncio.get_running_loop().time()
-        last, kept_back = self._said.get(about, (-_QUIET, 0))
-        if now - last < _QUIET:
-            self._said[about] = (last, kept_back + 1)
+        last, kept_back = self._logged.get(about, (-_LOG_EVERY_SECONDS, 0))
+        if now - last < _LOG_EVERY_SECONDS:
+            self._logged[about] = (last, kept_back + 1)
             return
-        self._said[about] = (now, 0)
+        self._logged[about] = (now, 0)
         more = f" (and {kept_back} more like it before)" if kept_back else ""
         text = text if len(text) <= _LINE and text.isprintable() else ascii(text[:_LINE])
         log.warning("%s%s", text, more)
@@ -401,12 +402,11 @@ class _Unrecognized:
         return len(self._first_messages)
 
     def add(self, connection: RpcConnection, now: float) -> None:
-        """Add a new connection."""
         self._first_messages[connection] = b""
         self._by_address.setdefault(_host(connection), {})[connection] = now
 
     def remove(self, connection: RpcConnection) -> None:
-        """Remove a connection if it is here."""
+        """Remove a connection, if it is here."""
         if self._first_messages.pop(connection, None) is None:
             return
         group = self._by_address[_host(connection)]
@@ -423,7 +423,7 @@ class _Unrecognized:
         return self._first_messages[connection]
 
     def find_droppable(self, began_before: float) -> RpcConnection | None:
-        """Return the oldest connection of the address that has the most; none whose first bytes we have yet to read."""
+        """Return the oldest connection of the address that has the most, except those with unread first bytes."""
         group = max(self._by_address.values(), key=len, default={})
         for connection, began in group.items():
             if began > began_before:

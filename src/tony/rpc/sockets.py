@@ -1,4 +1,4 @@
-"""Sockets as Linux has them: files with long paths, whose process is at the other end, dead peers."""
+"""Linux sockets: long socket paths, the process at the other end, dead peers."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from tony.protocol.error_codes import Code
 from tony.rpc.am_address import TlsAddress
 
 #: sun_path has 108 bytes, its closing zero included.
-_LONGEST_PATH = 107
-#: Connections that the kernel holds for us until we accept them; it takes the smaller of this and net.core.somaxconn.
+_MAX_PATH_BYTES = 107
+#: Connections that the kernel queues until they are accepted; it takes the minimum of this and net.core.somaxconn.
 BACKLOG = 4096
 
-#: To listen on all addresses of a machine, those of IPv4 included.
+#: Listen on all addresses of a machine, IPv4 included.
 EVERYWHERE = "::"
 
 _CREDENTIALS = struct.Struct("3i")
-#: For SO_LINGER: wait for nothing, not 0 seconds long.
+#: For SO_LINGER: do not linger, reset the connection.
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-def said(error: OSError) -> str:
-    """What the system says of an error, without the numbers that Python puts around it."""
+def describe_error(error: OSError) -> str:
+    """Return the system's text of an error, without the numbers that Python adds."""
     number = error.errno or 0
-    return os.strerror(number) if number > 0 else error.strerror or str(error)  # name look-ups count below zero
+    return os.strerror(number) if number > 0 else error.strerror or str(error)  # errors of name look-ups are negative
 
 
 async def resolve(address: TlsAddress) -> list[tuple[socket.AddressFamily, tuple[object, ...]]]:
-    """The places a name stands for, best first, as `socket.bind` and `connect` take them.
+    """Resolve a name to addresses, best first, as `socket.bind` and `connect` take them.
 
     Raises:
         OSError: an unknown name.
     """
     find = partial(socket.getaddrinfo, address.host, address.port, type=socket.SOCK_STREAM)
     try:
-        # A number needs no waiting, and so no thread: an executor keeps to one.
+        # A numeric address needs no lookup and so no thread: an executor uses a single one.
         found = find(flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().run_in_executor(None, find)
@@ -52,8 +52,8 @@ async def resolve(address: TlsAddress) -> list[tuple[socket.AddressFamily, tuple
 
 @contextmanager
 def short_path(path: str) -> Iterator[str]:
-    """A path of the same socket that the kernel's 108 bytes can hold, valid inside the block."""
-    if len(os.fsencode(path)) <= _LONGEST_PATH:
+    """Yield a path of the same socket that fits the kernel's 108 bytes, valid inside the block."""
+    if len(os.fsencode(path)) <= _MAX_PATH_BYTES:
         yield path
         return
     folder, name = os.path.split(path)
@@ -65,15 +65,15 @@ def short_path(path: str) -> Iterator[str]:
 
 
 def listen_unix(path: str) -> socket.socket:
-    """A listening socket file that its owner alone may open. A stale one is replaced.
+    """Return a listening Unix socket that only its owner may connect to. A stale socket file is replaced.
 
     Raises:
-        InfraError: somebody listens there, or the path cannot be used.
+        InfraError: another process listens there, or the path cannot be used.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
-        # The file gets its mode at birth, from the socket's own: no moment in which others may connect.
+        # The file is created with the mode of the socket, so other users can never connect.
         os.fchmod(listener.fileno(), 0o600)
         with short_path(path) as short:
             listener.bind(short)
@@ -81,7 +81,7 @@ def listen_unix(path: str) -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise InfraError(f"cannot listen on the socket file {path}: {said(error)}") from error
+        raise InfraError(f"cannot listen on the socket file {path}: {describe_error(error)}") from error
     except BaseException:
         listener.close()
         raise
@@ -94,7 +94,7 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise InfraError(f"cannot listen on {path}: there is a file in its place that is no socket; remove it")
+        raise InfraError(f"cannot listen on {path}: a file that is not a socket is in its place; remove it")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, short_path(path) as short:
         probe.setblocking(False)
         try:
@@ -106,22 +106,22 @@ def _remove_stale(path: str) -> None:
         except FileNotFoundError:
             return
         except BlockingIOError:
-            pass  # its queue is full: somebody listens
+            pass  # its queue is full: a process listens
     raise InfraError(f"cannot listen on {path}: another process listens there")
 
 
 def remove_socket(path: str, inode: int) -> None:
-    """Removes our socket file, unless a successor has put its own in that place."""
+    """Remove this process's socket file, unless another process has replaced it."""
     with suppress(OSError):
         if os.lstat(path).st_ino == inode:
             Path(path).unlink()
 
 
 async def listen_tcp(address: TlsAddress) -> socket.socket:
-    """A listening TCP socket.
+    """Return a listening TCP socket.
 
     Raises:
-        InfraError: the address cannot be had.
+        InfraError: the address cannot be used.
     """
     try:
         family, target = (await resolve(address))[0]
@@ -137,15 +137,15 @@ async def listen_tcp(address: TlsAddress) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise InfraError(f"cannot listen on {address}: {said(error)}") from error
+        raise InfraError(f"cannot listen on {address}: {describe_error(error)}") from error
     return listener
 
 
 def peer_process(sock: socket.socket) -> int:
-    """The process id at the other end of a Unix socket, as the kernel knows it (0: outside our pid namespace).
+    """Return the process id at the other end of a Unix socket, according to the kernel (0: outside this pid namespace).
 
     Raises:
-        ProtocolError: `peer`, if it runs under another user than ours and is not root.
+        ProtocolError: `peer`, if it runs under another user and not as root.
     """
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
@@ -155,9 +155,9 @@ def peer_process(sock: socket.socket) -> int:
 
 
 def watch_for_death(sock: socket.socket) -> None:
-    """Makes the kernel notice within about a minute that the host at the other end is gone.
+    """Make the kernel detect within about a minute that the host at the other end is dead.
 
-    Executors send heartbeats, which find out sooner; this is for those who only listen.
+    Executors send heartbeats, which detect it sooner; this is for peers that only listen.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
@@ -168,6 +168,6 @@ def watch_for_death(sock: socket.socket) -> None:
 
 
 def reset_at_close(transport: asyncio.BaseTransport) -> None:
-    """Has a TCP connection end with a reset: at once, and so that the other side sees that something is wrong."""
+    """Make a TCP connection end with a reset: at once, and visibly abnormal to the other side."""
     with suppress(OSError):
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

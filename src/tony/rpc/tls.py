@@ -2,9 +2,9 @@
 
 asyncio's own TLS keeps 288 KB per connection in its buffers. Here the TLS engine reads and writes two memory buffers
 that never hold more than one piece. Both sides show a certificate of the job's own authority and check the other's
-*name in it*, which says what it is (`tony-am`, `tony-executor`), not where: containers run on any host.
+*name in it*, which is its role (`tony-am`, `tony-executor`), not its host: containers run anywhere.
 
-This module is imported only once TLS is used: an executor on a Unix socket does without its memory.
+Import this module only where TLS is used: an executor on a Unix socket saves its memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIECE = 4096
 
 @lru_cache(maxsize=2)
 def client_context(credentials: AmCredentials) -> ssl.SSLContext:
-    """What whoever connects needs; made once (3 ms), used again at each reconnect.
+    """Return the context of the connecting side; made once (3 ms), reused at each reconnect.
 
     Raises:
         ValueError: credentials without certificates.
@@ -38,22 +38,22 @@ def client_context(credentials: AmCredentials) -> ssl.SSLContext:
 
 
 def handshake_tag(token: str) -> str:
-    """Return what a peer that knows the token says in the clear part of its first message, as an application protocol.
+    """Return the application protocol that a peer that knows the token sends in the clear part of its first message.
 
-    The side that listens can recognize the job's peers by it before it spends any cryptography on them. It proves
-    nothing: it can be overheard and repeated. It tells nothing of the token either.
+    The listening side recognises the job's peers by it before it spends CPU time on cryptography. It proves nothing: it
+    can be overheard and repeated. It reveals nothing of the token either.
     """
     return hmac.new(token_bytes(token), b"tony TLS handshake", "sha256").hexdigest()
 
 
 def server_context(credentials: AmCredentials) -> ssl.SSLContext:
-    """What every connection of one who listens shares.
+    """Return the context of all connections of a listening side.
 
     Raises:
         ValueError: credentials without certificates.
     """
     context = _context(credentials, ssl.PROTOCOL_TLS_SERVER)
-    # Tickets would let a peer resume; ours never does, and each costs memory and a message.
+    # Peers never resume a session, and each ticket costs memory and a message.
     context.num_tickets = 0
     return context
 
@@ -65,7 +65,7 @@ def _context(credentials: AmCredentials, protocol: int) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=credentials.ca)
-    # OpenSSL's Python door reads keys from files only; this one never touches a disk and has no name.
+    # Python's ssl reads keys from files only; this one is in memory and has no name.
     memory = os.memfd_create("pair")
     try:
         with open(memory, "w", encoding="ascii", closefd=False) as file:
@@ -77,17 +77,15 @@ def _context(credentials: AmCredentials, protocol: int) -> ssl.SSLContext:
 
 
 class TlsPipe:
-    """One connection's TLS: bytes in, bytes out, no socket."""
+    """TLS of one connection: bytes in, bytes out, no socket."""
 
     __slots__ = ("_incoming", "_made", "_outgoing", "_secured", "_wrap")
 
     def __init__(self, context: ssl.SSLContext, *, listens: bool, partner: str = AM_NAME) -> None:
-        """Makes one end.
-
-        Args:
-            listens: False for the end that connects.
-            partner: the name that the one who is connected to must prove, before anything is said to it. The end that
-                listens knows only after the hello which name to ask for: see `peer_is`.
+        """Args:
+        listens: False for the connecting side.
+        partner: the name that the listening side must prove before anything is sent to it. The listening side knows
+            only after the hello which name to expect: see `peer_is`.
         """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._wrap = partial(
@@ -102,34 +100,34 @@ class TlsPipe:
 
     @property
     def _engine(self) -> ssl.SSLObject:
-        """Made late: a connection on which nothing arrives costs little."""
+        """The TLS engine, created late: a connection on which nothing arrives costs little."""
         if self._made is None:
             self._made = self._wrap()
         return self._made
 
     @property
     def secured(self) -> bool:
-        """Whether the handshake is done, with a certificate of this job's authority at the other end."""
+        """True if the handshake is done, with a certificate of this job's authority at the other end."""
         return self._secured
 
     def peer_is(self, name: str) -> bool:
-        """Whether the other side's certificate carries a name."""
+        """Return True if the other side's certificate has that name."""
         certificate = self._engine.getpeercert() or {}
         return ("DNS", name) in certificate.get("subjectAltName", ())
 
     def start(self) -> bytes:
-        """Begins the handshake; answers what to send. The end that listens has nothing to send yet."""
+        """Begin the handshake; return what to send. The listening side has nothing to send yet."""
         if not self._wrap.keywords["server_side"]:
             self._handshake()
         return self._outgoing.read()
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
-        """Takes what came; yields what it means, as it gets it. Send `outgoing()` whenever it pauses.
+        """Decrypt received bytes and yield the plain data. Send `outgoing()` after each item.
 
-        Yields `b""` once, when the handshake is done, and again when the other side says that it is at the end.
+        Yields `b""` once when the handshake is done, and again at the end of the other side's data.
 
         Raises:
-            ProtocolError: `tls`. What is in `outgoing()` then tells the other side.
+            ProtocolError: `tls`. `outgoing()` then holds the alert for the other side.
         """
         for start in range(0, len(data), PIECE):
             self._incoming.write(data[start : start + PIECE])
@@ -140,22 +138,22 @@ class TlsPipe:
             yield from self._read()
 
     def outgoing(self) -> bytes:
-        """What to send now, from handshake or engine."""
+        """Return what to send now."""
         return self._outgoing.read()
 
     def write(self, data: bytes | memoryview) -> Iterator[bytes]:
-        """Encrypts; yields pieces to send."""
+        """Encrypt; yield pieces to send."""
         view = memoryview(data)
         for start in range(0, len(view), PIECE):
             self._engine.write(view[start : start + PIECE])
             yield self._outgoing.read()
 
     def close(self) -> bytes:
-        """Says that this side is at the end; answers what to send."""
+        """End this side's data; return what to send."""
         try:
             self._engine.unwrap()
         except (ssl.SSLError, ValueError):
-            pass  # it waits for the other side's word, or there never was a handshake: what must go out is out
+            pass  # it waits for the other side's alert, or there was no handshake: everything to send has been written
         return self._outgoing.read()
 
     def _handshake(self) -> bool:
@@ -169,8 +167,7 @@ class TlsPipe:
         return True
 
     def _read(self) -> Iterator[bytes]:
-        # Asked only as long as there is something: an engine that has nothing says so with an exception, which costs
-        # as much as a heartbeat.
+        # Read only while there is data: an engine without any raises an exception, which costs as much as a heartbeat.
         while self._incoming.pending or self._engine.pending():
             try:
                 data = self._engine.read(4 * PIECE)
@@ -189,5 +186,5 @@ def _tls_error(error: ssl.SSLError) -> ProtocolError:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the other side's certificate is not one of this job: {error.verify_message}"
     else:
-        text = f"no TLS of this job: {(error.reason or 'broken').lower().replace('_', ' ')}"
+        text = f"the TLS handshake failed: {(error.reason or 'broken').lower().replace('_', ' ')}"
     return ProtocolError(Code.TLS, text)

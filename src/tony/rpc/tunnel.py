@@ -1,7 +1,7 @@
-"""One end of a tunnel: bytes between a connection of ours and somebody else's socket, both ways at once.
+"""One end of a tunnel: bytes between an RPC connection and another socket, in both directions at once.
 
-Each side reads no faster than the other takes: at no place between two programs more than a few pieces wait. Each way
-ends by itself. What was cut off looks cut off: the socket is reset, so that nobody takes half a file for a whole one.
+Each side reads no faster than the other takes, so only a few pieces are buffered anywhere. Each direction ends
+separately. If the tunnel breaks, the socket is reset, so that a truncated transfer is not taken for a complete one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tony.protocol.messages import EndTunnel, TunnelTaken
 from tony.rpc.connection import RpcConnection
 from tony.rpc.sockets import reset_at_close
 
-#: Seconds between two looks whether the other side is gone, for an end that does not read because it cannot write.
-_LOOK = 10.0
+#: Seconds between checks whether the other side is gone, for an end that does not read because it cannot write.
+_CHECK_SECONDS = 10.0
 
 
 async def carry(connection: RpcConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Hands bytes on until both ways have ended; closes both. Answers whether everything has arrived.
+    """Forward bytes until both directions have ended, and close both; return True if everything has arrived.
 
     Args:
-        connection: of which the other end knows that it is a tunnel's.
+        connection: one whose other end knows that it is a tunnel.
     """
     whole = False
     try:
@@ -48,22 +48,22 @@ async def carry(connection: RpcConnection, reader: asyncio.StreamReader, writer:
     return whole
 
 
-async def leave(connection: RpcConnection, patience: float) -> None:
-    """Ends a tunnel in order, without having said anything: to the program, a caller who has changed his mind.
+async def leave(connection: RpcConnection, timeout: float) -> None:
+    """Close a tunnel in order without sending anything: to the program, a caller that hung up.
 
     Args:
-        patience: seconds that the program may take to end its own way; then the tunnel breaks.
+        timeout: seconds that the program may take to end its direction; then the tunnel breaks.
     """
     connection.send(EndTunnel())
     with contextlib.suppress(TimeoutError, ProtocolError):
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             while (message := await connection.receive()) is not None:
                 if isinstance(message, EndTunnel):
                     connection.send(TunnelTaken())
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a socket in such a way that the other side sees that something is wrong."""
+    """Close a socket with a reset, visibly abnormal to the other side."""
     reset_at_close(writer.transport)
     writer.transport.abort()
 
@@ -97,7 +97,7 @@ async def _receive(connection: RpcConnection, writer: asyncio.StreamWriter) -> N
 
 
 async def _finish(writer: asyncio.StreamWriter) -> None:
-    """Ends our direction once the kernel has all of it."""
+    """Shut down the sending direction once the kernel has all data."""
     writer.transport.set_write_buffer_limits(high=0)
     await writer.drain()
     writer.write_eof()
@@ -106,7 +106,7 @@ async def _finish(writer: asyncio.StreamWriter) -> None:
 async def _watch(connection: RpcConnection) -> None:
     gone = False
     while True:
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_CHECK_SECONDS)
         before, gone = gone, connection.hung_up
-        if before and gone:  # not just now: then its last words are still to be read
+        if before and gone:  # twice, so that the last data can still be read
             raise ConnectionFailed("the tunnel broke")

@@ -80,7 +80,7 @@ def test_who_never_came_to_run_is_not_tolerated() -> None:
     spec = replace(JOBS["no-chief"], failure_policy=CHIEF)
     state = standing(spec, worker="running *failed", ps="running")
     judgement = judge(state, task("worker:1"))
-    assert (judgement.effect, judgement.reason) == (SESSION, "worker:1 never came to run")
+    assert (judgement.effect, judgement.reason) == (SESSION, "worker:1 was never started")
 
 
 def test_a_role_that_became_untracked_still_counts() -> None:

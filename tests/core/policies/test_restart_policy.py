@@ -10,8 +10,8 @@ from tests.core.specs import roles, task, workers
 from tony.core.policies.restart_policy import (
     FREE_RESTARTS,
     LAUNCH_RESTARTS,
-    LONG_ENOUGH,
     LONGEST_BACKOFF,
+    MIN_RUN_SECONDS,
     PORT_RESTARTS,
     backoff,
     decide,
@@ -66,11 +66,11 @@ TABLE = [
     (1, 0, 0, "program", True, True, "restart 1 of 1"),
     (1, 1, 0, "program", False, True, "the one restart (max_restarts) is used up"),
     (3, 2, 0, "lost", True, True, "restart 3 of 3"),
-    (0, 0, 0, "port-collision", True, False, "not charged: a reserved port was taken (1 of 3)"),
-    (0, 0, 2, "port-collision", True, False, "not charged: a reserved port was taken (3 of 3)"),
+    (0, 0, 0, "port-collision", True, False, "does not count against max_restarts: a reserved port was taken (1 of 3)"),
+    (0, 0, 2, "port-collision", True, False, "does not count against max_restarts: a reserved port was taken (3 of 3)"),
     (0, 0, 3, "port-collision", False, True, "max_restarts = 0"),
     (2, 0, 3, "port-collision", True, True, "restart 1 of 2"),
-    (2, 2, 0, "port-collision", True, False, "not charged: a reserved port was taken (1 of 3)"),
+    (2, 2, 0, "port-collision", True, False, "does not count against max_restarts: a reserved port was taken (1 of 3)"),
     (2, 2, 3, "port-collision", False, True, "all 2 restarts (max_restarts) are used up"),
 ]
 
@@ -111,7 +111,7 @@ def test_some_exit_codes_are_never_worth_a_retry() -> None:
     never = decide(standing(spec), failure(exit_code=127), NOW)
     assert (never.restart, never.reason) == (
         False,
-        "exit code 127 is never worth a retry (no_retry_on = [2, 127])",
+        "exit code 127 is not retried (no_retry_on = [2, 127])",
     )
     own = replace(roles(worker=Role(no_retry_on=(3,))), max_restarts=3, no_retry_on=(2,))
     assert decide(standing(own), failure(exit_code=2), NOW).restart
@@ -129,15 +129,15 @@ def test_what_is_nobodys_fault_is_not_charged(cause: str) -> None:
     assert second.restart
     assert second.delay >= 1.0
     assert second.reason.endswith(", 2 times in a row")
-    assert decide(standing(workers(1), free=1, ran=LONG_ENOUGH), nobodys(cause), NOW).delay == 0.0
+    assert decide(standing(workers(1), free=1, ran=MIN_RUN_SECONDS), nobodys(cause), NOW).delay == 0.0
 
 
 def test_not_even_that_goes_on_for_ever() -> None:
     """After so many in a row, none of which ran for a minute; sooner where nothing could be started at all."""
     given_up = decide(standing(workers(1, max_restarts=5), free=FREE_RESTARTS), nobodys(), NOW)
-    said = "10 restarts in a row were no fault of the job's, and nothing ever ran for 1 m 00 s"
+    said = "10 restarts in a row were not caused by the job, and nothing ran for 1 m 00 s in between"
     assert (given_up.restart, given_up.reason) == (False, said)
-    assert decide(standing(workers(1), free=FREE_RESTARTS, ran=LONG_ENOUGH), nobodys(), NOW).restart
+    assert decide(standing(workers(1), free=FREE_RESTARTS, ran=MIN_RUN_SECONDS), nobodys(), NOW).restart
     launch = decide(standing(workers(1, max_restarts=5), free=LAUNCH_RESTARTS), nobodys("launch"), NOW)
     assert (launch.restart, launch.charged, launch.reason) == (True, True, "restart 1 of 5")
     assert not decide(standing(workers(1), free=LAUNCH_RESTARTS), nobodys("launch"), NOW).restart

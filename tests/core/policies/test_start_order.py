@@ -80,7 +80,7 @@ def test_reasons_name_who_is_waited_for_and_why_in_vain() -> None:
     assert [(role.name, why) for role, why in newly_blocked(state.roles)] == [
         ("b", "b may start only after a succeeded, and 2 of its tasks did not"),
         ("c", "c waits for b, which can never start"),
-        ("d", "d may start only once all of a runs, and 1 of its tasks never did"),
+        ("d", "d may start only once all tasks of a run, and 1 of them never started"),
     ]
 
 

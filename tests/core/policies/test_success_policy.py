@@ -20,7 +20,7 @@ SPEC = roles(
 )
 RUNNING = {"chief": "running", "worker": "running running", "ps": "running", "board": "running"}
 
-ALL_OVER = "every tracked task is over, {} failure(s) tolerated"
+ALL_OVER = "every tracked task has ended, {} failure(s) tolerated"
 TABLE = [
     # how it stands, stop_on, the reason of its success or None
     ({}, StopOn.ALL, None),

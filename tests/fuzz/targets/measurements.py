@@ -105,7 +105,7 @@ def samples(data: bytes) -> None:
     for number, line in enumerate(data.splitlines()[:50]):
         now += 60.0
         message = from_plain(Sample, loads(line), ignore_unknown=True)
-        made.came(tasks[number % 2].id, message)
+        made.ingest_sample(tasks[number % 2].id, message)
     answer = made.answer(GetMetrics(points=MOST_POINTS))
     for points in answer.points:
         for least, mean, most in zip(points.least, points.mean, points.most, strict=True):

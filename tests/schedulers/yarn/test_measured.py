@@ -61,7 +61,7 @@ def test_from_one_master_to_the_next(
     tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first brings a copy to HDFS while the job runs; the second has it before it begins, and so has a reader."""
-    monkeypatch.setattr(module, "_SAFE_EVERY", 0.0)
+    monkeypatch.setattr(module, "_COPY_EVERY", 0.0)
     cluster = Simulation(workers(1))
     cluster.begin()
     cluster.run()
@@ -73,8 +73,8 @@ def test_from_one_master_to_the_next(
         async def keep_safe(copy: Path) -> None:
             await to_thread(files.send, "metrics.db", copy, "copy")
 
-        made.keep_safe = keep_safe
-        made.came(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
+        made.save_copy = keep_safe
+        made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
         await made.write()
         await made.finish()
 
@@ -91,7 +91,7 @@ def test_hdfs_that_refuses_hinders_nothing(
     tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the writer nor the next attempt."""
-    monkeypatch.setattr(module, "_SAFE_EVERY", 0.0)
+    monkeypatch.setattr(module, "_COPY_EVERY", 0.0)
     cluster = Simulation(workers(1))
     cluster.begin()
     cluster.run()
@@ -103,8 +103,8 @@ def test_hdfs_that_refuses_hinders_nothing(
         async def keep_safe(copy: Path) -> None:
             raise ConnectionLost("nobody is there")
 
-        made.keep_safe = keep_safe
-        made.came(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
+        made.save_copy = keep_safe
+        made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
         await made.write()
         await made.finish()
 

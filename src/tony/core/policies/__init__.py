@@ -1,1 +1,1 @@
-"""Policies: one pure function each, returning a decision with a sentence of reason."""
+"""Policies: pure functions that return a decision and the reason for it."""

@@ -1,4 +1,4 @@
-"""What one task's failure means for the session."""
+"""Decides what the failure of one task means for the session."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.states import FailurePolicy, RoleKind
 
-#: Why a session fails whose every failure was tolerated.
-EVERY_ONE = "every tracked task failed"
+#: Why a session fails although each failure was tolerated.
+ALL_FAILED = "every tracked task failed"
 
 
 class Effect(Enum):
-    """What a failure does."""
+    """The consequence of a task's failure."""
 
     TOLERATE = "tolerate"
-    FAIL_SESSION = "fail-session"  #: the restart policy has the next word
+    FAIL_SESSION = "fail-session"  #: the restart policy decides next
     FAIL_JOB = "fail-job"
 
 
 @dataclass(frozen=True, slots=True)
 class FailureDecision:
-    """An effect and why."""
+    """An effect and its reason."""
 
     effect: Effect
     reason: str
 
 
 def judge(state: State, task: TaskId) -> FailureDecision:
-    """What the failure of `task`, already counted in its role, means.
+    """Return what the failure of `task`, already counted in its role, means.
 
-    `stop_on_failure` ends the job under every policy. Sidecars never matter, but under `any-task`. The failure of an
-    untracked or a setup role fails the session under every policy. The policies for tracked ones: see `FailurePolicy`;
-    `chief-or-all` is the original's rule, and so is that it tolerates no task whose program could not even be started:
-    the others have been given its address, or wait for it.
+    `stop_on_failure` ends the job under every policy. Sidecars matter only under `any-task`. A failure of an untracked
+    or a setup role fails the session under every policy. For tracked roles see `FailurePolicy`; `chief-or-all` is the
+    rule of LinkedIn TonY, including that it tolerates no task whose program could not be started: the others have its
+    address, or wait for it.
     """
     role = state.roles[task.role]
     policy = state.spec.failure_policy
@@ -58,15 +58,15 @@ def judge(state: State, task: TaskId) -> FailureDecision:
 
 def _chief_or_all(state: State, task: TaskId) -> FailureDecision:
     if state.tasks[task].session != state.session:
-        return FailureDecision(Effect.FAIL_SESSION, f"{task} never came to run")
+        return FailureDecision(Effect.FAIL_SESSION, f"{task} was never started")
     chief = state.chief
     if chief and (task == chief or task.role == chief.role == "chief"):
         return FailureDecision(Effect.FAIL_SESSION, f"{task} is the chief")
     if any(_may_succeed(role) for role in state.roles.values()):
         return FailureDecision(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')
-    return FailureDecision(Effect.FAIL_SESSION, EVERY_ONE)
+    return FailureDecision(Effect.FAIL_SESSION, ALL_FAILED)
 
 
 def _may_succeed(role: RoleState) -> bool:
-    """Whether a task that counts has succeeded or may yet."""
+    """Return True if the role is tracked and one of its tasks has succeeded or still may."""
     return role.kind is RoleKind.TRACKED and (role.finished or role.ended < role.total or role.succeeded > 0)

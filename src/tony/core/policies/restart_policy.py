@@ -1,7 +1,7 @@
-"""Whether what has failed starts again: the gang as the next session, or one task alone as its next try.
+"""Decides what restarts after a failure: the gang as the next session, or one task alone as its next task attempt.
 
-Budgets mean one thing everywhere: `max_restarts` of the job, and of the role whose task has failed, count restarts that
-the job's own failures have caused. What is nobody's fault of the job's is not charged, but does not go on for ever.
+`max_restarts` of the job, and of the role whose task failed, count restarts caused by the job's own failures. Others
+do not count, but are limited, too.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from tony.model.job_report import Failure, FailureClass
 from tony.model.states import RestartScope
 from tony.units import format_duration
 
-#: Somebody else took a reserved port: not the job's fault, so not charged, but not for ever either.
+#: Restarts because another process took a reserved port: not the job's fault, so they do not count, but are limited.
 PORT_RESTARTS = 3
-#: In a row: containers in which our executor or the program cannot be started at all are hardly bad luck after that.
+#: Consecutive restarts because the executor or the program could not be started: more is hardly bad luck.
 LAUNCH_RESTARTS = 2
-#: In a row: nothing else is tried for ever without being charged.
+#: Consecutive restarts that do not count, of any kind.
 FREE_RESTARTS = 10
-#: Seconds after which a gang has run, whatever then befalls it: the next misfortune is the first one.
-LONG_ENOUGH = 60.0
-#: Seconds; no back-off is longer.
+#: Seconds of running after which consecutive restarts are counted from zero again.
+MIN_RUN_SECONDS = 60.0
+#: Maximum back-off in seconds.
 LONGEST_BACKOFF = 60.0
 
-#: Causes whose containers never came to start the program.
+_FREE = "does not count against max_restarts"
+#: Causes with which the program was never started.
 _NEVER_RAN = frozenset({"launch", "limit", "registration-timeout"})
-#: Causes that are a program's own end.
-_ITS_OWN_END = frozenset({"program", "memory", "launch"})
+#: Causes that mean that the program itself ended.
+_PROGRAM_ENDED = frozenset({"program", "memory", "launch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Decision:
     """Restart after `delay` seconds, or not.
 
     Attributes:
-        charged: against `max_restarts` of job and role.
+        charged: counts against `max_restarts` of job and role.
         early: the program ended before `min_uptime`.
     """
 
@@ -50,10 +51,10 @@ class Decision:
 
 
 def decide(state: State, failure: Failure, now: float, alone: Task | None = None) -> Decision:
-    """Decides after a failure.
+    """Return the decision for a failure.
 
     Args:
-        alone: the task that would start again by itself; None: the whole gang would.
+        alone: the task that would restart alone; None: the whole gang would.
     """
     free = _free_restart(state, failure, now, alone)
     if free:
@@ -65,52 +66,49 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
     early = task is not None and _is_early(state, failure, task)
     if early and task and _early_before(state, task):
         limit = format_duration(state.spec.min_uptime or 0)
-        return Decision(False, f"it ended before it had run for {limit} (min_uptime) twice in a row: no third time")
+        return Decision(False, f"the program ended within {limit} (min_uptime) twice in a row; no third attempt")
     return _by_budget(state, now, task, alone, early=early)
 
 
-# --- not charged ------------------------------------------------------------------------------------------------------
+# --- restarts that do not count ---------------------------------------------------------------------------------------
 
 
 def _free_restart(state: State, failure: Failure, now: float, alone: Task | None) -> Decision | None:
-    """The decision, if the failure is no fault of the job's."""
+    """Return the decision for a failure that the job did not cause; None if the usual rules apply."""
     if failure.cause == "port-collision" and state.restarts_for_ports < PORT_RESTARTS:
         done = state.restarts_for_ports + 1
-        return Decision(True, f"not charged: a reserved port was taken ({done} of {PORT_RESTARTS})", charged=False)
+        return Decision(True, f"{_FREE}: a reserved port was taken ({done} of {PORT_RESTARTS})", charged=False)
     if not failure.blameless:
         return None
     done = consecutive_restarts(state, now, alone)
-    if failure.task and not alone:  # what one task alone was not granted any more, the gang is not either
+    if failure.task and not alone:  # a gang restart must not exceed the limit of a single task
         done = max(done, consecutive_restarts(state, now, state.tasks[TaskId.parse(failure.task)]))
     if failure.cause in _NEVER_RAN and done >= LAUNCH_RESTARTS:
         return None
     if done >= FREE_RESTARTS:
-        ran = format_duration(LONG_ENOUGH)
-        said = f"{FREE_RESTARTS} restarts in a row were no fault of the job's, and nothing ever ran for {ran}"
-        return Decision(False, said)
+        ran = format_duration(MIN_RUN_SECONDS)
+        reason = f"{FREE_RESTARTS} restarts in a row were not caused by the job, and nothing ran for {ran} in between"
+        return Decision(False, reason)
     times = f", {done + 1} times in a row" if done else ""
-    said = f"not charged: {_whose(failure)}{times}"
-    return Decision(True, said, backoff(state.spec.backoff, done, _seed(state, alone)), charged=False)
-
-
-def _whose(failure: Failure) -> str:
-    return "its program was never started" if failure.cause in _NEVER_RAN else "no fault of the job's"
+    why = "its program was never started" if failure.cause in _NEVER_RAN else "not caused by the job"
+    delay = backoff(state.spec.backoff, done, _seed(state, alone))
+    return Decision(True, f"{_FREE}: {why}{times}", delay, charged=False)
 
 
 def consecutive_restarts(state: State, now: float, alone: Task | None) -> int:
-    """Restarts since anything ran for long that were not charged: of the gang, or of one task alone."""
+    """Return the uncounted restarts since anything ran for long: of the gang, or of one task alone."""
     if alone:
         began, done = alone.began if alone.session == state.session else None, alone.free
     else:
         began, done = state.began, state.free
-    return 0 if began is not None and now - began >= LONG_ENOUGH else done
+    return 0 if began is not None and now - began >= MIN_RUN_SECONDS else done
 
 
-# --- never worth it ---------------------------------------------------------------------------------------------------
+# --- failures that are not retried ------------------------------------------------------------------------------------
 
 
 def never(state: State, failure: Failure) -> str:
-    """Why nothing is started again although there may be room; empty if it may be."""
+    """Return why nothing restarts although restarts are left; empty if it may."""
     if failure.task is None or failure.exit_code is None:
         return ""
     role = TaskId.parse(failure.task).role
@@ -118,18 +116,18 @@ def never(state: State, failure: Failure) -> str:
     if failure.exit_code not in codes:
         return ""
     key = "no_retry_on" if state.roles[role].spec.no_retry_on is None else f"roles.{role}.no_retry_on"
-    return f"exit code {failure.exit_code} is never worth a retry ({key} = {list(codes)})"
+    return f"exit code {failure.exit_code} is not retried ({key} = {list(codes)})"
 
 
 def _is_early(state: State, failure: Failure, task: Task) -> bool:
     limit = state.spec.min_uptime
-    if not limit or failure.failure_class is not FailureClass.USER or failure.cause not in _ITS_OWN_END:
+    if not limit or failure.failure_class is not FailureClass.USER or failure.cause not in _PROGRAM_ENDED:
         return False
     return task.session != state.session or failure.at - task.began < limit
 
 
 def _early_before(state: State, task: Task) -> bool:
-    """Whether the last time that this program ended was as early: in the last session, or the task's last try."""
+    """Return True if the program ended as early the last time: in the last session, or the task's last attempt."""
     role = state.roles[task.id.role]
     return bool(task.early if role.spec.restart is RestartScope.TASK else role.early)
 
@@ -165,7 +163,7 @@ def _used_up(limit: int, which: str, key: str) -> str:
 
 
 def counting(state: State, now: float) -> Sequence[Restart]:
-    """The charged restarts that count now."""
+    """Return the restarts that count against `max_restarts` now."""
     window = state.spec.restart_window
     return [each for each in state.restarts if window is None or each.at > now - window]
 
@@ -178,9 +176,9 @@ def _seed(state: State, alone: Task | None) -> str:
 
 
 def backoff(base: float, done: int, seed: str) -> float:
-    """Seconds to wait before the next restart: none before the first, then `base` doubling up to a minute.
+    """Return the seconds until the next restart: none before the first, then `base`, doubling up to a minute.
 
-    A jitter of up to a quarter (more, but less at the longest) keeps jobs that failed together from coming back
+    A jitter of up to a quarter (added, but subtracted at the maximum) keeps jobs that failed together from restarting
     together. It is derived from the job's id, so that a replay computes the same.
     """
     if done == 0:

@@ -1,4 +1,4 @@
-"""Which roles may start."""
+"""Decides which roles may start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tony.model.states import AfterCondition
 
 
 def newly_ready(roles: Mapping[str, RoleState]) -> Iterable[RoleState]:
-    """Roles that are not ready yet and whose every `after` is satisfied now."""
+    """Return roles that are not ready yet and whose every `after` is satisfied now."""
     return [
         role
         for role in roles.values()
@@ -18,10 +18,10 @@ def newly_ready(roles: Mapping[str, RoleState]) -> Iterable[RoleState]:
 
 
 def newly_blocked(roles: Mapping[str, RoleState]) -> Iterable[tuple[RoleState, str]]:
-    """Roles that can never become ready in this session, each with the reason, and not told before.
+    """Return roles that can never become ready in this session and were not reported before, each with the reason.
 
-    A role waits in vain for the success of one that is over without it, for the start of one of which a task is over
-    and was never started, and for anything at all of one that is itself blocked.
+    A role is blocked if it waits for the success of a role that ended without it, for the start of a role of which a
+    task ended without being started, or for any role that is itself blocked.
     """
     found: dict[str, tuple[RoleState, str]] = {}
     seen = -1
@@ -31,15 +31,15 @@ def newly_blocked(roles: Mapping[str, RoleState]) -> Iterable[tuple[RoleState, s
             if role.ready or role.finished or role.blocked or role.name in found:
                 continue
             for name, condition in role.spec.after.items():
-                why = _in_vain(roles[name], condition, blocked=name in found)
+                why = _why_never_satisfied(roles[name], condition, blocked=name in found)
                 if why:
                     found[role.name] = role, f"{role.name} {why}"
                     break
     return found.values()
 
 
-def _in_vain(other: RoleState, condition: AfterCondition, *, blocked: bool) -> str:
-    """Why `condition` will never be true of `other`; empty if it is or may become true."""
+def _why_never_satisfied(other: RoleState, condition: AfterCondition, *, blocked: bool) -> str:
+    """Return why `condition` will never be true of `other`; empty if it is or may become true."""
     if other.finished:
         return ""
     if blocked or other.blocked:
@@ -47,10 +47,10 @@ def _in_vain(other: RoleState, condition: AfterCondition, *, blocked: bool) -> s
     if condition is AfterCondition.SUCCEEDED and other.ended == other.total and other.succeeded < other.total:
         return f"may start only after {other.name} succeeded, and {other.total - other.succeeded} of its tasks did not"
     if condition is AfterCondition.STARTED and other.unstarted:
-        return f"may start only once all of {other.name} runs, and {other.unstarted} of its tasks never did"
+        return f"may start only once all tasks of {other.name} run, and {other.unstarted} of them never started"
     return ""
 
 
 def group_done(roles: Mapping[str, RoleState], members: Iterable[str]) -> bool:
-    """True when every task of every role of a group is over."""
+    """Return True when every task of every role of a group has ended."""
     return all(roles[name].finished or roles[name].ended == roles[name].total for name in members if name in roles)

@@ -1,26 +1,26 @@
-"""What the machine does with an event, one job per module.
+"""What the state machine does with an event, one concern per module.
 
-Each step is a function of a `Turn`: it changes the state and asks for actions. The arrows between the modules point one
-way, from the top of this list to its end:
+Each step is a function of a `StepContext`: it changes the state and requests actions. Modules import only modules
+below them in this list:
 
-    deadlines           a time has come
-    user_commands       what people ask for
-    am_attempts         an application master begins its life, the first or a later one
-    container_loss      containers and executors that go away or fall silent
-    executor_reports    what executors say of themselves and their programs
+    deadlines           deadlines that have passed
+    user_commands       kill and restart requests
+    am_attempts         an AM attempt starts, the first or a later one
+    container_loss      containers and executors that end or fall silent
+    executor_reports    reports of executors about their programs
     session_start       a session opens
-    unconfirmed_exit    containers of which nobody has seen the end
-    task_exit           a task is over: what follows for its role, its session, its job
-    role_readiness      what may happen next: roles become ready, groups run out of time, the job has succeeded
-    failure_handling    a failure gets its verdict
-    task_retry          one task alone starts again
-    session_restart     a session is given up for the next one
-    node_exclusion      hosts on which tasks failed again and again
+    unconfirmed_exit    containers whose end is not confirmed
+    task_exit           a task ended: consequences for its role, its session, its job
+    role_readiness      roles become ready, groups time out, the job succeeds
+    failure_handling    a failure is classified
+    task_retry          one task restarts alone
+    session_restart     a session is replaced by the next one
+    node_exclusion      hosts on which tasks failed repeatedly
     job_finish          the job's result, and its end
     program_stop        programs are stopped, by force if need be
-    gang_deadlock       a gang that was granted in part and gets no more gives back what it has, for a while
-    elastic_start       a gang that may go without some of its tasks does so
-    gang_start          who has registered; publish and start
-    containers          asked for, granted, given back
-    task_attempts       one try, from its start to the proof of its end
+    gang_deadlock       an incomplete gang releases its containers for a while
+    elastic_start       an elastic gang starts without some of its tasks
+    gang_start          registration; publish and start
+    containers          requested, granted, released
+    task_attempts       one task attempt, from its start to the proof of its end
 """

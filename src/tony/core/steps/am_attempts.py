@@ -1,8 +1,8 @@
-"""An application master begins its life: the first of a job, or one that takes over where its predecessor died.
+"""An AM attempt starts: the first of a job, or one that takes over from a dead one.
 
-A later one has the log, so it knows what was decided; it does not know which of that was done, nor what has happened
-since. So it first finds out what is left, judging nothing meanwhile; then it says all again that must be so. Executors
-are told what concerns them when they come back (`core/reattach.py`).
+A later attempt has the log, so it knows what was decided, but not which of that was done, nor what has happened since.
+It first finds out what is left, without classifying failures meanwhile, and then repeats the requests that still hold.
+Executors learn what concerns them when they reconnect (`core/reattach.py`).
 """
 
 from __future__ import annotations
@@ -16,137 +16,136 @@ from tony.core.transitions import JobMove, TaskMove
 from tony.errors import InvalidTransition
 from tony.model.states import JobState, TaskState
 
-#: Seconds by which a deadline that comes while nothing may be judged is put off.
-_LATER = 1.0
-#: Seconds that executors have to come back, before the deadlines that are about their silence count again.
-COMING_BACK = 10.0
-#: Deadlines for something that an executor should have said meanwhile.
-_FOR_EXECUTORS = frozenset({"registration", "report", "startup", "stop-limit", "force-limit"})
+#: Seconds by which a deadline is postponed during recovery.
+_POSTPONE_SECONDS = 1.0
+#: Seconds that executors have to reconnect before deadlines for their reports count again.
+RECONNECT_SECONDS = 10.0
+#: Deadlines for reports of executors.
+_EXECUTOR_DEADLINES = frozenset({"registration", "report", "startup", "stop-limit", "force-limit"})
 
 
-def started(turn: StepContext, event: ev.AttemptStarted) -> None:
-    """An application master lives. What is left of its predecessors is asked for first."""
-    state = turn.state
+def on_started(ctx: StepContext, event: ev.AttemptStarted) -> None:
+    """Start an AM attempt: reconcile with what earlier attempts left."""
+    state = ctx.state
     if event.attempt <= state.attempt:
-        raise InvalidTransition(f"attempt {event.attempt} after attempt {state.attempt}")
+        raise InvalidTransition(f"AM attempt {event.attempt} after AM attempt {state.attempt}")
     if state.attempt == 0:
-        state.accepted_wall = event.wall - turn.now
+        state.accepted_wall = event.wall - ctx.now
         state.move_job(JobMove.BEGIN)
     state.attempt, state.settings = event.attempt, event.settings
     state.am_pid, state.am_host = event.pid, event.host
     state.gangs, state.chooses = event.gangs, event.chooses
-    if state.job.ended:  # its predecessor died before it had told so
-        job_finish.tell(turn)
+    if state.job.ended:  # the previous attempt died before it reported that
+        job_finish.request_finish(ctx)
         return
     state.reconciling, state.inherited = True, state.opening
     state.found.clear()
-    _stretch_leases(turn)
-    state.queue_reason = ""  # that of a scheduler which knew the other one
+    _stretch_leases(ctx)
+    state.queue_reason = ""  # it was for the previous attempt
     state.avoided.clear()
     for spec in state.specs.values():
-        turn.ask(act.Publish(spec=spec))
-    turn.ask(act.Reconcile())
+        ctx.request(act.Publish(spec=spec))
+    ctx.request(act.Reconcile())
 
 
-def _stretch_leases(turn: StepContext) -> None:
-    """How long nobody was there is known only by the clocks of two machines, which may differ: it does not count for
-    programs whose end nobody sees."""
-    timers = turn.state.timers
-    away = max(0.0, turn.now - turn.state.latest)
+def _stretch_leases(ctx: StepContext) -> None:
+    """Extend leases by the time without an AM, which only the clocks of two machines can tell, and these may differ."""
+    timers = ctx.state.timers
+    away = max(0.0, ctx.now - ctx.state.latest)
     for name, due in list(timers.all.items()):
         if name.startswith("lease:"):
             timers.set(name, due + away)
 
 
-def containers_found(turn: StepContext, event: ev.ContainersFound) -> None:
-    """What is left of earlier attempts. What was for nobody we know is ended."""
-    state = turn.state
+def on_containers_found(ctx: StepContext, event: ev.ContainersFound) -> None:
+    """Note containers of earlier AM attempts; kill those that the log does not know."""
+    state = ctx.state
     for container in () if state.job.ended else event.containers:
         if container in state.containers:
             state.found.add(container)
         else:
-            turn.ask(act.Kill(container=container, reason="nobody knows what it was for"))
+            ctx.request(act.Kill(container=container, reason="the event log does not know it"))
 
 
-def reconcile_closed(turn: StepContext, event: ev.ReconcileClosed) -> None:
-    """All that was left has shown itself: the first session may open, or the present one goes on."""
-    state = turn.state
+def on_reconcile_closed(ctx: StepContext, event: ev.ReconcileClosed) -> None:
+    """Continue once all remaining containers are known: open the first session, or resume the current one."""
+    state = ctx.state
     if not state.reconciling or state.job.ended:
         return
     state.reconciling = False
-    _give_time(turn)
+    _extend_executor_deadlines(ctx)
     for container in list(state.containers.values()):
         if container.id not in state.found and not container.presumed:
-            _is_gone(turn, container)
+            _mark_lost(ctx, container)
     state.found.clear()
     for container in list(state.containers.values()):
-        _go_on(turn, container)
+        _repeat_request(ctx, container)
     for host in sorted(state.excluded):
-        turn.ask(act.Exclude(host=host))
+        ctx.request(act.Exclude(host=host))
     for role in state.roles.values():
         if role.demand:
-            turn.ask(act.SetDemand(role=role.name, total=role.demand))
-    elastic_start.settle(turn)
-    _say_again(turn)
+            ctx.request(act.SetDemand(role=role.name, total=role.demand))
+    elastic_start.start_soon_if_enough(ctx)
+    _resume(ctx)
 
 
-def put_off(turn: StepContext, name: str) -> bool:
-    """Whether a deadline has to wait, since nobody knows yet what has come of what it is for."""
-    if turn.state.reconciling:
-        turn.state.timers.set(name, turn.now + _LATER)
-    return turn.state.reconciling
+def postpone(ctx: StepContext, name: str) -> bool:
+    """Postpone a deadline while recovery is under way; return True if it was."""
+    if ctx.state.reconciling:
+        ctx.state.timers.set(name, ctx.now + _POSTPONE_SECONDS)
+    return ctx.state.reconciling
 
 
-def _give_time(turn: StepContext) -> None:
-    timers = turn.state.timers
+def _extend_executor_deadlines(ctx: StepContext) -> None:
+    timers = ctx.state.timers
     for name, due in list(timers.all.items()):
-        if name.partition(":")[0] in _FOR_EXECUTORS and turn.state.attempt > 1:
-            timers.set(name, max(due, turn.now + COMING_BACK))
+        if name.partition(":")[0] in _EXECUTOR_DEADLINES and ctx.state.attempt > 1:
+            timers.set(name, max(due, ctx.now + RECONNECT_SECONDS))
 
 
-def _is_gone(turn: StepContext, container: Container) -> None:
-    before = turn.state.attempt - 1
-    cause = f"it did not outlive the application master of attempt {before}"
+def _mark_lost(ctx: StepContext, container: Container) -> None:
+    before = ctx.state.attempt - 1
+    cause = f"it ended while no application master ran, after AM attempt {before}"
     ended = ev.ContainerEnded(container=container.id, cause=cause, blameless=True, silent=True)
-    container_loss.container_ended(turn, ended)
+    container_loss.on_container_ended(ctx, ended)
 
 
-def _go_on(turn: StepContext, container: Container) -> None:
-    """A container that has outlived our predecessor."""
+def _repeat_request(ctx: StepContext, container: Container) -> None:
+    """Repeat what was requested for a container of the previous AM attempt."""
     if container.presumed:
-        return  # nobody would hear it
-    if container.hold is ContainerIntent.RELEASED:
-        turn.ask(act.Release(container=container.id))
-    elif container.hold is ContainerIntent.KILLED:
-        turn.ask(act.Kill(container=container.id, reason="it was to be ended before"))
-    elif container.task and turn.state.tasks[container.task].incarnation is None:
-        _replace(turn, turn.state, container)
+        return  # it cannot be reached
+    if container.intent is ContainerIntent.RELEASED:
+        ctx.request(act.Release(container=container.id))
+    elif container.intent is ContainerIntent.KILLED:
+        ctx.request(act.Kill(container=container.id, reason="it was to be killed before"))
+    elif container.task and ctx.state.tasks[container.task].incarnation is None:
+        _replace(ctx, ctx.state, container)
 
 
-def _replace(turn: StepContext, state: State, container: Container) -> None:
-    """Nobody has heard of its executor, which may not be there, or does not know where we are. Nothing ran in it."""
+def _replace(ctx: StepContext, state: State, container: Container) -> None:
+    """Replace a container whose executor never registered: it may not exist or not know the address. Nothing ran."""
     assert container.task is not None
     task = state.tasks[container.task]
     if task.state is TaskState.STARTING and state.active:
         state.timers.cancel(f"registration:{task.name}")
-        containers.request(turn, task, TaskMove.REPLACE)
-    containers.end_by_force(turn, container, "its executor had not registered when the application master died")
+        containers.request(ctx, task, TaskMove.REPLACE)
+    containers.kill(ctx, container, "its executor had not registered when the application master died")
     containers.detach(state, container)
     if state.job is JobState.RESTARTING:
-        session_restart.seek(state, task)
-    containers.settle_demand(turn, state.roles[container.role])
+        session_restart.request_early(state, task)
+    containers.update_demand(ctx, state.roles[container.role])
 
 
-def _say_again(turn: StepContext) -> None:
-    """What the machine itself waits for; the session that our predecessor had asked for may never have opened."""
-    state = turn.state
+def _resume(ctx: StepContext) -> None:
+    """Repeat what the state machine itself waits for; the session that was requested last may never have opened."""
+    state = ctx.state
     if state.job is JobState.STOPPING:
-        job_finish.finish_if_idle(turn)
+        job_finish.finish_if_idle(ctx)
     elif state.job.ended:
         return
     elif state.inherited == state.opening > state.session:
-        turn.ask(act.OpenSession(session=state.opening, reason=state.restart_reason or session_restart.FIRST))
+        ctx.request(act.OpenSession(session=state.opening, reason=state.restart_reason or session_restart.FIRST_REASON))
     elif state.session == 0 and state.active:
-        session_restart.open_session(turn, 1, session_restart.FIRST)
+        session_restart.open_session(ctx, 1, session_restart.FIRST_REASON)
     else:
-        session_restart.open_next_session_if_idle(turn)
+        session_restart.open_next_session_if_idle(ctx)

@@ -1,4 +1,4 @@
-"""Containers and executors that go away or fall silent."""
+"""Containers and executors that end or fall silent."""
 
 from __future__ import annotations
 
@@ -20,100 +20,100 @@ from tony.core.transitions import TaskMove
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, TaskState
 
-#: Seconds that a task's last report may come after its container's end: the two travel on different ways.
+#: Seconds that a task's last report may arrive after its container's end: they take different routes.
 REPORT_WAIT = 2.0
 
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
 
-def container_ended(turn: StepContext, event: ev.ContainerEnded) -> None:
-    """A container is gone, and everything in it: the proof that its program cannot live."""
-    state = turn.state
+def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
+    """Handle the end of a container, which proves that its program has ended."""
+    state = ctx.state
     container = state.containers.get(event.container)
-    if container is None or unconfirmed_exit.wait(turn, container, event):
+    if container is None or unconfirmed_exit.must_wait(ctx, container, event):
         return
-    task = containers.forget(turn, container)
+    task = containers.remove_ended(ctx, container)
     if task and event.forced:
         failure_text.refine_cause(state, task, event.cause, over_memory=event.over_memory)
     if task:
-        _lost_its_container(turn, task, container, event)
+        _on_task_container_ended(ctx, task, container, event)
     role = state.roles.get(container.role)
     if role:
-        containers.settle_demand(turn, role)
-    job_finish.finish_if_idle(turn)
+        containers.update_demand(ctx, role)
+    job_finish.finish_if_idle(ctx)
 
 
-def action_failed(turn: StepContext, event: ev.ActionFailed) -> None:
-    """What could not be done in a container: it counts as gone."""
+def on_action_failed(ctx: StepContext, event: ev.ActionFailed) -> None:
+    """Treat a container in which an action failed as ended."""
     if event.container:
-        container_ended(turn, ev.ContainerEnded(container=event.container, cause=event.cause))
+        on_container_ended(ctx, ev.ContainerEnded(container=event.container, cause=event.cause))
 
 
-def silent(turn: StepContext, event: ev.Silent) -> None:
-    """An executor is not heard of. A program of it may live, so its container is ended before another replaces it."""
-    state = turn.state
+def on_silent(ctx: StepContext, event: ev.Silent) -> None:
+    """Kill the container of a silent executor before it is replaced: its program may still run."""
+    state = ctx.state
     task = state.tasks.get(event.task)
-    container = containers.held_by(state, task) if task else None
-    if task is None or container is None or container.hold is ContainerIntent.KILLED or container.presumed:
+    container = containers.container_of(state, task) if task else None
+    if task is None or container is None or container.intent is ContainerIntent.KILLED or container.presumed:
         return
     if not gang_start.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
         return
-    reason = f"nothing was heard from {task.id} for {event.silence:.0f} s (heartbeat_timeout)"
+    reason = f"no heartbeat from {task.id} for {event.silence:.0f} s (heartbeat_timeout)"
     if task.state in _NOT_STARTED and state.active:
-        _replace(turn, task, reason, container)
+        _replace(ctx, task, reason, container)
         return
-    containers.end_by_force(turn, container, reason)
+    containers.kill(ctx, container, reason)
     if task.living and not task.judged:
-        failure = _nobodys_fault(turn, task, "silent", reason)
-        task_exit.fault(turn, task, failure)
+        failure = _blameless_failure(ctx, task, "silent", reason)
+        task_exit.on_failure(ctx, task, failure)
 
 
-def _lost_its_container(turn: StepContext, task: Task, container: Container, event: ev.ContainerEnded) -> None:
-    state = turn.state
+def _on_task_container_ended(ctx: StepContext, task: Task, container: Container, event: ev.ContainerEnded) -> None:
+    state = ctx.state
     if task.living:
-        task.gone_at, task.gone_why = turn.now, event.cause
+        task.container_ended_at, task.container_end_cause = ctx.now, event.cause
         task.forced = event.cause if event.forced else ""
         task.over_memory, task.blameless = event.over_memory, event.blameless
-        if task.outside is not None:
-            task_exit.handle_external_stop(turn, task)
-        elif container.hold is ContainerIntent.KILLED or event.silent or not state.active:
-            task_exit.lost(turn, task)
+        if task.external_exit is not None:
+            task_exit.handle_external_stop(ctx, task)
+        elif container.intent is ContainerIntent.KILLED or event.silent or not state.active:
+            task_exit.on_lost(ctx, task)
         else:
-            state.timers.set(f"report:{task.name}", turn.now + REPORT_WAIT)
+            state.timers.set(f"report:{task.name}", ctx.now + REPORT_WAIT)
             if event.blameless:
                 state.unexplained.add(task.id)
     elif task.state in _NOT_STARTED and state.active:
-        _replace(turn, task, event.cause, counts=not event.blameless)
+        _replace(ctx, task, event.cause, counts=not event.blameless)
     if state.job is JobState.RESTARTING:
-        session_restart.seek(state, task)
+        session_restart.request_early(state, task)
 
 
-def _nobodys_fault(turn: StepContext, task: Task, cause: str, reason: str) -> Failure:
-    of_them = FailureClass.INFRASTRUCTURE
-    return failure_text.failure_from_task(turn.state, task, cause, of_them, reason, turn.now, blameless=True)
+def _blameless_failure(ctx: StepContext, task: Task, cause: str, reason: str) -> Failure:
+    kind = FailureClass.INFRASTRUCTURE
+    return failure_text.failure_from_task(ctx.state, task, cause, kind, reason, ctx.now, blameless=True)
 
 
-def _replace(turn: StepContext, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:
-    """Another container for a task whose program has not been started: nothing has to be proved before.
+def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:
+    """Request another container for a task whose program was not started: there is no end to be proved before.
 
     Args:
-        counts: it may have been the job's own fault, so it is not tried for ever.
+        counts: it may have been the job's own fault, so the number of replacements is limited.
     """
-    state = turn.state
+    state = ctx.state
     state.timers.cancel(f"registration:{task.name}")
     task.launches += counts
     task.note = cause
-    bound = task.again is not None and is_bound(state, task)
-    again = task.launches < containers.LAUNCHES and not bound
-    if again:  # first, or the scheduler would be told to want one less
-        containers.request(turn, task, TaskMove.REPLACE)
+    bound = task.retry_at is not None and is_bound(state, task)
+    again = task.launches < containers.MAX_LAUNCHES and not bound
+    if again:  # first, or the demand would be lowered by one meanwhile
+        containers.request(ctx, task, TaskMove.REPLACE)
     if stuck:
-        containers.end_by_force(turn, stuck, cause)
+        containers.kill(ctx, stuck, cause)
         containers.detach(state, stuck)
-    elastic_start.settle(turn)
+    elastic_start.start_soon_if_enough(ctx)
     if not again:
-        reason = f"{task.launches} containers of {task.id} ended before its program was started; the last: {cause}"
+        reason = f"{task.launches} containers of {task.id} ended before its program was started; the last one: {cause}"
         if bound:
-            reason = f"{task.id} was to start again alone, and lost its container: {cause}"
-        task.again = None
-        task_exit.fault(turn, task, _nobodys_fault(turn, task, "lost" if bound else "launch", reason))
+            reason = f"{task.id} lost its container before it could restart: {cause}"
+        task.retry_at = None
+        task_exit.on_failure(ctx, task, _blameless_failure(ctx, task, "lost" if bound else "launch", reason))

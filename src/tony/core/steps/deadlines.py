@@ -1,4 +1,4 @@
-"""Times that have come. A deadline's name is what it limits, for a task or a role with `:` and who."""
+"""Handles deadlines. A deadline's name is what it limits, followed by `:` and a task, role or host where it has one."""
 
 from __future__ import annotations
 
@@ -29,112 +29,112 @@ from tony.model.states import JobState, OnTimeout, RoleKind
 from tony.units import format_duration
 
 
-def deadline(turn: StepContext, event: ev.Deadline) -> None:
-    """Does what is due; one that was moved, cancelled or is early does nothing."""
-    if turn.state.timers.pop_due(event.name, turn.now) and not am_attempts.put_off(turn, event.name):
+def on_deadline(ctx: StepContext, event: ev.Deadline) -> None:
+    """Handle a deadline; one that was moved, cancelled or is early does nothing."""
+    if ctx.state.timers.pop_due(event.name, ctx.now) and not am_attempts.postpone(ctx, event.name):
         kind, _, who = event.name.partition(":")
-        _DUE[kind](turn, who)
+        _HANDLERS[kind](ctx, who)
 
 
-def _task_is_late(kind: str, turn: StepContext, who: str) -> None:
-    task = turn.state.tasks[TaskId.parse(who)]
-    if task.outside is not None:
-        task_exit.handle_external_stop(turn, task)
-    elif task.gone_at is not None:
-        task_exit.lost(turn, task)
+def _on_task_timeout(kind: str, ctx: StepContext, who: str) -> None:
+    task = ctx.state.tasks[TaskId.parse(who)]
+    if task.external_exit is not None:
+        task_exit.handle_external_stop(ctx, task)
+    elif task.container_ended_at is not None:
+        task_exit.on_lost(ctx, task)
     elif not task.judged:
-        task_exit.fault(turn, task, failure_text.failure_from_timeout(turn.state, task, kind, turn.now))
+        task_exit.on_failure(ctx, task, failure_text.failure_from_timeout(ctx.state, task, kind, ctx.now))
 
 
-def _on_report_timeout(turn: StepContext, who: str) -> None:
-    task_exit.lost(turn, turn.state.tasks[TaskId.parse(who)])
+def _on_report_timeout(ctx: StepContext, who: str) -> None:
+    task_exit.on_lost(ctx, ctx.state.tasks[TaskId.parse(who)])
 
 
-def _nobody_said_who(turn: StepContext, who: str) -> None:
-    task_exit.handle_external_stop(turn, turn.state.tasks[TaskId.parse(who)])
+def _on_stop_cause_timeout(ctx: StepContext, who: str) -> None:
+    task_exit.handle_external_stop(ctx, ctx.state.tasks[TaskId.parse(who)])
 
 
-def _starts_again(turn: StepContext, who: str) -> None:
-    gang_start.go_on(turn, turn.state.tasks[TaskId.parse(who)])
+def _on_task_restart_due(ctx: StepContext, who: str) -> None:
+    gang_start.start_if_due(ctx, ctx.state.tasks[TaskId.parse(who)])
 
 
-def _host_is_forgiven(turn: StepContext, who: str) -> None:
-    node_exclusion.forgive(turn, who)
+def _on_exclusion_end(ctx: StepContext, who: str) -> None:
+    node_exclusion.end_exclusion(ctx, who)
 
 
-def _lease_is_over(turn: StepContext, who: str) -> None:
-    end = unconfirmed_exit.ended(turn, turn.state.tasks[TaskId.parse(who)])
+def _on_lease_end(ctx: StepContext, who: str) -> None:
+    end = unconfirmed_exit.build_container_ended(ctx, ctx.state.tasks[TaskId.parse(who)])
     if end:
-        container_loss.container_ended(turn, end)
+        container_loss.on_container_ended(ctx, end)
 
 
-def _role_is_late(turn: StepContext, who: str) -> None:
-    role = turn.state.roles[who]
+def _on_group_timeout(ctx: StepContext, who: str) -> None:
+    role = ctx.state.roles[who]
     rule = role.spec.timeout_after
-    if rule is None or not turn.state.active or role.ended == role.total:
+    if rule is None or not ctx.state.active or role.ended == role.total:
         return
     if rule.on_timeout is OnTimeout.FAIL:
-        failure_handling.of_group(turn, role, rule)
+        failure_handling.fail_group(ctx, role, rule)
         return
     if role.kind is RoleKind.TRACKED:
         role.kind = RoleKind.UNTRACKED
-    role_readiness.advance(turn)
+    role_readiness.advance(ctx)
 
 
-def _job_is_late(kind: str, turn: StepContext, who: str) -> None:
-    failure_handling.of_job(turn, failure_text.failure_from_job_timeout(turn.state, kind, turn.now))
+def _on_job_timeout(kind: str, ctx: StepContext, who: str) -> None:
+    failure_handling.fail_job(ctx, failure_text.failure_from_job_timeout(ctx.state, kind, ctx.now))
 
 
-def _containers_are_late(turn: StepContext, who: str) -> None:
-    limit = format_duration(turn.state.spec.timeouts.allocation or 0)
-    if not elastic_start.start_with_fewer(turn, f"within {limit} (allocation_timeout)"):
-        _job_is_late("allocation", turn, who)
+def _on_allocation_timeout(ctx: StepContext, who: str) -> None:
+    limit = format_duration(ctx.state.spec.timeouts.allocation or 0)
+    if not elastic_start.start_with_fewer(ctx, f"within {limit} (allocation_timeout)"):
+        _on_job_timeout("allocation", ctx, who)
 
 
-def _on_gang_timeout(turn: StepContext, who: str) -> None:
-    elastic_start.waited(turn)
+def _on_gang_wait_end(ctx: StepContext, who: str) -> None:
+    elastic_start.on_wait_end(ctx)
 
 
-def _next_session_is_due(turn: StepContext, who: str) -> None:
-    session_restart.delay_is_over(turn)
+def _on_restart_due(ctx: StepContext, who: str) -> None:
+    session_restart.on_delay_end(ctx)
 
 
-def _stop_was_not_proved(turn: StepContext, who: str) -> None:
-    program_stop.force(turn)
+def _on_stop_timeout(ctx: StepContext, who: str) -> None:
+    program_stop.kill_remaining(ctx)
 
 
-def _force_was_not_proved(turn: StepContext, who: str) -> None:
-    program_stop.force(turn)
-    if turn.state.job is JobState.STOPPING:
-        job_finish.abandon(turn)
+def _on_kill_timeout(ctx: StepContext, who: str) -> None:
+    program_stop.kill_remaining(ctx)
+    if ctx.state.job is JobState.STOPPING:
+        job_finish.abandon(ctx)
 
 
-def _no_other_came(turn: StepContext, who: str) -> None:
-    gang_deadlock.release_partial_gang(turn)
+def _on_gang_timeout(ctx: StepContext, who: str) -> None:
+    gang_deadlock.release_partial_gang(ctx)
 
 
-def _gang_asks_again(turn: StepContext, who: str) -> None:
-    gang_deadlock.ask_again(turn)
+def _on_gang_pause_end(ctx: StepContext, who: str) -> None:
+    gang_deadlock.request_again(ctx)
 
 
-_DUE: Mapping[str, Callable[[StepContext, str], None]] = {
-    "registration": partial(_task_is_late, "registration"),
-    "startup": partial(_task_is_late, "startup"),
-    "execution": partial(_task_is_late, "execution"),
+_HANDLERS: Mapping[str, Callable[[StepContext, str], None]] = {
+    "registration": partial(_on_task_timeout, "registration"),
+    "startup": partial(_on_task_timeout, "startup"),
+    "execution": partial(_on_task_timeout, "execution"),
     "report": _on_report_timeout,
-    "word": _nobody_said_who,
-    "again": _starts_again,
-    "include": _host_is_forgiven,
-    "lease": _lease_is_over,
-    "group": _role_is_late,
-    "allocation": _containers_are_late,
-    "job": partial(_job_is_late, "job"),
-    "gang-patience": _no_other_came,
-    "gang-pause": _gang_asks_again,
-    gang_size_policy.FIRST: _on_gang_timeout,
-    gang_size_policy.LATER: _on_gang_timeout,
-    gang_size_policy.SOON: _on_gang_timeout,
-    "restart": _next_session_is_due,
-    "stop-limit": _stop_was_not_proved,
-    "force-limit": _force_was_not_proved,
+    "word": _on_stop_cause_timeout,
+    "again": _on_task_restart_due,
+    "include": _on_exclusion_end,
+    "lease": _on_lease_end,
+    "group": _on_group_timeout,
+    "allocation": _on_allocation_timeout,
+    "job": partial(_on_job_timeout, "job"),
+    "gang-patience": _on_gang_timeout,
+    "gang-pause": _on_gang_pause_end,
+    gang_size_policy.FIRST: _on_gang_wait_end,
+    gang_size_policy.LATER: _on_gang_wait_end,
+    gang_size_policy.SOON: _on_gang_wait_end,
+    "restart": _on_restart_due,
+    "stop-limit": _on_stop_timeout,
+    "force-limit": _on_kill_timeout,
 }

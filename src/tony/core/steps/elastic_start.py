@@ -1,7 +1,7 @@
-"""A gang that may go without some of its tasks does so when it has waited for them long enough.
+"""An elastic gang starts without some of its tasks when it has waited for them long enough.
 
-Who is left out stays `pending` for this session, and its container is sought no more. The next session asks for all
-again. Programs see those that take part only, counted from 0 (`model/cluster_spec.py`).
+A task that is left out stays `pending` for this session, and no container is requested for it. The next session
+requests all again. Programs see only the tasks that take part, counted from 0 (`model/cluster_spec.py`).
 """
 
 from __future__ import annotations
@@ -14,43 +14,42 @@ from tony.core.steps import containers, gang_start
 from tony.core.transitions import TaskMove
 from tony.units import format_duration
 
-#: Seconds without another container, when the wait is over and there are enough: containers often come together.
-TOGETHER = 1.0
-#: Seconds from giving up containers to giving up more, should others still lack room.
+#: Seconds to wait for more containers once the wait has expired: containers are often granted together.
+SETTLE_SECONDS = 1.0
+#: Seconds between releasing containers and releasing more, if other roles still lack room.
 ROOM_WAIT = 10.0
 
 
-def begin(turn: StepContext) -> None:
-    """Roles have become ready, or are asked for again: begins the time in which all of their containers may come."""
-    name, limit = gang_size_policy.wait(turn.state)
-    if limit is not None and gang_size_policy.is_elastic(turn.state):
-        turn.state.timers.set(name, turn.now + limit)
+def start_wait(ctx: StepContext) -> None:
+    """Start the time in which all containers of the roles that became ready may be granted."""
+    name, limit = gang_size_policy.wait(ctx.state)
+    if limit is not None and gang_size_policy.is_elastic(ctx.state):
+        ctx.state.timers.set(name, ctx.now + limit)
 
 
-def granted(turn: StepContext, event: ev.Granted) -> None:
-    """A container; with it there may be enough."""
-    containers.granted(turn, event)
-    settle(turn)
+def on_granted(ctx: StepContext, event: ev.Granted) -> None:
+    """Handle a granted container: there may be enough now."""
+    containers.on_granted(ctx, event)
+    start_soon_if_enough(ctx)
 
 
-def settle(turn: StepContext) -> None:
-    """After anything that changes who has a container: has the gang go soon, if the others had their time."""
-    state = turn.state
+def start_soon_if_enough(ctx: StepContext) -> None:
+    """Have the gang start soon if it has enough containers and its wait has expired."""
+    state = ctx.state
     if (
         gang_size_policy.wait(state)[0] not in state.timers
         and state.active
         and not state.pausing
         and gang_size_policy.enough(state)
     ):
-        state.timers.set(gang_size_policy.SOON, turn.now + TOGETHER)
+        state.timers.set(gang_size_policy.SOON, ctx.now + SETTLE_SECONDS)
 
 
-def waited(turn: StepContext) -> None:
-    """The time is over: goes without the others. If some roles have more than the least and others not all, the former
-    make room."""
-    state = turn.state
+def on_wait_end(ctx: StepContext) -> None:
+    """Start without the missing tasks. Roles above their minimum release containers if others are below theirs."""
+    state = ctx.state
     name, limit = gang_size_policy.wait(state)
-    start_with_fewer(turn, f"within {format_duration(limit or 0)} ({name.replace('-', '_')})")
+    start_with_fewer(ctx, f"within {format_duration(limit or 0)} ({name.replace('-', '_')})")
     roles = gang_size_policy.forming(state)
     lacking = sum(max(0, -gang_size_policy.surplus(role)) for role in roles)
     if not lacking or limit is None or not gang_size_policy.is_elastic(state) or state.pausing:
@@ -59,52 +58,52 @@ def waited(turn: StepContext) -> None:
         spare = min(lacking, gang_size_policy.surplus(role)) if role.spec.min_instances is not None else 0
         if spare > 0:
             lacking -= spare
-            _give_up(turn, role, spare)
-            state.timers.set(gang_size_policy.SOON, turn.now + ROOM_WAIT)
+            _release_tasks(ctx, role, spare)
+            state.timers.set(gang_size_policy.SOON, ctx.now + ROOM_WAIT)
     state.chief = state.first_chief()
 
 
-def _give_up(turn: StepContext, role: RoleState, count: int) -> None:
-    """Leaves out so many of a role's last tasks that have a container; nothing runs in it yet."""
-    state = turn.state
-    why = f"others lacked room to start (min = {role.spec.min_instances})"
+def _release_tasks(ctx: StepContext, role: RoleState, count: int) -> None:
+    """Leave out the last `count` tasks of a role that have a container; nothing runs in it yet."""
+    state = ctx.state
+    why = f"its container was needed for other roles (min = {role.spec.min_instances})"
     here = [task for task in reversed(role.members) if task.container]
     for task in here[:count]:
         state.timers.cancel(f"registration:{task.name}")
-        state.move_task(task, TaskMove.RESET, turn.now)
+        state.move_task(task, TaskMove.RESET, ctx.now)
         role.left_out.add(task.id.index)
         task.note = f"left out of session {state.session}: {why}"
         container = state.containers[task.container or ""]
-        containers.end_by_force(turn, container, f"{task.id} is left out of session {state.session}: {why}")
+        containers.kill(ctx, container, f"{task.id} is left out of session {state.session}: {why}")
         containers.detach(state, container)
 
 
-def start_with_fewer(turn: StepContext, why: str) -> bool:
-    """Goes without all who have no container, if it can; answers whether it did.
+def start_with_fewer(ctx: StepContext, why: str) -> bool:
+    """Start without the tasks that have no container, if possible; return True if so.
 
     Args:
-        why: in which time, and by which setting, none has come for them.
+        why: in which time, and by which setting, no container was granted for them.
     """
-    state = turn.state
+    state = ctx.state
     if not gang_size_policy.enough(state):
         return False
     missing = [role for role in gang_size_policy.forming(state) if len(role.waiting)]
     for role in missing:
-        _leave_out(turn, role, why)
+        _leave_out(ctx, role, why)
     if not missing:
         return False
     state.chief = state.first_chief()
     if not containers.is_incomplete(state):
-        containers.complete(turn)
-    gang_start.form(turn)
+        containers.clear_deadlines(ctx)
+    gang_start.start_gang_if_complete(ctx)
     return True
 
 
-def _leave_out(turn: StepContext, role: RoleState, why: str) -> None:
-    state = turn.state
+def _leave_out(ctx: StepContext, role: RoleState, why: str) -> None:
+    state = ctx.state
     for index in role.waiting:
         task = role.tasks[index]
-        state.move_task(task, TaskMove.RESET, turn.now)
+        state.move_task(task, TaskMove.RESET, ctx.now)
         role.left_out.add(index)
         task.note = f"left out of session {state.session}: no container {why}"
-    containers.settle_demand(turn, role)
+    containers.update_demand(ctx, role)

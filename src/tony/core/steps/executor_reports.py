@@ -1,6 +1,6 @@
-"""What executors report of their programs: begun, first line, over. (That they are ready: see `gang_start`.)
+"""Reports of executors about their programs: started, first line, exited. (For registration see `gang_start`.)
 
-A report may come twice, late, or of a try that is over; it then changes nothing.
+A report may arrive twice, late, or for a task attempt that has ended; it then changes nothing.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.states import TaskState
 
-#: Seconds that the end of its container may come after a program's that somebody else had stopped: it says who.
-WORD_WAIT = 5.0
+#: Seconds to wait for the end of its container, after a program was stopped externally: it gives the cause.
+STOP_CAUSE_WAIT = 5.0
 
 _NEVER_RAN = (ExitReason.NOT_STARTED, ExitReason.LAUNCH_FAILED)
 
 
-def started(turn: StepContext, event: ev.Started) -> None:
-    """The program runs. Others may have waited for that."""
-    state = turn.state
-    task = task_attempts.current(state, event.task, event.session, event.try_)
+def on_started(ctx: StepContext, event: ev.Started) -> None:
+    """The program runs; roles may have waited for that."""
+    state = ctx.state
+    task = task_attempts.find_current(state, event.task, event.session, event.try_)
     if task is None or task.pid is not None:
         return
     task.pid = event.pid
     limit = state.spec.timeouts.startup
     if limit and task.state is TaskState.RUNNING:
-        state.timers.set(f"startup:{task.name}", turn.now + limit)
+        state.timers.set(f"startup:{task.name}", ctx.now + limit)
     if not task.started:
-        _seen_to_run(turn, task)
+        _mark_started(ctx, task)
 
 
-def _seen_to_run(turn: StepContext, task: Task) -> None:
-    role = turn.state.roles[task.id.role]
+def _mark_started(ctx: StepContext, task: Task) -> None:
+    role = ctx.state.roles[task.id.role]
     task.started = True
     role.started += 1
     if role.started == role.total:
-        role_readiness.advance(turn)
+        role_readiness.advance(ctx)
 
 
-def first_output(turn: StepContext, event: ev.FirstOutput) -> None:
-    """The program is past its start-up."""
-    task = task_attempts.current(turn.state, event.task, event.session, event.try_)
+def on_first_output(ctx: StepContext, event: ev.FirstOutput) -> None:
+    """The program's start-up is complete."""
+    task = task_attempts.find_current(ctx.state, event.task, event.session, event.try_)
     if task:
-        turn.state.timers.cancel(f"startup:{task.name}")
+        ctx.state.timers.cancel(f"startup:{task.name}")
 
 
-def _take_exports(state: State, task: Task, event: ev.Exited) -> None:
-    """Keeps what a program that succeeded hands on; says what it should have and did not.
+def _keep_exports(state: State, task: Task, event: ev.Exited) -> None:
+    """Keep the exports of a program that succeeded; note those that it should have printed and did not.
 
-    Of several tasks the first counts: reports come in any order, and the same job should start the same programs.
+    Of several tasks the lowest index counts: reports arrive in any order, and the result must not depend on it.
     """
     role, index = task.id
     for name, text in state.roles[role].spec.exports.items():
@@ -61,47 +61,47 @@ def _take_exports(state: State, task: Task, event: ev.Exited) -> None:
             if name not in own or index <= own[name][0]:
                 own[name] = index, value
         else:
-            task.note += f"; no line of its output holds {text.strip()!r}, so {name} is not set (exports)"
+            task.note += f"; no line of its output contains {text.strip()!r}, so {name} is not set (exports)"
 
 
-def exited(turn: StepContext, event: ev.Exited) -> None:
-    """The program is over, and this is how."""
-    state = turn.state
-    task = task_attempts.current(state, event.task, event.session, event.try_)
-    if task is None or task.outside is not None:
+def on_exited(ctx: StepContext, event: ev.Exited) -> None:
+    """The program exited."""
+    state = ctx.state
+    task = task_attempts.find_current(state, event.task, event.session, event.try_)
+    if task is None or task.external_exit is not None:
         return
-    unconfirmed_exit.reported(turn, task)
-    status, at = event.status, min(event.at, turn.now)
+    unconfirmed_exit.on_exit_report(ctx, task)
+    status, at = event.status, min(event.at, ctx.now)
     if not task.started and status.reason not in _NEVER_RAN:
-        _seen_to_run(turn, task)
+        _mark_started(ctx, task)
     task.status, task.note = status, status.describe()
-    if task.judged:  # its own end is no second failure, and no success
-        task_exit.over(turn, task, TaskMove.FAIL, at)
+    if task.judged:  # its exit is neither a second failure nor a success
+        task_exit.end_classified(ctx, task, TaskMove.FAIL, at)
         return
     if status.ok:
-        task_attempts.over(turn, task, TaskMove.SUCCEED, at)
-        _take_exports(state, task, event)
+        task_attempts.end_attempt(ctx, task, TaskMove.SUCCEED, at)
+        _keep_exports(state, task, event)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
-        task_attempts.over(turn, task, TaskMove.END, at)
-    elif _was_stopped_externally(state, task, status) or _another_waits(state, task):
-        task.outside, task.outside_at = status, at
+        task_attempts.end_attempt(ctx, task, TaskMove.END, at)
+    elif _was_stopped_externally(state, task, status) or _another_is_unexplained(state, task):
+        task.external_exit, task.external_exit_at = status, at
         state.unexplained.add(task.id)
         state.timers.cancel(f"startup:{task.name}")
-        state.timers.set(f"word:{task.name}", turn.now + WORD_WAIT)
+        state.timers.set(f"word:{task.name}", ctx.now + STOP_CAUSE_WAIT)
         return
     else:
-        task_exit.failed(turn, task, status, at)
+        task_exit.on_failed_exit(ctx, task, status, at)
         return
-    task_exit.task_over(turn, task)
+    task_exit.on_task_end(ctx, task)
 
 
-def _another_waits(state: State, task: Task) -> bool:
-    """Whether another task's end is still to be explained: that may be what this one has died of."""
-    return state.active and task.gone_at is None and len(state.unexplained) > (task.id in state.unexplained)
+def _another_is_unexplained(state: State, task: Task) -> bool:
+    """Return True if another task's end is still unexplained: that may be what made this one fail."""
+    return state.active and task.container_ended_at is None and len(state.unexplained) > (task.id in state.unexplained)
 
 
 def _was_stopped_externally(state: State, task: Task, status: ExitStatus) -> bool:
-    """Whether a program was stopped that nobody here wanted to stop, and its container's end will tell who did."""
-    held = containers.held_by(state, task)
-    coming = held is not None and not held.given_back and task.gone_at is None
+    """Return True if a program was stopped without a request of the AM, and its container's end may explain it."""
+    held = containers.container_of(state, task)
+    coming = held is not None and not held.is_released and task.container_ended_at is None
     return status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED) and state.active and coming

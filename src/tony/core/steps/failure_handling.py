@@ -1,4 +1,4 @@
-"""A failure gets its verdict: it is tolerated, ends the session, or ends the job."""
+"""Classifies a failure: it is tolerated, ends the session, or ends the job."""
 
 from __future__ import annotations
 
@@ -16,88 +16,88 @@ from tony.model.job_spec import TimeoutAfter
 from tony.model.states import JobState, RoleKind
 
 
-def of_task(turn: StepContext, task: Task, failure: Failure) -> None:
-    """A task has failed. While the session is given up anyway, that decides nothing any more."""
-    state = turn.state
+def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
+    """Handle the failure of a task. While the session is ending anyway, it is only recorded."""
+    state = ctx.state
     if not state.active:
-        task_attempts.note_late(state, task, failure)
+        task_attempts.record_late_failure(state, task, failure)
         if state.job is JobState.RESTARTING:
-            _reconsider(turn, failure)
+            _reconsider(ctx, failure)
         return
-    node_exclusion.blame(turn, failure)
-    judgement = failure_policy.judge(state, task.id)
-    if judgement.effect is Effect.TOLERATE:
+    node_exclusion.count_failure(ctx, failure)
+    decision = failure_policy.judge(state, task.id)
+    if decision.effect is Effect.TOLERATE:
         if state.roles[task.id.role].kind is RoleKind.TRACKED:
             state.tolerated.append(failure)
-        turn.ask(act.Verdict(failure=failure, decision="tolerate", reason=judgement.reason))
+        ctx.request(act.Verdict(failure=failure, decision="tolerate", reason=decision.reason))
         return
-    if judgement.reason == failure_policy.EVERY_ONE:
+    if decision.reason == failure_policy.ALL_FAILED:
         state.tolerated.append(failure)
-        of_all(turn)
+        fail_all_tasks(ctx)
         return
     state.failures.append(failure)
-    if judgement.effect is Effect.FAIL_JOB and not failure.blameless:
-        _fail_job(turn, failure, judgement.reason)
+    if decision.effect is Effect.FAIL_JOB and not failure.blameless:
+        _finish_failed(ctx, failure, decision.reason)
     else:
-        _fail_session(turn, failure, judgement.reason)
+        _fail_session(ctx, failure, decision.reason)
 
 
-def _reconsider(turn: StepContext, failure: Failure) -> None:
-    """The next session is on its way, and now somebody is heard of who failed before all others: was it worth it?"""
-    before = turn.state.failures
-    never = restart_policy.never(turn.state, failure)
+def _reconsider(ctx: StepContext, failure: Failure) -> None:
+    """Fail the job if a failure reported late was the first one of this session, and is not to be retried."""
+    before = ctx.state.failures
+    never = restart_policy.never(ctx.state, failure)
     if never and before and failure.at < before[0].at:
-        _fail_job(turn, failure, never, never)
+        _finish_failed(ctx, failure, never, never)
 
 
-def of_all(turn: StepContext) -> None:
-    """Each tracked task has failed, which was tolerated as long as others could still succeed."""
-    state = turn.state
+def fail_all_tasks(ctx: StepContext) -> None:
+    """Handle that every tracked task has failed, which was tolerated as long as others could still succeed."""
+    state = ctx.state
     state.failures += state.tolerated
     state.tolerated.clear()
     if not state.failures:
-        said = "no tracked task has succeeded"
-        state.failures.append(failure_text.failure_from_job(state, "program", FailureClass.USER, said, turn.now))
-    _fail_session(turn, state.failures[0], failure_policy.EVERY_ONE)
+        reason = "no tracked task has succeeded"
+        state.failures.append(failure_text.failure_from_job(state, "program", FailureClass.USER, reason, ctx.now))
+    _fail_session(ctx, state.failures[0], failure_policy.ALL_FAILED)
 
 
-def of_group(turn: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
-    """A role has outlived its group by more than it may."""
-    failure = failure_text.failure_from_group(turn.state, role, rule, turn.now)
+def fail_group(ctx: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
+    """Handle a role that exceeded its `timeout_after`."""
+    failure = failure_text.failure_from_group(ctx.state, role, rule, ctx.now)
     for task in role.tasks:
         if task.living:
             task.judged, task.note = True, failure.reason
-    turn.state.failures.append(failure)
+    ctx.state.failures.append(failure)
     if role.spec.stop_on_failure:
-        _fail_job(turn, failure, f"{role.name} has stop_on_failure")
+        _finish_failed(ctx, failure, f"{role.name} has stop_on_failure")
     else:
-        _fail_session(turn, failure, f"{role.name} has timeout_after")
+        _fail_session(ctx, failure, f"{role.name} has timeout_after")
 
 
-def of_job(turn: StepContext, failure: Failure) -> None:
-    """A failure that no restart can mend: limits of the job itself, refusals."""
-    turn.state.failures.append(failure)
-    _fail_job(turn, failure, "a restart would not help")
+def fail_job(ctx: StepContext, failure: Failure) -> None:
+    """Handle a failure that no restart can fix: limits of the job itself, refusals."""
+    ctx.state.failures.append(failure)
+    _finish_failed(ctx, failure, "a restart would not help")
 
 
-def unsatisfiable(turn: StepContext, event: ev.Unsatisfiable) -> None:
-    """The scheduler can never give what the job needs."""
-    state = turn.state
+def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:
+    """Handle that the scheduler can never satisfy the job's request."""
+    state = ctx.state
     if state.active:
-        of_job(
-            turn, failure_text.failure_from_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, turn.now)
+        fail_job(
+            ctx, failure_text.failure_from_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, ctx.now)
         )
 
 
-def _fail_session(turn: StepContext, failure: Failure, why: str) -> None:
-    decision = restart_policy.decide(turn.state, failure, turn.now)
+def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:
+    decision = restart_policy.decide(ctx.state, failure, ctx.now)
     if decision.restart:
-        turn.ask(act.Verdict(failure=failure, decision="restart", reason=f"{why}; {decision.reason}"))
-        session_restart.restart(turn, failure, decision)
+        ctx.request(act.Verdict(failure=failure, decision="restart", reason=f"{why}; {decision.reason}"))
+        session_restart.restart(ctx, failure, decision)
     else:
-        _fail_job(turn, failure, f"{why}; {decision.reason}", decision.reason)
+        _finish_failed(ctx, failure, f"{why}; {decision.reason}", decision.reason)
 
 
-def _fail_job(turn: StepContext, failure: Failure, why: str, verdict: str = "") -> None:
-    turn.ask(act.Verdict(failure=failure, decision="fail", reason=why))
-    job_finish.finish(turn, JobState.FAILED, failure, failure.reason, verdict=verdict)
+def _finish_failed(ctx: StepContext, failure: Failure, why: str, verdict: str = "") -> None:
+    ctx.request(act.Verdict(failure=failure, decision="fail", reason=why))
+    job_finish.finish(ctx, JobState.FAILED, failure, failure.reason, verdict=verdict)

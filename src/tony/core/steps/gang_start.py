@@ -1,4 +1,4 @@
-"""The gang: nobody starts before everybody whom the job waits for has registered."""
+"""The gang: no program starts before all tasks that the job waits for have registered."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tony.model.states import DistributedMode, RoleKind, TaskState
 
 
 def is_current_executor(state: State, task: TaskId, container: str, incarnation: str) -> bool:
-    """Whether an executor that says it is `task` in `container` is the one that was launched there."""
+    """Return True if an executor that claims to be `task` in `container` is the one that was launched there."""
     held = state.containers.get(container)
     known = state.tasks.get(task)
     return bool(held and known and held.task == task and known.incarnation in (None, incarnation))
 
 
-def registered(turn: StepContext, event: ev.Registered) -> None:
-    """An executor is ready for a session. One that is ready for an older one is told of the present one."""
-    state = turn.state
+def on_registered(ctx: StepContext, event: ev.Registered) -> None:
+    """Register an executor for its session; one that registers for an older session is told the current one."""
+    state = ctx.state
     if not is_current_executor(state, event.task, event.container, event.incarnation):
         state.refused += 1
         return
@@ -34,30 +34,30 @@ def registered(turn: StepContext, event: ev.Registered) -> None:
     if event.session > state.session or not state.active or task.state is not TaskState.STARTING:
         return
     if event.session < state.session:
-        turn.ask(act.Renew(task=task.id, session=state.session))
+        ctx.request(act.Renew(task=task.id, session=state.session))
         return
     task.address, task.tb_port = event.address, event.tb_port
     state.timers.cancel(f"registration:{task.name}")
-    state.move_task(task, TaskMove.REGISTER, turn.now)
+    state.move_task(task, TaskMove.REGISTER, ctx.now)
     role = state.roles[task.id.role]
-    if task.again is not None:
-        go_on(turn, task)
+    if task.retry_at is not None:
+        start_if_due(ctx, task)
     elif state.spec.distributed_mode is DistributedMode.FCFS or role.kind is RoleKind.SETUP:
-        task_attempts.start(turn, [task], 0)
+        task_attempts.start(ctx, [task], 0)
     elif role.registered == role.total or role.kind is RoleKind.SIDECAR:
-        form(turn)
+        start_gang_if_complete(ctx)
 
 
-def go_on(turn: StepContext, task: Task) -> None:
-    """A task that starts again alone does so when it is ready and its back-off is over."""
-    if task.state is TaskState.REGISTERED and task.again is not None and task.again <= turn.now:
-        turn.state.timers.cancel(f"again:{task.name}")
-        task_attempts.start(turn, [task], task.version)
+def start_if_due(ctx: StepContext, task: Task) -> None:
+    """Start a task that restarts alone, once it is registered and its back-off has passed."""
+    if task.state is TaskState.REGISTERED and task.retry_at is not None and task.retry_at <= ctx.now:
+        ctx.state.timers.cancel(f"again:{task.name}")
+        task_attempts.start(ctx, [task], task.version)
 
 
-def form(turn: StepContext) -> None:
-    """Publishes and starts if every task of every ready role that is waited for has registered."""
-    state = turn.state
+def start_gang_if_complete(ctx: StepContext) -> None:
+    """Publish the cluster spec and start, if every task of every ready role that is waited for has registered."""
+    state = ctx.state
     if state.spec.distributed_mode is DistributedMode.FCFS:
         return
     ready = [role for role in state.roles.values() if role.ready and not role.finished]
@@ -66,7 +66,7 @@ def form(turn: StepContext) -> None:
     if any(role.registered < role.total for role in gang):
         return
     waiting = [role.tasks[index] for role in ready if role.arrived for index in sorted(role.arrived)]
-    waiting = [task for task in waiting if task.again is None]
+    waiting = [task for task in waiting if task.retry_at is None]
     new = [role for role in gang if not role.version and role.counts[TaskState.REGISTERED]]
     if new:
         state.version += 1
@@ -75,9 +75,9 @@ def form(turn: StepContext) -> None:
         for name in gang_size_policy.TIMERS:
             state.timers.cancel(name)
         state.specs[state.version] = spec = _cluster_spec(state, gang)
-        turn.ask(act.Publish(spec=spec))
+        ctx.request(act.Publish(spec=spec))
     if waiting and state.version:
-        task_attempts.start(turn, waiting, state.version)
+        task_attempts.start(ctx, waiting, state.version)
 
 
 def _cluster_spec(state: State, gang: Iterable[RoleState]) -> ClusterSpec:

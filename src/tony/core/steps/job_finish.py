@@ -1,4 +1,4 @@
-"""The job's result is decided once; what is left is stopped and given back; then the job has ended."""
+"""The end of a job: its result is decided once, then everything left is stopped and released."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LAST_MOVE: Mapping[JobState, JobMove] = {
 
 
 def finish(
-    turn: StepContext,
+    ctx: StepContext,
     result: JobState,
     failure: Failure | None,
     reason: str,
     grace: float | None = None,
     verdict: str = "",
 ) -> None:
-    """Decides the job's result, unless it is decided, and stops what is left.
+    """Decide the job's result, unless it is decided, and stop what is left.
 
     Args:
         reason: why programs are stopped.
-        verdict: why nothing is started again.
+        verdict: why nothing is restarted.
     """
-    state = turn.state
+    state = ctx.state
     if state.final:
         return
     state.move_job(JobMove.STOP)
@@ -47,37 +47,37 @@ def finish(
         role.waiting.clear()
         for task in role.tasks:
             if not task.living:
-                if task.note == containers.GIVEN_BACK:  # that it would be asked for again is over
+                if task.note == containers.RELEASED_NOTE:  # it is not requested again
                     task.note = ""
-                task_attempts.close(turn, task, TaskMove.END)
-        containers.demand(turn, role, 0)
-    program_stop.stop_all(turn, reason, grace)
+                task_attempts.end_task(ctx, task, TaskMove.END)
+        containers.set_demand(ctx, role, 0)
+    program_stop.stop_all(ctx, reason, grace)
     for container in state.containers.values():
         if not (container.task and state.tasks[container.task].living):
-            containers.give_back(turn, container)
+            containers.release(ctx, container)
     if state.containers and "stop-limit" not in state.timers:
-        state.timers.set("stop-limit", turn.now + program_stop.STOP_SLACK)
-    finish_if_idle(turn)
+        state.timers.set("stop-limit", ctx.now + program_stop.STOP_SLACK)
+    finish_if_idle(ctx)
 
 
-def abandon(turn: StepContext) -> None:
-    """The scheduler never confirmed that the last containers ended. The job's record must not wait for ever."""
-    state = turn.state
+def abandon(ctx: StepContext) -> None:
+    """End the job although the scheduler never confirmed the end of the last containers."""
+    state = ctx.state
     for task in state.tasks.values():
         if task.living:
-            task.gone_why = "its container's end was never confirmed"
-            task_attempts.over(turn, task, TaskMove.LOSE, turn.now)
+            task.container_end_cause = "its container's end was never confirmed"
+            task_attempts.end_attempt(ctx, task, TaskMove.LOSE, ctx.now)
         task.container = task.incarnation = task.executor_pid = None
     for role in state.roles.values():
         role.held = 0
     state.gone.update(state.containers)
     state.containers.clear()
-    finish_if_idle(turn)
+    finish_if_idle(ctx)
 
 
-def finish_if_idle(turn: StepContext) -> None:
-    """Ends a job whose result is decided once no program and no container is left."""
-    state = turn.state
+def finish_if_idle(ctx: StepContext) -> None:
+    """End a job whose result is decided once no program and no container is left."""
+    state = ctx.state
     final = state.final
     if final is None or state.job is not JobState.STOPPING or state.living or state.containers:
         return
@@ -85,19 +85,19 @@ def finish_if_idle(turn: StepContext) -> None:
     if final.failure and final.state is JobState.FAILED:
         final.failure = replace(failure_text.root(state, final.failure), verdict=final.verdict)
     state.move_job(_LAST_MOVE[final.state])
-    state.ended_at = turn.now
-    tell(turn)
+    state.ended_at = ctx.now
+    request_finish(ctx)
 
 
-def tell(turn: StepContext) -> None:
-    """Has it told how the job has ended."""
-    state = turn.state
+def request_finish(ctx: StepContext) -> None:
+    """Request the Finish action."""
+    state = ctx.state
     assert state.final is not None
-    turn.ask(act.Finish(state=state.job, exit_code=int(exit_code(state) or 0), failure=state.final.failure))
+    ctx.request(act.Finish(state=state.job, exit_code=int(exit_code(state) or 0), failure=state.final.failure))
 
 
 def exit_code(state: State) -> ExitCode | None:
-    """What a follower's command line answers; None until the job has ended."""
+    """Return the exit code for clients that follow the job; None until the job has ended."""
     final = state.final
     if not final or not state.job.ended:
         return None

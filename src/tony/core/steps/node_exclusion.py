@@ -1,4 +1,4 @@
-"""Hosts on which tasks failed again and again get no further container for a while, and no session begins there."""
+"""Hosts on which tasks failed repeatedly get no further container for a while, and no session begins there."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ from tony.model.states import TaskState
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
 
-def blame(turn: StepContext, failure: Failure) -> None:
-    """Counts a failure against its host. To be called once for each."""
-    state = turn.state
+def count_failure(ctx: StepContext, failure: Failure) -> None:
+    """Count a failure against its host. Call it once for each failure."""
+    state = ctx.state
     host = failure.host
     if host is None or not state.chooses or not policy.counts(failure):
         return
-    times = [*policy.recent(state.hosts.get(host, ()), turn.now), turn.now]
+    times = [*policy.recent(state.hosts.get(host, ()), ctx.now), ctx.now]
     state.hosts[host] = times
-    if host not in state.excluded and policy.is_bad(times, turn.now):
+    if host not in state.excluded and policy.is_bad(times, ctx.now):
         state.excluded.add(host)
-        state.timers.set(f"include:{host}", turn.now + policy.LENGTH)
-        turn.ask(act.Exclude(host=host))
+        state.timers.set(f"include:{host}", ctx.now + policy.LENGTH)
+        ctx.request(act.Exclude(host=host))
 
 
-def forgive(turn: StepContext, host: str) -> None:
-    """Its time is over."""
-    turn.state.excluded.discard(host)
-    turn.state.hosts.pop(host, None)
-    turn.ask(act.Include(host=host))
+def end_exclusion(ctx: StepContext, host: str) -> None:
+    """End the exclusion of a host."""
+    ctx.state.excluded.discard(host)
+    ctx.state.hosts.pop(host, None)
+    ctx.request(act.Include(host=host))
 
 
-def excluded(turn: StepContext, event: ev.Excluded) -> None:
-    """The scheduler leaves hosts out: whoever waits there for the others to start goes elsewhere.
+def on_excluded(ctx: StepContext, event: ev.Excluded) -> None:
+    """Move tasks that wait for the others to start off the hosts that the scheduler now excludes.
 
-    It says so in answer to `Exclude`, and a session may have opened meanwhile.
+    This is the scheduler's answer to `Exclude`; a session may have opened meanwhile.
     """
-    state = turn.state
+    state = ctx.state
     state.avoided = set(event.hosts)
     if not state.active:
         return
-    moved = [(held, task) for held in state.containers.values() if (task := _waits_there(state, held))]
+    moved = [(held, task) for held in state.containers.values() if (task := _task_to_move(state, held))]
     for container, task in moved:
         state.timers.cancel(f"registration:{task.name}")
-        containers.request(turn, task, TaskMove.REPLACE)  # first, or the scheduler would be told to want one less
-        leave(turn, container)
+        containers.request(ctx, task, TaskMove.REPLACE)  # first, or the demand would be lowered by one meanwhile
+        vacate(ctx, container)
     if moved:
-        elastic_start.settle(turn)
+        elastic_start.start_soon_if_enough(ctx)
 
 
 def is_avoided(state: State, task: Task) -> bool:
-    """Whether a task had better go elsewhere, for nothing of the job is to begin where it is."""
-    held = containers.held_by(state, task)
+    """Return True if the task's container is on a host where nothing of the job is to start."""
+    held = containers.container_of(state, task)
     return held is not None and held.host in state.avoided
 
 
-def leave(turn: StepContext, container: Container) -> None:
-    """Gives up a container on a host that is left out; no program runs in it."""
-    containers.end_by_force(turn, container, f"nothing more is wanted on {container.host}: tasks failed there")
-    containers.detach(turn.state, container)
+def vacate(ctx: StepContext, container: Container) -> None:
+    """Kill a container on an excluded host; no program runs in it."""
+    containers.kill(ctx, container, f"{container.host} is excluded: tasks failed there")
+    containers.detach(ctx.state, container)
 
 
-def _waits_there(state: State, container: Container) -> Task | None:
-    """The task in a container that is to be left, if it has not started and does not start again alone."""
-    if container.host not in state.avoided or container.hold is not ContainerIntent.HELD or container.task is None:
+def _task_to_move(state: State, container: Container) -> Task | None:
+    """Return the task of a container to leave, if it has not started and does not restart alone."""
+    if container.host not in state.avoided or container.intent is not ContainerIntent.HELD or container.task is None:
         return None
     task = state.tasks[container.task]
-    return task if task.state in _NOT_STARTED and task.again is None else None
+    return task if task.state in _NOT_STARTED and task.retry_at is None else None

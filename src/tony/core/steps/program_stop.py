@@ -1,4 +1,4 @@
-"""Stopping programs, and making sure that this comes to an end."""
+"""Stops programs, by force if they do not stop in time."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from tony.core.steps import containers, task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.states import JobState
 
-#: Seconds after the grace in which a stop must be proved; then the container is ended by force.
+#: Seconds after the grace within which the end must be proved; then the container is killed.
 STOP_SLACK = 10.0
 #: Seconds after which a job ends although a container's end was never confirmed.
 FORCE_SLACK = 10.0
 
 
-def stop(turn: StepContext, task: Task, reason: str) -> None:
-    """Stops one program with its own patience."""
-    task_attempts.stop(turn, task, turn.state.spec.stop_grace_of(task.id.role), reason)
+def stop(ctx: StepContext, task: Task, reason: str) -> None:
+    """Stop one program with the stop grace of its role."""
+    task_attempts.stop(ctx, task, ctx.state.spec.stop_grace_of(task.id.role), reason)
 
 
-def stop_all(turn: StepContext, reason: str, grace: float | None = None) -> None:
-    """Stops every living program, all of them at one moment. What was not proved in time is ended by force."""
-    state = turn.state
-    patience_of = state.spec.restart_grace_of if state.job is JobState.RESTARTING else state.spec.stop_grace_of
+def stop_all(ctx: StepContext, reason: str, grace: float | None = None) -> None:
+    """Stop every running program at the same time. Programs that do not stop in time are killed."""
+    state = ctx.state
+    grace_of = state.spec.restart_grace_of if state.job is JobState.RESTARTING else state.spec.stop_grace_of
     longest = 0.0
     for task in state.tasks.values():
         if not task.living:
             continue
-        task.again = None
-        if task.outside is not None:
-            failure = failure_text.failure_from_exit(state, task, task.outside)
-            task_attempts.over(turn, task, TaskMove.FAIL, task.outside_at)
-            task_attempts.note_late(state, task, failure)
+        task.retry_at = None
+        if task.external_exit is not None:
+            failure = failure_text.failure_from_exit(state, task, task.external_exit)
+            task_attempts.end_attempt(ctx, task, TaskMove.FAIL, task.external_exit_at)
+            task_attempts.record_late_failure(state, task, failure)
             continue
-        if task.gone_at is not None:
-            lost = task_attempts.lost(turn, task)
+        if task.container_ended_at is not None:
+            lost = task_attempts.end_lost(ctx, task)
             if lost:
-                task_attempts.note_late(state, task, lost)
+                task_attempts.record_late_failure(state, task, lost)
             continue
-        patience = patience_of(task.id.role) if grace is None else grace
-        longest = max(longest, patience)
-        task_attempts.stop(turn, task, patience, reason)
+        task_grace = grace_of(task.id.role) if grace is None else grace
+        longest = max(longest, task_grace)
+        task_attempts.stop(ctx, task, task_grace, reason)
     if state.living:
-        state.timers.set("stop-limit", turn.now + longest + STOP_SLACK)
+        state.timers.set("stop-limit", ctx.now + longest + STOP_SLACK)
 
 
-def force(turn: StepContext) -> None:
-    """Ends by force what should be gone by now, and sets when to look again."""
-    state = turn.state
-    all_of_them = state.job is JobState.STOPPING
+def kill_remaining(ctx: StepContext) -> None:
+    """Kill what should have ended by now, and set the next deadline."""
+    state = ctx.state
+    is_stopping = state.job is JobState.STOPPING
     for container in state.containers.values():
-        if all_of_them or (container.task and state.tasks[container.task].living):
-            containers.end_by_force(turn, container, "it did not stop in time")
-    state.timers.set("force-limit", turn.now + FORCE_SLACK)
+        if is_stopping or (container.task and state.tasks[container.task].living):
+            containers.kill(ctx, container, "it did not stop in time")
+    state.timers.set("force-limit", ctx.now + FORCE_SLACK)

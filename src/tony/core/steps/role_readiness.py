@@ -1,4 +1,4 @@
-"""What may happen next: roles become ready or never will, groups run out of time, the job has succeeded."""
+"""What may happen next: roles become ready or blocked, groups time out, the job succeeds."""
 
 from __future__ import annotations
 
@@ -13,70 +13,70 @@ from tony.model.job_report import FailureClass
 from tony.model.states import JobState, RoleKind
 
 
-def advance(turn: StepContext) -> None:
-    """After anything that a role may wait for: readies roles, forms the gang, ends a job that has succeeded."""
-    state = turn.state
+def advance(ctx: StepContext) -> None:
+    """Mark roles ready, start the gang, end a job that has succeeded. Call it when a role's condition may hold now."""
+    state = ctx.state
     if not state.active:
         return
     ready = list(start_order.newly_ready(state.roles))
     for role in ready:
-        _ready(turn, role)
+        _ready(ctx, role)
     if ready:
-        elastic_start.begin(turn)
-    gang_start.form(turn)
+        elastic_start.start_wait(ctx)
+    gang_start.start_gang_if_complete(ctx)
     won = success_policy.judge(state)
     if won:
-        job_finish.finish(turn, JobState.SUCCEEDED, None, won.reason)
+        job_finish.finish(ctx, JobState.SUCCEEDED, None, won.reason)
     elif success_policy.all_failed(state):
-        failure_handling.of_all(turn)
+        failure_handling.fail_all_tasks(ctx)
 
 
-def _ready(turn: StepContext, role: RoleState) -> None:
-    state = turn.state
+def _ready(ctx: StepContext, role: RoleState) -> None:
+    state = ctx.state
     role.ready = True
     for task in role.tasks:
-        held = containers.held_by(state, task)
-        if held and not held.given_back and not node_exclusion.is_avoided(state, task):
-            state.move_task(task, TaskMove.RENEW, turn.now)
-            containers.expect_registration(turn, task)
-            turn.ask(act.Renew(task=task.id, session=state.session))
+        held = containers.container_of(state, task)
+        if held and not held.is_released and not node_exclusion.is_avoided(state, task):
+            state.move_task(task, TaskMove.RENEW, ctx.now)
+            containers.start_registration_timeout(ctx, task)
+            ctx.request(act.Renew(task=task.id, session=state.session))
         else:
-            containers.request(turn, task, TaskMove.REQUEST)
-            if held and held.given_back:  # no program lives in it: the task need not wait for its end
+            containers.request(ctx, task, TaskMove.REQUEST)
+            if held and held.is_released:  # no program runs in it: the task need not wait for its end
                 containers.detach(state, held)
             elif held:
-                node_exclusion.leave(turn, held)
-    containers.settle_demand(turn, role)
+                node_exclusion.vacate(ctx, held)
+    containers.update_demand(ctx, role)
 
 
-def role_over(turn: StepContext, role: RoleState) -> None:
-    """Every task of a role is over."""
-    look_for_blocked(turn)
-    if turn.state.active:
-        limit_groups(turn, role.name)
+def on_role_end(ctx: StepContext, role: RoleState) -> None:
+    """Handle that every task of a role has ended."""
+    report_blocked(ctx)
+    if ctx.state.active:
+        start_group_timeouts(ctx, role.name)
 
 
-def look_for_blocked(turn: StepContext) -> None:
-    """Says which roles can never start any more. One of them is enough to end the job, unless it is a sidecar."""
-    for role, reason in list(start_order.newly_blocked(turn.state.roles)):
+def report_blocked(ctx: StepContext) -> None:
+    """Report the roles that can never start. One of them is enough to fail the job, unless it is a sidecar."""
+    for role, reason in list(start_order.newly_blocked(ctx.state.roles)):
         role.blocked = True
-        failure = failure_text.failure_from_job(turn.state, "unsatisfiable", FailureClass.USER, reason, turn.now)
+        failure = failure_text.failure_from_job(ctx.state, "unsatisfiable", FailureClass.USER, reason, ctx.now)
         if role.kind is not RoleKind.SIDECAR:
-            failure_handling.of_job(turn, failure)
+            failure_handling.fail_job(ctx, failure)
             return
-        turn.ask(act.Verdict(failure=failure, decision="tolerate", reason=f"{role.name} is a sidecar"))
+        ctx.request(act.Verdict(failure=failure, decision="tolerate", reason=f"{role.name} is a sidecar"))
 
 
-def limit_groups(turn: StepContext, over: str | None = None) -> None:
-    """Begins the time that roles may go on after a group: it is done now, or was before this session.
+def start_group_timeouts(ctx: StepContext, over: str | None = None) -> None:
+    """Start the `timeout_after` of roles whose group is done, now or before this session.
 
     Args:
-        over: the role that is over since now; None at a session's beginning.
+        over: the role that has just ended; None at the start of a session.
     """
-    state = turn.state
+    state = ctx.state
     for role in state.roles.values():
         rule = role.spec.timeout_after
         if rule and not role.finished and role.ended < role.total:
             members = state.spec.groups.get(rule.group, ())
             if (over is None or over in members) and start_order.group_done(state.roles, members):
-                state.timers.set(f"group:{role.name}", turn.now + rule.limit)
+                state.timers.set(f"group:{role.name}", ctx.now + rule.limit)

@@ -1,4 +1,4 @@
-"""A session is given up for the next one, which opens when no program of the old one can live any more."""
+"""A session is stopped and replaced by the next one, which opens when no program of the old one can run any more."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tony.model.job_report import Failure
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 #: Why the first session opens.
-FIRST = "the job begins"
-#: Deadlines that mean something within one session only.
-_OF_A_SESSION = frozenset(
+FIRST_REASON = "the job starts"
+#: Deadlines that are valid within one session only.
+_SESSION_DEADLINES = frozenset(
     {
         *("registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause", "again"),
         *gang_size_policy.TIMERS,
@@ -25,49 +25,49 @@ _OF_A_SESSION = frozenset(
 )
 
 
-def restart(turn: StepContext, failure: Failure, decision: Decision) -> None:
-    """Stops everything; the next session opens after the decision's delay, and not before all is proved to be over."""
-    book(turn, failure, decision)
-    _give_up(turn, f"{failure.reason} ({decision.reason})", decision.delay)
+def restart(ctx: StepContext, failure: Failure, decision: Decision) -> None:
+    """Stop everything; the next session opens after the delay, once the end of all programs is proved."""
+    record_restart(ctx, failure, decision)
+    _stop_session(ctx, f"{failure.reason} ({decision.reason})", decision.delay)
 
 
-def ordered(turn: StepContext, reason: str) -> None:
-    """Somebody wants the next session. Nothing is charged for that, and nobody has failed."""
-    turn.state.restarts_free += 1
-    for role in turn.state.roles.values():
+def restart_on_request(ctx: StepContext, reason: str) -> None:
+    """Open the next session on a user's request. It does not count, and there is no failure."""
+    ctx.state.restarts_free += 1
+    for role in ctx.state.roles.values():
         role.early = False
-    _give_up(turn, reason, 0.0)
+    _stop_session(ctx, reason, 0.0)
 
 
-def _give_up(turn: StepContext, reason: str, delay: float) -> None:
-    state = turn.state
+def _stop_session(ctx: StepContext, reason: str, delay: float) -> None:
+    state = ctx.state
     state.move_job(JobMove.RESTART)
     state.restart_reason = reason
-    program_stop.stop_all(turn, state.restart_reason)
+    program_stop.stop_all(ctx, state.restart_reason)
     for task in state.tasks.values():
         if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
-            state.move_task(task, TaskMove.RESET, turn.now)
-            task.again = None
-    for name in [name for name in state.timers.all if name.partition(":")[0] in _OF_A_SESSION]:
+            state.move_task(task, TaskMove.RESET, ctx.now)
+            task.retry_at = None
+    for name in [name for name in state.timers.all if name.partition(":")[0] in _SESSION_DEADLINES]:
         state.timers.cancel(name)
     for role in state.roles.values():
         for task in role.tasks:
-            seek(state, task)
-        containers.settle_demand(turn, role)
+            request_early(state, task)
+        containers.update_demand(ctx, role)
     if delay > 0:
-        state.timers.set("restart", turn.now + delay)
+        state.timers.set("restart", ctx.now + delay)
     else:
-        delay_is_over(turn)
+        on_delay_end(ctx)
 
 
-def book(turn: StepContext, failure: Failure, decision: Decision, alone: Task | None = None) -> None:
-    """Keeps in mind that something starts again: the gang, or one task alone."""
-    state = turn.state
+def record_restart(ctx: StepContext, failure: Failure, decision: Decision, alone: Task | None = None) -> None:
+    """Record a restart of the gang, or of one task alone."""
+    state = ctx.state
     role = TaskId.parse(failure.task).role if failure.task else ""
-    free = restart_policy.consecutive_restarts(state, turn.now, alone)
+    free = restart_policy.consecutive_restarts(state, ctx.now, alone)
     if decision.charged:
-        state.restarts = [*restart_policy.counting(state, turn.now)]
-        state.restarts.append(Restart(turn.now, role, alone.name if alone else ""))
+        state.restarts = [*restart_policy.counting(state, ctx.now)]
+        state.restarts.append(Restart(ctx.now, role, alone.name if alone else ""))
         state.restarts_charged += 1
         free = 0
     elif failure.cause == "port-collision":
@@ -83,7 +83,7 @@ def book(turn: StepContext, failure: Failure, decision: Decision, alone: Task | 
 
 
 def _note_uptime(state: State, failure: Failure, decision: Decision, *, alone: bool) -> None:
-    """Who ended early; whoever ran long enough, or ended by other means, has not."""
+    """Record which role or task ended before `min_uptime`, and reset the others."""
     if not failure.task or not decision.charged:
         return
     task = state.tasks[TaskId.parse(failure.task)]
@@ -94,35 +94,35 @@ def _note_uptime(state: State, failure: Failure, decision: Decision, *, alone: b
         role.early = decision.early and role.name == task.id.role
 
 
-def seek(state: State, task: Task) -> None:
-    """Has a container sought for the next session, if the task has none, while the old one still stops.
+def request_early(state: State, task: Task) -> None:
+    """Request a container for the next session while the old one still stops, if the task has none.
 
-    Not in a job without restarts of its own: it has no room for more than its stages need one after the other, and may
-    have to go back to an earlier one (see `session_start.opened`).
+    Not in a job without restarts of its own: it has room for one stage after the other only, and may have to go back
+    to an earlier one (see `session_start.on_opened`).
     """
     role = state.roles[task.id.role]
     runs_again = role.ready and not role.finished and role.succeeded < role.total
-    if runs_again and task.container is None and task.launches < containers.LAUNCHES and state.spec.max_restarts:
+    if runs_again and task.container is None and task.launches < containers.MAX_LAUNCHES and state.spec.max_restarts:
         role.waiting.join(task.id.index)
 
 
-def delay_is_over(turn: StepContext) -> None:
-    """The back-off has passed."""
-    turn.state.restart_due = True
-    open_next_session_if_idle(turn)
+def on_delay_end(ctx: StepContext) -> None:
+    """Handle that the back-off has passed."""
+    ctx.state.restart_due = True
+    open_next_session_if_idle(ctx)
 
 
-def open_next_session_if_idle(turn: StepContext) -> None:
-    """Opens the next session once it is due and no program can live."""
-    state = turn.state
+def open_next_session_if_idle(ctx: StepContext) -> None:
+    """Open the next session once it is due and no program can run."""
+    state = ctx.state
     if state.job is JobState.RESTARTING and state.restart_due and not state.living:
         for name in ("stop-limit", "force-limit"):
             state.timers.cancel(name)
-        open_session(turn, state.session + 1, state.restart_reason)
+        open_session(ctx, state.session + 1, state.restart_reason)
 
 
-def open_session(turn: StepContext, session: int, reason: str) -> None:
-    """Has a session's beginning logged, once; `session_start.opened` goes on when that is done."""
-    if turn.state.opening < session:
-        turn.state.opening = session
-        turn.ask(act.OpenSession(session=session, reason=reason))
+def open_session(ctx: StepContext, session: int, reason: str) -> None:
+    """Request the event that opens a session, once; `session_start.on_opened` continues from it."""
+    if ctx.state.opening < session:
+        ctx.state.opening = session
+        ctx.request(act.OpenSession(session=session, reason=reason))

@@ -1,4 +1,4 @@
-"""A session opens: who runs in it, and with what."""
+"""A session opens: which roles run in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tony.errors import InvalidTransition
 from tony.model.states import JobState, RoleKind, TaskState
 
 
-def opened(turn: StepContext, event: ev.SessionOpened) -> None:
-    """The session begins: its roles start from nothing, but for the executors that are still there."""
-    state = turn.state
+def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
+    """Open the session: its roles start afresh, but keep the executors that are still there."""
+    state = ctx.state
     if event.session != state.session + 1:
         raise InvalidTransition(f"session {event.session} after session {state.session}")
     if state.job is JobState.RESTARTING:
@@ -31,35 +31,35 @@ def opened(turn: StepContext, event: ev.SessionOpened) -> None:
         role.finished = role not in again
         role.waiting.clear()
         if role.finished:
-            containers.give_back_all(turn, role)
+            containers.release_all(ctx, role)
         else:
-            _reset(turn, role)
+            _reset(ctx, role)
     state.chief = state.first_chief()
-    role_readiness.limit_groups(turn)
-    role_readiness.advance(turn)
+    role_readiness.start_group_timeouts(ctx)
+    role_readiness.advance(ctx)
     for role in state.roles.values():
         if not role.ready and not state.may_restart:
-            # The job holds no more than its stages need one after the other: this one comes later.
-            containers.give_back_all(turn, role)
-        containers.settle_demand(turn, role)
+            # The job has room for one stage after the other only: this one comes later.
+            containers.release_all(ctx, role)
+        containers.update_demand(ctx, role)
 
 
 def _roles_to_run(state: State) -> list[RoleState]:
-    """A role that succeeded stays finished, unless a peer under the same cluster spec has to run again."""
+    """Return the roles to run: one that succeeded stays finished, unless a peer of its cluster spec runs again."""
     roles = [role for role in state.roles.values() if not role.finished]
     undone = [role for role in roles if role.succeeded < role.total]
     versions = {role.version for role in undone if role.version and role.kind is not RoleKind.SIDECAR}
     return [role for role in roles if role in undone or role.version in versions]
 
 
-def _reset(turn: StepContext, role: RoleState) -> None:
+def _reset(ctx: StepContext, role: RoleState) -> None:
     role.ready = role.blocked = False
     role.left_out.clear()
     role.version = role.started = role.unstarted = 0
     role.kind = role.spec.kind
     for task in role.tasks:
         if task.state is not TaskState.PENDING:
-            turn.state.move_task(task, TaskMove.RESET, turn.now)
+            ctx.state.move_task(task, TaskMove.RESET, ctx.now)
         task.started = task.judged = False
         task.launches = 0
         task.address = task.tb_port = task.pid = task.status = task.ended_at = None

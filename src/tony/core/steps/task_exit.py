@@ -1,4 +1,4 @@
-"""A task is over: what follows for its container, its role, its session and its job."""
+"""A task ended: consequences for its container, its role, its session and its job."""
 
 from __future__ import annotations
 
@@ -21,95 +21,97 @@ from tony.model.job_report import Failure, FailureClass
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, StopOn, TaskState
 
 
-def task_over(turn: StepContext, task: Task) -> None:
-    """What follows from one task's end, whatever it was. Its failure, if it was one, has been judged."""
-    state = turn.state
+def on_task_end(ctx: StepContext, task: Task) -> None:
+    """Handle the end of a task. Its failure, if any, has been classified."""
+    state = ctx.state
     if task.state not in ENDED_TASK_STATES:
-        return  # it goes on, in its next try
-    held = containers.held_by(state, task)
+        return  # it continues with its next task attempt
+    held = containers.container_of(state, task)
     if held and (state.job is JobState.STOPPING or (state.active and not state.may_restart)):
-        containers.give_back(turn, held)
+        containers.release(ctx, held)
     if state.job is JobState.RESTARTING:
-        session_restart.open_next_session_if_idle(turn)
+        session_restart.open_next_session_if_idle(ctx)
     elif state.job is JobState.STOPPING:
-        job_finish.finish_if_idle(turn)
+        job_finish.finish_if_idle(ctx)
     elif state.active:
         role = state.roles[task.id.role]
         if role.ended == role.total:
             if role.kind is RoleKind.SETUP and role.succeeded == role.total:
-                containers.give_back_all(turn, role)  # whatever comes, it is not run again
-            role_readiness.role_over(turn, role)
+                containers.release_all(ctx, role)  # it is never run again
+            role_readiness.on_role_end(ctx, role)
         elif not task.started:
-            role_readiness.look_for_blocked(turn)
+            role_readiness.report_blocked(ctx)
         elif state.spec.stop_on is not StopOn.CHIEF:
-            return  # one of many: nobody waits for it alone
-        role_readiness.advance(turn)
+            return  # no role waits for a single task
+        role_readiness.advance(ctx)
 
 
-def failed(turn: StepContext, task: Task, status: ExitStatus, at: float) -> None:
-    """A program has ended, and not well."""
-    state = turn.state
+def on_failed_exit(ctx: StepContext, task: Task, status: ExitStatus, at: float) -> None:
+    """Handle a program that exited with a failure."""
+    state = ctx.state
     task.ended_at = at
-    forced = task.forced if task.gone_at is not None else ""
+    forced = task.forced if task.container_ended_at is not None else ""
     over_memory = bool(forced) and task.over_memory
     failure = failure_text.failure_from_exit(state, task, status, forced, over_memory=over_memory)
-    if not (task_retry.decide(turn, task, failure) and task_retry.begin(turn, task, at)):
-        task_attempts.over(turn, task, TaskMove.FAIL, at)
-        failure_handling.of_task(turn, task, failure)
-    task_over(turn, task)
+    if not (task_retry.decide(ctx, task, failure) and task_retry.begin(ctx, task, at)):
+        task_attempts.end_attempt(ctx, task, TaskMove.FAIL, at)
+        failure_handling.fail_task(ctx, task, failure)
+    on_task_end(ctx, task)
 
 
-def handle_external_stop(turn: StepContext, task: Task) -> None:
-    """Its container's end has told who had a program stopped that nobody here did; or nothing tells it in time."""
-    assert task.outside is not None
-    failed(turn, task, task.outside, task.outside_at)
+def handle_external_stop(ctx: StepContext, task: Task) -> None:
+    """Handle an external stop, once the end of the container gave the cause, or did not in time."""
+    assert task.external_exit is not None
+    on_failed_exit(ctx, task, task.external_exit, task.external_exit_at)
 
 
-def over(turn: StepContext, task: Task, move: TaskMove, at: float) -> None:
-    """The program of a task whose failure was judged before is over."""
-    retried = task.again is not None
-    if retried and task_retry.begin(turn, task, at):
+def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> None:
+    """Handle the end of a program whose failure was classified before."""
+    retried = task.retry_at is not None
+    if retried and task_retry.begin(ctx, task, at):
         return
-    task_attempts.over(turn, task, move, at)
+    task_attempts.end_attempt(ctx, task, move, at)
     if retried:
-        reason = f"{task.id} was to start again alone, and lost its container: {task.gone_why}"
+        reason = f"{task.id} lost its container before it could restart: {task.container_end_cause}"
         lost = failure_text.failure_from_task(
-            turn.state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
+            ctx.state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
         )
-        failure_handling.of_task(turn, task, lost)
-    task_over(turn, task)
+        failure_handling.fail_task(ctx, task, lost)
+    on_task_end(ctx, task)
 
 
-def fault(turn: StepContext, task: Task, failure: Failure) -> None:
-    """A failure that is not told by the program's end: a time-out, silence, no container that works."""
+def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
+    """Handle a failure that is not the program's exit: a timeout, silence, no container that works."""
     task.judged, task.note = True, failure.reason
-    if task_retry.decide(turn, task, failure):
+    if task_retry.decide(ctx, task, failure):
         if not task.living:
-            task_retry.replace(turn, task)
+            task_retry.replace(ctx, task)
         elif task.state is TaskState.RUNNING:
-            program_stop.stop(turn, task, failure.reason)
+            program_stop.stop(ctx, task, failure.reason)
         return
     if not task.living:
-        task_attempts.close(turn, task, TaskMove.FAIL)
-        held = containers.held_by(turn.state, task)
-        if held and turn.state.active:
-            containers.end_by_force(turn, held, failure.reason)
+        task_attempts.end_task(ctx, task, TaskMove.FAIL)
+        held = containers.container_of(ctx.state, task)
+        if held and ctx.state.active:
+            containers.kill(ctx, held, failure.reason)
     elif task.state is TaskState.RUNNING:
-        program_stop.stop(turn, task, failure.reason)
-    failure_handling.of_task(turn, task, failure)
+        program_stop.stop(ctx, task, failure.reason)
+    failure_handling.fail_task(ctx, task, failure)
     if not task.living:
-        task_over(turn, task)
+        on_task_end(ctx, task)
 
 
-def lost(turn: StepContext, task: Task) -> None:
-    """The container of a living program is gone and its report will not come."""
+def on_lost(ctx: StepContext, task: Task) -> None:
+    """Handle that the container of a running program is gone and its report will not arrive."""
     if task.judged:
-        over(turn, task, TaskMove.LOSE, turn.now if task.gone_at is None else task.gone_at)
+        end_classified(
+            ctx, task, TaskMove.LOSE, ctx.now if task.container_ended_at is None else task.container_ended_at
+        )
         return
-    failure = task_attempts.lost_by(turn, task)
-    if failure and task_retry.decide(turn, task, failure) and task_retry.begin(turn, task, failure.at):
+    failure = task_attempts.failure_from_loss(ctx, task)
+    if failure and task_retry.decide(ctx, task, failure) and task_retry.begin(ctx, task, failure.at):
         return
-    task_attempts.lost(turn, task)
+    task_attempts.end_lost(ctx, task)
     if failure:
-        failure_handling.of_task(turn, task, failure)
-    task_over(turn, task)
+        failure_handling.fail_task(ctx, task, failure)
+    on_task_end(ctx, task)

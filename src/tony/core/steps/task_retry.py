@@ -1,4 +1,4 @@
-"""One task alone starts again, as its next try in the same session (`restart = "task"`), while the others run on."""
+"""One task restarts alone, as its next task attempt in the same session (`restart = "task"`), and the others run on."""
 
 from __future__ import annotations
 
@@ -13,83 +13,83 @@ from tony.model.states import RestartScope, RoleKind
 
 
 def is_bound(state: State, task: Task) -> bool:
-    """Whether a task cannot move: its peers have been given its address."""
+    """Return True if a task cannot move to another host: its peers have its address."""
     role = state.roles[task.id.role]
     if not role.version or role.kind is RoleKind.SIDECAR:
         return False
     return state.spec.tells_peers or (task is role.members[0] and role.name in state.spec.addressed_roles)
 
 
-def decide(turn: StepContext, task: Task, failure: Failure) -> bool:
-    """Whether a task that has failed starts again alone; if so, nothing else follows from its failure."""
-    state = turn.state
+def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
+    """Return True if a failed task restarts alone; then its failure has no other consequence."""
+    state = ctx.state
     spec = state.roles[task.id.role].spec
     if spec.restart is not RestartScope.TASK or spec.stop_on_failure or not state.active:
         return False
     moves = _must_move(state, task) or node_exclusion.is_avoided(state, task) or failure.cause == "port-collision"
     if moves and is_bound(state, task):
         return False
-    decision = policy.decide(state, failure, turn.now, alone=task)
+    decision = policy.decide(state, failure, ctx.now, alone=task)
     if not decision.restart:
         return False
-    node_exclusion.blame(turn, failure)
-    session_restart.book(turn, failure, decision, alone=task)
-    task.again = turn.now + decision.delay
+    node_exclusion.count_failure(ctx, failure)
+    session_restart.record_restart(ctx, failure, decision, alone=task)
+    task.retry_at = ctx.now + decision.delay
     task.note = f"{failure.reason} ({decision.reason})"
-    turn.ask(act.Verdict(failure=failure, decision="retry", reason=f"only {task.name}: {decision.reason}"))
-    if failure.cause == "port-collision":  # its ports are of no use: others are reserved in another container
-        held = containers.held_by(state, task)
+    ctx.request(act.Verdict(failure=failure, decision="retry", reason=f"only {task.name}: {decision.reason}"))
+    if failure.cause == "port-collision":  # its ports are taken: reserve others in another container
+        held = containers.container_of(state, task)
         if held:
-            containers.end_by_force(turn, held, failure.reason)
+            containers.kill(ctx, held, failure.reason)
     return True
 
 
 def _must_move(state: State, task: Task) -> bool:
-    held = containers.held_by(state, task)
-    return held is None or held.given_back
+    held = containers.container_of(state, task)
+    return held is None or held.is_released
 
 
-def begin(turn: StepContext, task: Task, at: float) -> bool:
-    """The program of a task that starts again is over, that is proved; it ended at `at`.
+def begin(ctx: StepContext, task: Task, at: float) -> bool:
+    """Restart a task whose program has provably ended, at `at`.
 
-    False if it does not start again after all: its container is gone meanwhile, and its peers have its address.
+    Return False if it cannot restart after all: its container has ended meanwhile, and its peers have its address.
     """
-    state = turn.state
-    assert task.again is not None
+    state = ctx.state
+    assert task.retry_at is not None
     bound = is_bound(state, task)
     if bound and _must_move(state, task):
         return False
     moves = _must_move(state, task) or (not bound and node_exclusion.is_avoided(state, task))
     note = task.note
-    task_attempts.rest(turn, task, at)
+    task_attempts.clear_attempt(ctx, task, at)
     task.judged = False
     if moves:
-        _elsewhere(turn, task)
+        _move_to_other_container(ctx, task)
     else:
-        state.move_task(task, TaskMove.RETRY, turn.now)
+        state.move_task(task, TaskMove.RETRY, ctx.now)
     task.note = note
-    if task.again > turn.now:
-        state.timers.set(f"again:{task.name}", task.again)
-    gang_start.go_on(turn, task)
+    if task.retry_at > ctx.now:
+        state.timers.set(f"again:{task.name}", task.retry_at)
+    gang_start.start_if_due(ctx, task)
     return True
 
 
-def replace(turn: StepContext, task: Task) -> None:
-    """The program of a task that starts again never ran in this try: it gets another container."""
+def replace(ctx: StepContext, task: Task) -> None:
+    """Request another container for a task that restarts and whose program never ran in this attempt."""
     task.judged, task.launches = False, 0
     note = task.note
-    if task.session != turn.state.session:
-        task.again = None  # it starts with its gang
-    elif task.again is not None and task.again > turn.now:
-        turn.state.timers.set(f"again:{task.name}", task.again)
-    _elsewhere(turn, task)
+    if task.session != ctx.state.session:
+        task.retry_at = None  # it starts with its gang
+    elif task.retry_at is not None and task.retry_at > ctx.now:
+        ctx.state.timers.set(f"again:{task.name}", task.retry_at)
+    _move_to_other_container(ctx, task)
     task.note = note
 
 
-def _elsewhere(turn: StepContext, task: Task) -> None:
-    held = containers.held_by(turn.state, task)
-    containers.request(turn, task, TaskMove.REPLACE)
+def _move_to_other_container(ctx: StepContext, task: Task) -> None:
+    held = containers.container_of(ctx.state, task)
+    containers.request(ctx, task, TaskMove.REPLACE)
     if held:
-        containers.end_by_force(turn, held, "its task goes on in another one")
-        containers.detach(turn.state, held)
-    containers.settle_demand(turn, turn.state.roles[task.id.role])
+        containers.kill(ctx, held, "its task moves to another container")
+        containers.detach(ctx.state, held)
+    containers.update_demand(ctx, ctx.state.roles[task.id.role])

@@ -1,7 +1,7 @@
-"""Containers whose node the cluster has given up: nobody has seen them end, and what runs there may live on.
+"""Containers on a node that the cluster has given up: their end is not confirmed, and programs there may keep running.
 
-A program there counts as living until it reports its end, somebody proves it, or its executor must have ended it: an
-executor that has no contact to us stops its program when its lease is over. Only then another one takes its place.
+Such a program counts as running until it reports its end, that end is proved, or its executor must have stopped it: an
+executor without contact to the AM stops its program when its lease expires. Only then is it replaced.
 """
 
 from __future__ import annotations
@@ -18,47 +18,49 @@ from tony.model.states import TaskState
 from tony.units import format_duration
 
 
-def wait(turn: StepContext, container: Container, event: ev.ContainerEnded) -> bool:
-    """Whether the program in a container has to be waited for. If so, all that can be done now is done."""
-    state = turn.state
+def must_wait(ctx: StepContext, container: Container, event: ev.ContainerEnded) -> bool:
+    """Return True if the program in a container must be waited for, after doing what can be done now."""
+    state = ctx.state
     if container.presumed:
-        return event.presumed  # it was said before
+        return event.presumed  # a repetition
     task = state.tasks[container.task] if container.task else None
-    if not event.presumed or task is None or not task.living or task.outside is not None:
+    if not event.presumed or task is None or not task.living or task.external_exit is not None:
         return False
     until = latest_exit_time(event.contact, event.lease, state.spec.stop_grace_of(task.id.role))
-    if until <= turn.now:
+    if until <= ctx.now:
         return False
     container.presumed = True
     state.timers.set(f"lease:{task.name}", until)
-    if container.hold is ContainerIntent.HELD:
-        containers.disown(turn, container)
-    task.gone_why = event.cause
+    if container.intent is ContainerIntent.HELD:
+        containers.mark_released(ctx, container)
+    task.container_end_cause = event.cause
     reason = f"{task.id} was lost: {event.cause}"
     if task.state is TaskState.RUNNING and not task.judged:
         kind = FailureClass.INFRASTRUCTURE
-        task_exit.fault(
-            turn,
+        task_exit.on_failure(
+            ctx,
             task,
-            failure_text.failure_from_task(state, task, "lost", kind, reason, turn.now, blameless=event.blameless),
+            failure_text.failure_from_task(state, task, "lost", kind, reason, ctx.now, blameless=event.blameless),
         )
     if task.living:
-        task.note = f"{reason}; its program may live there for another {format_duration(round(until - turn.now))}"
+        task.note = (
+            f"{reason}; its program may keep running there for another {format_duration(round(until - ctx.now))}"
+        )
     return True
 
 
-def reported(turn: StepContext, task: Task) -> None:
-    """Its program has told its end: so may the executor, and nobody will tell the container's."""
-    held = containers.held_by(turn.state, task)
+def on_exit_report(ctx: StepContext, task: Task) -> None:
+    """Forget the container of a program that reported its exit: the container's own end will not be reported."""
+    held = containers.container_of(ctx.state, task)
     if held and held.presumed:
-        containers.forget(turn, held)
-        if held.hold is ContainerIntent.RELEASED:
-            turn.ask(act.Release(container=held.id))
+        containers.remove_ended(ctx, held)
+        if held.intent is ContainerIntent.RELEASED:
+            ctx.request(act.Release(container=held.id))
 
 
-def ended(turn: StepContext, task: Task) -> ev.ContainerEnded | None:
-    """Its executor's lease is over: nothing can live there. What a proof of that would have said."""
-    held = containers.held_by(turn.state, task)
+def build_container_ended(ctx: StepContext, task: Task) -> ev.ContainerEnded | None:
+    """Return the event that stands in for the proof, once the lease of the executor has expired."""
+    held = containers.container_of(ctx.state, task)
     if held is None:
         return None
-    return ev.ContainerEnded(container=held.id, cause=task.gone_why, blameless=True, silent=True)
+    return ev.ContainerEnded(container=held.id, cause=task.container_end_cause, blameless=True, silent=True)

@@ -1,4 +1,4 @@
-"""What people ask for: an end, or another session. Whatever else they ask for stands in the log and decides nothing."""
+"""User requests: kill, restart. All others are only logged."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tony.model.job_report import FailureClass
 from tony.model.states import JobState
 
 
-def user_command(turn: StepContext, event: ev.UserCommand) -> None:
-    """Somebody asks for something."""
+def on_user_command(ctx: StepContext, event: ev.UserCommand) -> None:
+    """Handle the request of a user."""
     if event.what in ("kill", "kill-now"):
-        _kill(turn, event)
-    elif event.what == "restart" and turn.state.may_be_restarted:
-        session_restart.ordered(turn, f"{event.actor} asked for a restart")
+        _kill(ctx, event)
+    elif event.what == "restart" and ctx.state.may_be_restarted:
+        session_restart.restart_on_request(ctx, f"restart requested by {event.actor}")
 
 
-def _kill(turn: StepContext, event: ev.UserCommand) -> None:
-    """Somebody kills the job; a second time, without patience."""
-    state = turn.state
+def _kill(ctx: StepContext, event: ev.UserCommand) -> None:
+    """Kill the job; `kill-now` on a job that is stopping skips the stop grace."""
+    state = ctx.state
     if state.job.ended:
         return
     reason = f"killed by {event.actor}"
     grace = 0.0 if event.what == "kill-now" else None
     if not state.final:
-        failure = failure_text.failure_from_job(state, "killed", FailureClass.KILLED, reason, turn.now)
-        job_finish.finish(turn, JobState.KILLED, failure, reason, grace)
+        failure = failure_text.failure_from_job(state, "killed", FailureClass.KILLED, reason, ctx.now)
+        job_finish.finish(ctx, JobState.KILLED, failure, reason, grace)
     elif grace is not None:
-        program_stop.stop_all(turn, reason, grace)
+        program_stop.stop_all(ctx, reason, grace)
