@@ -23,22 +23,22 @@ KILLED = ExitStatus(
 CASES: list[tuple[ev.Event, str]] = [
     (
         ev.AttemptStarted(attempt=2, wall=0.0, settings="x", pid=7, host="h"),
-        "attempt 2: application master with pid 7 on h",
+        "AM attempt 2: pid 7 on h",
     ),
-    (ev.ContainersFound(containers=("a", "b")), "2 containers of earlier attempts"),
+    (ev.ContainersFound(containers=("a", "b")), "2 containers of earlier AM attempts"),
     (ev.ContainersFound(containers=()), "none"),
     (ev.ReconcileClosed(), ""),
     (ev.Queued(reason="2g are missing"), "2g are missing"),
     (ev.Queued(reason=""), "no longer"),
     (ev.Unsatisfiable(role="ps", reason="too large"), "ps: too large"),
-    (ev.Excluded(hosts=("h", "i")), "nothing more on h, i for a while: tasks failed there"),
+    (ev.Excluded(hosts=("h", "i")), "no new containers on h, i for a while: tasks failed there"),
     (ev.Excluded(hosts=()), "no host any more"),
     (ev.Granted(container="c-1", role="ps", host="h"), "ps gets c-1 on h"),
     (
         ev.Registered(task=TASK, container="c-1", incarnation="i", session=1, address="h:1", pid=9),
         "worker:1 at h:1 for session 1 (executor 9)",
     ),
-    (ev.Started(task=TASK, session=1, try_=1, pid=10), "worker:1 runs, pid 10 (session 1, try 1)"),
+    (ev.Started(task=TASK, session=1, try_=1, pid=10), "worker:1 runs, pid 10 (session 1, task attempt 1)"),
     (ev.FirstOutput(task=TASK, session=1, try_=1), "worker:1 printed its first line"),
     (
         ev.Exited(task=TASK, session=1, try_=1, status=STATUS, at=3.0),
@@ -55,9 +55,9 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.ContainerEnded(container="c-1", cause="gone"), "c-1: gone"),
     (
         ev.ContainerEnded(container="c-1", cause="node lost", presumed=True, contact=1.0, lease=600.0),
-        "c-1: node lost; nobody has seen it end",
+        "c-1: node lost; exit not confirmed",
     ),
-    (ev.Silent(task=TASK, incarnation="i", silence=25.0), "nothing was heard of worker:1 for 25 s"),
+    (ev.Silent(task=TASK, incarnation="i", silence=25.0), "no heartbeat from worker:1 for 25 s"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (
         ev.Judged(task=TASK, failure="worker:1 died", decision="restart", reason="restart 1 of 2"),
@@ -67,18 +67,18 @@ CASES: list[tuple[ev.Event, str]] = [
         ev.Gathered(session=2, tasks={"worker": 3, "extra": 2}, absent={"worker": (0,)}),
         "session 2 has 3 of 4 tasks of worker (without worker:0), all 2 tasks of extra",
     ),
-    (ev.UserCommand(actor="ann", what="kill"), "ann asked for kill"),
+    (ev.UserCommand(actor="ann", what="kill"), "ann requested kill"),
     (ev.Deadline(name="job"), "job"),
-    (ev.Deadline(name="gang-pause"), "gang-pause: the gang asks again for all that is missing"),
+    (ev.Deadline(name="gang-pause"), "gang-pause: the gang requests all missing containers again"),
     (ev.ActionFailed(action="launch", cause="no", task=TASK), "launch worker:1: no"),
     (ev.ActionFailed(action="kill", cause="no", container="c-1"), "kill c-1: no"),
     (
         ev.Deadline(name="shrink-after"),
-        "shrink-after: the wait is over; the gang goes without who has no container, if there are enough",
+        "shrink-after: time is up; the gang starts without the missing tasks if enough are there",
     ),
     (
         ev.Snapshot(digest="0123456789abcdef"),
-        "the state's digest is 0123456789ab; a replay of this log must come to the same",
+        "state digest 0123456789ab; a replay of this log must give the same",
     ),
 ]
 

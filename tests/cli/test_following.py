@@ -256,7 +256,7 @@ def test_a_lost_master_is_told(home: Home, job: Recorded, capsys: pytest.Capture
     folder, _ = job
     report = follow_to_end(home, JOB, sys.stdout)
     assert exit_code(report) == 3
-    assert f"its own log is {folder.am_log}" in capsys.readouterr().err
+    assert f"AM log: {folder.am_log}" in capsys.readouterr().err
 
 
 def test_an_ended_job(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:

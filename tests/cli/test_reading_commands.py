@@ -413,11 +413,11 @@ class TestEvents:
         answer = tony("events", JOB)
         lines = [line.split("  ", 1)[1].strip() for line in answer.out.splitlines()]
         assert lines == [
-            "+1.000  attempt-started    attempt 1: application master with pid 4711 on here",
+            "+1.000  attempt-started    AM attempt 1: pid 4711 on here",
             "+2.000  containers-found   none",
             "+3.000  reconcile-closed",
             "+4.000  session-opened     session 1: the job begins",
-            "+5.000  user-command       ann asked for kill",
+            "+5.000  user-command       ann requested kill",
         ]
 
     def test_as_json(self, tony: Tony, home: Home) -> None:
@@ -470,7 +470,9 @@ class TestReplay:
         answer = tony("replay", JOB)
         assert answer.code == 70
         place = f"{folder.events(2)}:2"
-        assert answer.out.startswith(f"different after 5 events, in state killed: {place}: the state before event 6 ")
+        assert answer.out.startswith(
+            f"different after 5 events, in state killed: {place}: the replayed state before event 6 "
+        )
         assert tony("replay", JOB, "--json").json["identical"] is False
 
     def test_a_record_from_elsewhere(self, tony: Tony, home: Home) -> None:

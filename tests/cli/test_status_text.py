@@ -100,7 +100,7 @@ def test_a_job_that_failed() -> None:
         "worker:1  failed   here  -    12:00:00 (0 s)  1        -       3",
     ]
     assert lines[4:6] == ["", "job local-1 (digits) failed after 8 s: worker:1 on here: exit code 3"]
-    assert lines[-3:] == ["", "next:", "  tony events local-1"], "not what is being read"
+    assert lines[-3:] == ["", "Next:", "  tony events local-1"], "not what is being read"
 
 
 def test_a_job_in_its_second_session(running: JobReport) -> None:

@@ -90,7 +90,7 @@ class TestSubmit:
         page = answer.err.splitlines()[1:]
         assert page[0].endswith("(digits) failed after 8 s: worker:1 on here: exit code 3")
         assert page[1:4] == [
-            "  its last lines:",
+            "  Last lines of output:",
             "    Traceback (most recent call last):",
             "    ValueError: no such file",
         ]
@@ -428,7 +428,7 @@ class TestForReal:
         page = answer.err[answer.err.index("job local-") :].splitlines()
         assert ": main:0 on " in page[0]
         assert page[0].endswith(": exit code 3")
-        assert page[1:3] == ["  its last lines:", "    last words"]
+        assert page[1:3] == ["  Last lines of output:", "    last words"]
 
     def test_detached(self, tony: Tony, folder: Path) -> None:
         """The id is known at once; then the job can be looked at, followed and killed."""

@@ -129,7 +129,7 @@ def test_without_a_master(tmp_path: Path) -> None:
             writer.close()
 
     asyncio.run(story())
-    assert told == [f"job {JOB} has no application master that could be asked"]
+    assert told == [f"job {JOB} has no running application master"]
     write_summary(folder, succeeded(folder, record))
     with pytest.raises(UserError, match="there is nothing to connect with: job "):
         asyncio.run(open_proxy(Home(tmp_path), JOB, "worker:0", 0, print))

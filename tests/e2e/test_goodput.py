@@ -84,4 +84,4 @@ def test_where_the_time_of_a_job_went(lab: Lab) -> None:
     assert min(seconds["redone"], seconds["restart"], seconds["productive"]) > 0
     assert found.whole == pytest.approx(sum(seconds.values()))
     assert lab.tony("trace", job, "--json").returncode == 0
-    assert "ann asked for restart" in lab.tony("events", job).stdout
+    assert "ann requested restart" in lab.tony("events", job).stdout

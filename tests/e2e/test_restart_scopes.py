@@ -81,7 +81,7 @@ def test_a_role_has_a_budget_of_its_own(lab: Lab) -> None:
     status = lab.status(lab.only_job())
     assert (done.returncode, status["session"], status["failure"]["task"]) == (1, 2, "picky:0")
     assert status["failure"]["verdict"] == "the one restart of picky (roles.picky.max_restarts) is used up"
-    assert f"not started again: {status['failure']['verdict']}" in done.stdout + done.stderr
+    assert f"Not restarted: {status['failure']['verdict']}" in done.stdout + done.stderr
     shown = lab.tony("status", lab.only_job()).stdout
     assert "(restart 1 of 5, 1 of 1 for picky)" in shown
     assert "restarts: 1 of 5 (max_restarts)" in shown

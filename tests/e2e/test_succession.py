@@ -25,7 +25,7 @@ COUNT = (
     'trap "echo told to end; exit 7" TERM; echo up; n=0; '
     "until test -e {params.gate}; do n=$((n+1)); echo line $n; sleep 0.05; done; echo over"
 )
-DIED = "the application master died; attempt {} goes on"
+DIED = "the application master died; AM attempt {} took over"
 
 
 def counting(lab: Lab, head: str = "", role: str = "", tasks: int = 4) -> Path:
@@ -387,7 +387,7 @@ def test_a_kill_of_a_master_that_stands_still(lab: Lab) -> None:
         done = lab.tony("kill", job)
         assert done.returncode == 3
         assert f"kill -9 {master}" in done.stderr
-        assert "the next one obeys" in done.stderr
+        assert "The request is saved" in done.stderr
     assert_killed(lab, job, graceful=True)
 
 

@@ -143,7 +143,7 @@ def test_a_read_only_home(person: Lab) -> None:
     for folder in folders:
         folder.chmod(0o500)
     done = person.tony("run", "--source", "", "--", "true")
-    assert (3, f"tony: {person.home}/jobs cannot be written. {WRITABLE}\n") == (done.returncode, done.stderr)
+    assert (3, f"tony: cannot write {person.home}/jobs. {WRITABLE}\n") == (done.returncode, done.stderr)
     for words in (("list",), ("status", job), ("logs", job), ("events", job), ("history", job), ("replay", job)):
         done = person.tony(*words)
         assert (0, "") == (done.returncode, done.stderr), words
@@ -160,14 +160,14 @@ def test_a_home_that_cannot_be_made(person: Lab) -> None:
     (person.root / "user").chmod(0o500)
     del person.env["TONY_HOME"]
     done = person.tony("run", "--source", "", "--", "true")
-    told = f"tony: cannot make {person.root}/user/.tony: Permission denied. {WRITABLE}\n"
+    told = f"tony: cannot create {person.root}/user/.tony: Permission denied. {WRITABLE}\n"
     assert (3, told) == (done.returncode, done.stderr)
     done = person.tony("list")
     assert (0, f"no jobs in {person.root}/user/.tony/jobs\n") == (done.returncode, done.stdout)
     for home, code, told in (
         ("/dev/null", 2, "TONY_HOME is /dev/null, which is not a folder. Set it to a folder of yours."),
-        ("/dev/null/x", 3, f"cannot make /dev/null/x: Not a directory. {WRITABLE}"),
-        ("/proc/x", 3, f"cannot make /proc/x: No such file or directory. {WRITABLE}"),
+        ("/dev/null/x", 3, f"cannot create /dev/null/x: Not a directory. {WRITABLE}"),
+        ("/proc/x", 3, f"cannot create /proc/x: No such file or directory. {WRITABLE}"),
     ):
         done = person.tony("run", "--source", "", "--", "true", env={"TONY_HOME": home})
         assert (code, f"tony: {told}\n") == (done.returncode, done.stderr)
@@ -181,7 +181,7 @@ def test_a_file_system_that_was_mounted_read_only(small_disk: Lab) -> None:
     disk = str(small_disk.root / "disk")
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     done = small_disk.tony("run", "--source", "", "--", "true")
-    assert (3, f"tony: {small_disk.home}/jobs cannot be written. {WRITABLE}\n") == (done.returncode, done.stderr)
+    assert (3, f"tony: cannot write {small_disk.home}/jobs. {WRITABLE}\n") == (done.returncode, done.stderr)
     for words in (("list",), ("status", job), ("events", job), ("replay", job)):
         done = small_disk.tony(*words)
         assert (0, "") == (done.returncode, done.stderr), words
@@ -294,9 +294,7 @@ def test_a_history_folder_from_a_newer_version(lab: Lab) -> None:
     rewrite(record, version=99, tony_version="7.0", something_new={"a": [1]})
     (lab.home / "index.jsonl").unlink()
     before = {path: path.read_bytes() for path in record.parent.rglob("*") if path.is_file()}
-    told = (
-        f"{record} has version 99, written by tony 7.0; this one reads up to 1. Use a newer tony to look at this job."
-    )
+    told = f"{record} has version 99, written by tony 7.0; this tony reads up to 1. Use a newer tony to read this job."
     for words in (("logs", new), ("events", new), ("replay", new), ("logs", "last")):
         done = lab.tony(*words)
         assert (2, "", f"tony: {told}\n") == (done.returncode, done.stdout, done.stderr), words
@@ -313,7 +311,7 @@ def test_an_event_log_from_a_newer_version(lab: Lab) -> None:
     job, _ = two_jobs(lab)
     log = lab.home / "jobs" / job / "events.1.jsonl"
     rewrite(log, version=99)
-    told = f"{log} has version 99; this tony reads up to 1. Use a newer one to look at the job."
+    told = f"{log} has version 99; this tony reads up to 1. Use a newer tony to read this job."
     for command in ("events", "replay"):
         done = lab.tony(command, job)
         assert (2, "", f"tony: {told}\n") == (done.returncode, done.stdout, done.stderr)
@@ -370,10 +368,10 @@ def test_a_job_id_that_does_not_exist(lab: Lab) -> None:
     commands = ("status", "logs", "events", "kill", "history", "replay")
     for command in commands:
         done = lab.tony(command, "nope")
-        told = f"tony: there is no job 'nope': {lab.home}/jobs holds no job yet.\n"
+        told = f"tony: there is no job 'nope': {lab.home}/jobs has no jobs.\n"
         assert (2, "", told) == (done.returncode, done.stdout, done.stderr)
         done = lab.tony(command, "last", "--json")
-        message = f"there is no job 'last': {lab.home}/jobs holds no job yet."
+        message = f"there is no job 'last': {lab.home}/jobs has no jobs."
         assert json.loads(done.stdout) == {"error": {"message": message, "exit_code": 2}}
     nothing_left(lab)
     assert not lab.home.exists()

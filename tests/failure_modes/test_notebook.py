@@ -221,7 +221,7 @@ def test_mistakes_and_failures_are_exceptions(lab: Lab) -> None:
         "nowhere.toml: there is no such file.",
         f'source = "nowhere" (argument): there is no {lab.root}/nowhere.',
         "a job cannot be 7 (int); give a tony.JobSpec, the path of a job file, or a mapping with the keys of one",
-        f"there is no job 'nope': {lab.home}/jobs holds no job yet.",
+        f"there is no job 'nope': {lab.home}/jobs has no jobs.",
     ]
     assert lab.jobs() == []
 

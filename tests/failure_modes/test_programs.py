@@ -102,7 +102,7 @@ def test_an_interpreter_that_is_too_old_for_the_program(lab: Lab) -> None:
     old.chmod(0o700)
     done = lab.tony("run", "--source", "", "--python", str(old), "--", "python", "train.py")
     assert done.returncode == 1
-    assert '  its last lines:\n      File "train.py", line 1\n    SyntaxError: invalid syntax\n' in done.stderr
+    assert '  Last lines of output:\n      File "train.py", line 1\n    SyntaxError: invalid syntax\n' in done.stderr
 
 
 def test_an_interpreter_that_is_too_old_for_tony(tmp_path: Path) -> None:

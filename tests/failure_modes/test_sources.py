@@ -83,7 +83,7 @@ def test_a_source_that_is_a_loop_of_links(lab: Lab) -> None:
     done = lab.submit(lab.root / "one")
     refused(lab, done, f"{lab.root}/one: it cannot be read: Too many levels of symbolic links.")
     done = lab.tony("run", "--", "true", env={"TONY_HOME": str(lab.root / "one")})
-    told = f"TONY_HOME is {lab.root}/one, which is a link that leads to no folder. Set it to a folder of yours."
+    told = f"TONY_HOME is {lab.root}/one, which is a broken link. Set it to a folder of yours."
     assert (2, f"tony: {told}\n") == (done.returncode, done.stderr)
     nothing_left(lab)
 

@@ -95,7 +95,7 @@ def test_a_master_stands_still(lab: Lab) -> None:
         began = time.monotonic()
         done = lab.tony("status", job)
         assert done.returncode == 3
-        assert f"its process {parts.master} was stopped; to let it go on: kill -CONT {parts.master}" in done.stderr
+        assert f"its process {parts.master} was stopped; resume it with: kill -CONT {parts.master}" in done.stderr
         assert time.monotonic() - began > STANDSTILL
     assert_succeeds(lab, job)
 

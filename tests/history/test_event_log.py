@@ -113,7 +113,7 @@ def test_nothing_is_seen_before_it_is_flushed(tmp_path: Path) -> None:
 def test_two_writers_never_share_a_file(tmp_path: Path) -> None:
     """A segment that is there belongs to somebody."""
     path = logged(tmp_path, SOME)
-    with pytest.raises(StorageError, match=r"cannot make the event log .*events\.1\.jsonl: File exists"):
+    with pytest.raises(StorageError, match=r"cannot create the event log .*events\.1\.jsonl: File exists"):
         LogWriter(path, HEADER)
     assert list(read([path])) == entries(SOME)
 
@@ -202,14 +202,14 @@ def test_what_a_newer_version_adds_is_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("hello\n", "is no event log"),
-        ("hello", "is no event log"),
-        ("\n", "is no event log"),
-        ("{}\n", "is no event log"),
+        ("hello\n", "is not an event log"),
+        ("hello", "is not an event log"),
+        ("\n", "is not an event log"),
+        ("{}\n", "is not an event log"),
         ('{"format":"other","version":1,"job":"j","attempt":1,"settings":""}\n', "its format is 'other'"),
         (
             f'{{"format":"{FORMAT}","version":{VERSION + 1},"job":"j","attempt":1,"settings":""}}\n',
-            f"has version {VERSION + 1}; this tony reads up to {VERSION}. Use a newer one",
+            f"has version {VERSION + 1}; this tony reads up to {VERSION}. Use a newer tony",
         ),
     ],
 )
@@ -228,7 +228,7 @@ def test_an_endless_line_is_not_taken_into_memory(tmp_path: Path) -> None:
     path = logged(tmp_path, SOME[:1])
     with path.open("a") as file:
         file.write("x" * (LONGEST_LINE + 1))
-    with pytest.raises(RecordError, match=r"events\.1\.jsonl:3: a line is longer than"):
+    with pytest.raises(RecordError, match=r"events\.1\.jsonl:3: line is longer than"):
         list(read([path]))
 
 
@@ -302,7 +302,7 @@ def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     """No place for a log is an error with its path; no log is no segment."""
-    with pytest.raises(StorageError, match=r"cannot make the event log .*: No such file or directory"):
+    with pytest.raises(StorageError, match=r"cannot create the event log .*: No such file or directory"):
         LogWriter(tmp_path / "nowhere" / "events.1.jsonl", HEADER)
     assert segments(tmp_path / "nowhere") == []
 

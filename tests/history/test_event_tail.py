@@ -77,5 +77,5 @@ def test_what_is_no_event_is_said(folder: JobFolder, line: str) -> None:
 def test_what_is_no_log_is_said(folder: JobFolder) -> None:
     """So does that of a file that is something else."""
     folder.events(1).write_text("hello\n")
-    with pytest.raises(RecordError, match="is no event log"):
+    with pytest.raises(RecordError, match="is not an event log"):
         list(EventTail(folder).new())

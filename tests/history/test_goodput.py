@@ -312,5 +312,5 @@ def _anything(line: Timeline, seed: int) -> Said:
 def test_a_sum_that_is_wrong_is_a_bug() -> None:
     """The invariant is held by more than the tests."""
     made = ledger(drawn(trained()))
-    with pytest.raises(PlatformError, match="a bug of tony's"):
+    with pytest.raises(PlatformError, match="a bug in tony"):
         check(replace(made, whole=made.whole + 1.0))

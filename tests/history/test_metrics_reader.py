@@ -174,7 +174,7 @@ def test_what_sqlite_cannot_even_tell_is_begun_anew(path: Path) -> None:
 def test_what_is_missing_is_not_known(path: Path) -> None:
     """No file, no numbers, no error, and no file made by who asked."""
     with open_metrics(path) as metrics:
-        assert (metrics.known, metrics.problem) == (False, "nothing was measured")
+        assert (metrics.known, metrics.problem) == (False, "no metrics were recorded")
         assert (metrics.progress(), metrics.checkpoints(), metrics.peaks(), metrics.series()) == ((), (), {}, ())
         assert metrics.of_role("worker", "cpu").at == ()
     assert not path.exists()
@@ -376,7 +376,7 @@ def test_what_is_no_table_is_not_asked(path: Path, table: str) -> None:
     database.close()
     with open_metrics(path) as metrics:
         assert not metrics.known
-        assert f"{table} is no table" in metrics.problem
+        assert f"{table} is not a table" in metrics.problem
 
 
 def test_text_without_end_is_not_taken(path: Path) -> None:
@@ -392,7 +392,7 @@ def test_text_without_end_is_not_taken(path: Path) -> None:
     database.close()
     with open_metrics(path, own=False) as metrics:
         assert metrics.checkpoints() == ()
-        assert "more rows than make sense" in metrics.problem
+        assert "too many rows or too much text" in metrics.problem
         assert metrics.points("worker:0", "cpu").mean == (1.0,)
 
 
@@ -406,7 +406,7 @@ def test_columns_that_are_computed_are_not_read(path: Path, kind: str) -> None:
     database.close()
     with open_metrics(path) as metrics:
         assert not metrics.known
-        assert "series.name is no plain column" in metrics.problem
+        assert "series.name is not a plain column" in metrics.problem
 
 
 def _journal_that_names(path: Path, other: Path) -> Path:
@@ -455,4 +455,4 @@ def test_a_link_is_no_file(path: Path, tmp_path: Path) -> None:
     path.symlink_to(other)
     with open_metrics(path) as metrics:
         assert not metrics.known
-        assert "no plain file" in metrics.problem
+        assert "not a regular file" in metrics.problem

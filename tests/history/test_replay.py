@@ -106,7 +106,7 @@ def test_a_gap_is_found() -> None:
     """An event that is missing is named."""
     events = entries("failure")
     result = replayed("failure", events[:5] + events[6:])
-    assert result.mismatch == "event 6 is missing: the next one is 7"
+    assert result.mismatch == "event 6 is missing: the next event is 7"
     assert result.events == 5
 
 
@@ -115,7 +115,8 @@ def test_another_state_is_found() -> None:
     *events, last = entries("failure")
     forged = replace(last, event=ev.Snapshot(digest=f"{MACHINE}-" + "0" * 64))
     result = replayed("failure", [*events, forged])
-    assert result.mismatch == f"the state before event {last.seq} is not the one that was recorded there"
+    assert result.mismatch is not None
+    assert f"state before event {last.seq} differs" in result.mismatch
 
 
 def test_the_digest_of_another_machine_is_not_compared() -> None:
@@ -130,7 +131,8 @@ def test_another_job_is_found() -> None:
     """A log is replayed with the settings it was made with, or not at all."""
     job = record("failure")
     result = replay(job.job_id, replace(job.spec, max_restarts=7), entries("failure"))
-    assert result.mismatch == "event 1: the log was made with other settings than those of this job"
+    assert result.mismatch is not None
+    assert result.mismatch.startswith("event 1: the log was written with other settings")
 
 
 def test_what_cannot_have_happened_is_found() -> None:

@@ -247,4 +247,4 @@ def test_the_latest_marks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = started(workers(1))
     asked = [(ev.UserCommand(actor="ann", what=f"no. {number}"), cluster.now) for number in range(5)]
     line = timeline(record(cluster.app.state.spec), entries_of([*cluster.log, *asked]))
-    assert [mark.note for mark in line.marks] == [f"ann asked for no. {number}" for number in (2, 3, 4)]
+    assert [mark.note for mark in line.marks] == [f"ann requested no. {number}" for number in (2, 3, 4)]

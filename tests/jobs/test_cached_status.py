@@ -23,7 +23,7 @@ from tony.history.json_files import write_json
 from tony.jobs import facts
 from tony.jobs.am_client import PATIENCE
 from tony.jobs.cached_status import ReportCache, add_stop_hint, load_cached_report
-from tony.jobs.job_follower import _Asker
+from tony.jobs.job_follower import _StatusPoller
 from tony.jobs.job_list import Filter, list_jobs
 from tony.linux import process
 from tony.model.layout import Home
@@ -89,13 +89,13 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
         assert [head.state for head in jobs.heads] == [JobState.RUNNING]
         assert "kill -CONT" in jobs.problems[0]
         told: list[str] = []
-        asker = _Asker(home, record, told.append)
+        asker = _StatusPoller(home, record, told.append)
         assert [await asker.ask(), await asker.ask(), len(told)] == [None, None, 1]
         monkeypatch.setenv("TONY_HOME", str(home.path))
         assert await asyncio.to_thread(main, ["status", JOB]) == 3
         page = capsys.readouterr()
         assert f"{JOB}  digits  running  session 1" in page.out
-        assert "this is what is known without it" in page.out
+        assert "does not answer; showing the last known status" in page.out
         assert f"kill -CONT {supervisor}" in page.err
 
 
@@ -106,5 +106,5 @@ def test_the_way_out_of_a_master_elsewhere_that_hangs(home: Home, monkeypatch: p
     assert add_stop_hint(home, JOB, silent) is silent  # of this machine: that is said elsewhere
     monkeypatch.setattr(registry, "load", lambda _: SimpleNamespace(submitter=lambda _: Elsewhere(folder)))
     said = str(add_stop_hint(home, JOB, silent))
-    assert said.startswith(f"{silent}. Programs go on")
+    assert said.startswith(f"{silent}. User programs continue")
     assert f"`tony kill {JOB}` ends the job in any case" in said

@@ -31,12 +31,12 @@ def test_a_program_that_failed(report: JobReport) -> None:
     """Task, host and exit code; its last lines; the path to the rest; what to type next."""
     assert page(report) == [
         f"job {JOB} (digits) failed after 8 s: worker:1 on here: exit code 3",
-        "  its last lines:",
+        "  Last lines of output:",
         "    Traceback (most recent call last):",
         "    ValueError: no such file",
-        f"  all of it: {report.folder}/logs/worker-1.s1.t1.err",
+        f"  Full log: {report.folder}/logs/worker-1.s1.t1.err",
         "",
-        "next:",
+        "Next:",
         f"  tony logs {JOB} worker:1",
         f"  tony status {JOB}",
     ]
@@ -47,20 +47,20 @@ def test_only_files_that_hold_something_are_named(home: Home) -> None:
     folder, record = recorded(home)
     report = failed(folder, record)
     (folder.logs / "worker-1.s1.t1.err").touch()
-    assert not [line for line in page(report) if "all of it" in line or "tony logs" in line]
+    assert not [line for line in page(report) if "Full log" in line or "tony logs" in line]
     write_log(folder, "worker-1.s1.t1.out", "a\n")
-    assert f"  all of it: {folder.logs}/worker-1.s1.t1.out" in page(report)
+    assert f"  Full log: {folder.logs}/worker-1.s1.t1.out" in page(report)
     write_log(folder, "worker-1.s1.t1.err", "b\n")
-    assert f"  all of it: {folder.logs}/worker-1.s1.t1.out and {folder.logs}/worker-1.s1.t1.err" in page(report)
+    assert f"  Full log: {folder.logs}/worker-1.s1.t1.out and {folder.logs}/worker-1.s1.t1.err" in page(report)
 
 
 def test_others_follow_one_line_each(report: JobReport) -> None:
     """They are mostly consequences."""
     lines = page(of(report, others=("worker:0 was killed by SIGTERM on here", "and 7 more")))
-    at = lines.index("after it:")
+    at = lines.index("Also failed:")
     assert lines[at - 1 : at + 4] == [
         "",
-        "after it:",
+        "Also failed:",
         "  worker:0 was killed by SIGTERM on here",
         "  and 7 more",
         "",
@@ -99,7 +99,7 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
     assert page(replace(report, failure=failure)) == [
         f"job {JOB} (digits) failed after 8 s: not every container was granted within 1 m 00 s (allocation_timeout)",
         "",
-        "next:",
+        "Next:",
         f"  tony status {JOB}",
         f"  tony events {JOB}",
     ]
@@ -147,4 +147,4 @@ def test_a_known_error_has_a_hint_below_its_lines(report: JobReport) -> None:
     """What to do, where the error's own text does not say it."""
     tail = ("ValueError: Attempt to convert a value (PerReplica:{", "...", "  [0. 0. 0.]")
     lines = page(of(report, tail=tail))
-    assert lines[lines.index("      [0. 0. 0.]") + 1].startswith("  hint: model.fit of Keras 3 does not work under ")
+    assert lines[lines.index("      [0. 0. 0.]") + 1].startswith("  Hint: model.fit of Keras 3 does not work under ")

@@ -105,7 +105,7 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
 
 async def test_what_gathers_is_told_before_the_end(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long lines might gather, the job's end does not wait for it, and none is missing."""
-    monkeypatch.setattr("tony.jobs.job_follower._GATHER", 3600.0)
+    monkeypatch.setattr("tony.jobs.job_follower._BATCH_SECONDS", 3600.0)
     folder, record = job
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
@@ -154,9 +154,7 @@ async def test_the_cluster_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch
         raise NoClusterError("there is no cluster")
 
     monkeypatch.setattr(facts, "load_report", gone)
-    with pytest.raises(
-        NoClusterError, match=f"nobody can tell any more how {JOB} stands or ended: there is no cluster"
-    ):
+    with pytest.raises(NoClusterError, match=f"{JOB} is no longer available: there is no cluster"):
         await follow(home, JOB, Diary())
 
 
@@ -194,7 +192,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
             await until(lambda: master.watched)
             await master.finish(succeeded(folder, record))
         assert (await following).state is JobState.SUCCEEDED
-    assert diary.notices == 2 * ["no ResourceManager answers for 10 s; looking again"]
+    assert diary.notices == 2 * ["no ResourceManager answers for 10 s; retrying"]
 
 
 async def test_a_connection_that_breaks_is_made_again(home: Home, job: Recorded) -> None:
@@ -404,8 +402,5 @@ async def test_another_master_goes_on(home: Home, job: Recorded) -> None:
             await until(partial(diary.is_at, attempt))
         await master.finish(replace(succeeded(folder, record), attempt=3))
         await following
-    assert diary.notices == [
-        "the application master died; attempt 2 goes on",
-        "the application master died; attempt 3 goes on",
-    ]
+    assert diary.notices == [f"the application master died; AM attempt {attempt} took over" for attempt in (2, 3)]
     assert diary.states == [JobState.RUNNING, JobState.SUCCEEDED]

@@ -52,7 +52,7 @@ async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyP
     """The waiting has an end, and is no success."""
     recorded(home, submitted=clock.wall())
     monkeypatch.setattr(killing, "PATIENCE", 0.1)
-    with pytest.raises(ConnectionFailed, match="has no application master that could be asked"):
+    with pytest.raises(ConnectionFailed, match="has no running application master"):
         await kill(home, JOB)
 
 
@@ -66,7 +66,7 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(killing, "tell_kill", deaf)
     async with PlayedMaster(folder, running):
-        with pytest.raises(ConnectionFailed, match=r"no answer\. If it hangs, end it with `kill -9 \d+` on here;"):
+        with pytest.raises(ConnectionFailed, match=r"no answer\. If it hangs, kill it with `kill -9 \d+` on here;"):
             await kill(home, JOB)
 
 
@@ -98,7 +98,7 @@ def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor lives and nobody answers: it is kept, and whoever answers then is not told once more."""
-    monkeypatch.setattr(killing, "_GAP", 0.05)
+    monkeypatch.setattr(killing, "_ANSWER_SECONDS", 0.05)
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with PlayedMaster(folder, running) as master:
@@ -113,8 +113,8 @@ async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyP
 
 async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs is ended from here; the wish stays for whoever may still come."""
-    monkeypatch.setattr(killing, "_GAP", 0.02)
-    monkeypatch.setattr(killing, "_COMING", 0.02)
+    monkeypatch.setattr(killing, "_ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(killing, "_START_SECONDS", 0.02)
     swept: list[str] = []
 
     async def withdraw(self: object, folder: JobFolder, reason: str) -> None:
@@ -132,7 +132,7 @@ async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPat
 
 async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is closed as what it is: a job that somebody has killed."""
-    monkeypatch.setattr(killing, "_GAP", 0.02)
+    monkeypatch.setattr(killing, "_ANSWER_SECONDS", 0.02)
     folder, record = recorded(home)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         await master.leave()

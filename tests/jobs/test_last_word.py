@@ -43,7 +43,7 @@ from tony.schedulers.yarn.capabilities import CAPABILITIES
             ApplicationStatus(alive=False, result=JobState.FAILED, note="worker:1 exited with 7"),
             JobState.FAILED,
             3,
-            "worker:1 exited with 7 (the end of its record is missing)",
+            "worker:1 exited with 7 (the end of the event log is missing)",
         ),
         (
             ApplicationStatus(alive=False, result=JobState.KILLED, note="killed by user bob"),
@@ -55,7 +55,7 @@ from tony.schedulers.yarn.capabilities import CAPABILITIES
             ApplicationStatus(alive=False, result=JobState.KILLED),
             JobState.KILLED,
             4,
-            "the scheduler says that it was killed",
+            "the scheduler reports that it was killed",
         ),
         (
             ApplicationStatus(alive=False, result=JobState.KILLED, overdue="longer than 3s"),
@@ -75,7 +75,7 @@ def test_the_record_breaks_off(
     assert (report.state, report.exit_code) == (state, exit_code)
     assert (report.failure is None) is (reason is None)
     on_purpose = sight is not None and (sight.result is JobState.KILLED or sight.overdue)
-    left = {JobState.SUCCEEDED: "the end of its record is missing"}.get(state, "lost with the application master")
+    left = {JobState.SUCCEEDED: "the end of its event log is missing"}.get(state, "lost with the application master")
     note = "ended with the job" if on_purpose else left
     lost = TaskState.LOST if note.startswith("lost") else TaskState.STOPPED
     assert {(task.state, task.note, task.since) for task in report.tasks} == {(lost, note, report.ended)}
@@ -283,7 +283,7 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     report = await facts.load_report(home, JOB)
     assert report.state is JobState.RUNNING
     assert report.waiting == (
-        "its application master does not listen at unix:/no/such/socket any more, and its end has not been told yet"
+        "its application master no longer listens at unix:/no/such/socket, and its end has not been reported yet"
     )
 
 
@@ -349,7 +349,7 @@ async def test_a_scheduler_that_began_anew(home: Home) -> None:
     assert told is not None
     assert (told.state, told.waiting) == (
         JobState.RUNNING,
-        "its scheduler has not heard of its application master again",
+        "waiting for its application master to register again",
     )
 
 
@@ -374,8 +374,8 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
         attempt=2,
         am=None,
         waiting=(
-            "attempt 1 of its application master died; attempt 2 is to go on: waiting for resources to be assigned for "
-            "AM. Its record is out of reach (no NameNode answers), so this is the last that was heard of it"
+            "AM attempt 1 died; waiting for AM attempt 2: waiting for resources to be assigned for AM. "
+            "Its job directory cannot be read (no NameNode answers); showing the last known status"
         ),
     )
     folder.events(1).unlink()

@@ -370,7 +370,7 @@ async def test_a_master_out_of_its_senses_writes_nothing(home: Home, played: Pla
         await until(lambda: master.asked_logs)
         master.tell(piece)
         await until(lambda: notes)
-    assert notes[0].startswith("output cannot be had from the application master: ")
+    assert notes[0].startswith("cannot fetch output from the application master: ")
     assert [path.name for path in folder.logs.iterdir()] == [".lock"]
 
 
@@ -413,7 +413,7 @@ async def test_a_full_disk_is_said(home: Home, played: Played, monkeypatch: pyte
 async def test_many_tasks_share_the_credit(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each asks for little; who prints much gets large pieces, as long as there is credit."""
     folder, record, _ = played
-    monkeypatch.setattr(log_fetcher, "_CREDIT", 4 * 1000)
+    monkeypatch.setattr(log_fetcher, "_CREDIT_BYTES", 4 * 1000)
     everything = bringing(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, everything:
         await until(lambda: len(master.asked_logs) == 4)

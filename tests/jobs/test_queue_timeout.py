@@ -75,7 +75,7 @@ async def followed(home: Home) -> list[JobReport]:
 
 
 REASON = (
-    "no application master ran within 10 s (queue_timeout) after the submission: it is number 3 of 5 that wait in "
+    "no application master was started within 10 s (queue_timeout) of submission: it is number 3 of 5 that wait in "
     "queue default; Queue's AM resource limit exceeded"
 )
 

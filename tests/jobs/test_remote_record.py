@@ -33,8 +33,8 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     FarScheduler.theirs = Scheduler()
     monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
-    monkeypatch.setattr(far_module, "_AGAIN", 0.0)
-    monkeypatch.setattr(far_module, "_FRESH", 0.0)
+    monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr(far_module, "_FRESH_SECONDS", 0.0)
     folder, record = recorded(home)
     record = replace(record, spec=replace(record.spec, scheduler="far"))
     write_json(folder.job, to_plain(record))
@@ -49,7 +49,7 @@ async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatc
     async def owner() -> str:
         raise AssertionError
 
-    with pytest.raises(RecordError, match="records of other users"):
+    with pytest.raises(RecordError, match="for jobs of other users"):
         await RemoteRecord(Home(folder.path.parent.parent), folder, owner).links()
 
 
@@ -74,7 +74,7 @@ async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> Non
 async def test_nobody_is_asked_again_at_once(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is said again without that; many pages ask, and then ask again."""
     folder, record, scheduler = played
-    monkeypatch.setattr(far_module, "_AGAIN", 1e6)
+    monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 1e6)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
     far = RemoteRecord(home, folder)
@@ -88,7 +88,7 @@ async def test_nobody_is_asked_again_at_once(home: Home, played: Played, monkeyp
 async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is brought on while the page is shown without it."""
     folder, record, scheduler = played
-    monkeypatch.setattr(far_module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
     go = asyncio.Event()
@@ -100,7 +100,7 @@ async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: py
 
     monkeypatch.setattr(scheduler, "fetch_logs", slow)
     far = RemoteRecord(home, folder)
-    assert "look again" in await far.bring("worker:0")
+    assert "reload in a moment" in await far.bring("worker:0")
     go.set()
     await until(lambda: read(folder, OUT) == b"late")
 
@@ -108,7 +108,7 @@ async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: py
 async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor for what lies beside the record, wherever that is; what fails there is said."""
     folder, record, scheduler = played
-    monkeypatch.setattr(far_module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
     go, came = asyncio.Event(), asyncio.Event()
@@ -119,8 +119,8 @@ async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monke
 
     far = RemoteRecord(home, folder, first=hangs)
     async with asyncio.timeout(60):
-        assert "look again" in await far.bring("worker:0")
-        assert "look again" in await far.bring("worker:0")
+        assert "reload in a moment" in await far.bring("worker:0")
+        assert "reload in a moment" in await far.bring("worker:0")
         assert scheduler.asked == []
         go.set()
         await came.wait()
@@ -128,13 +128,13 @@ async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monke
     async def refuses(task: str) -> None:
         raise StorageError("the store\nrefuses")
 
-    monkeypatch.setattr(far_module, "_PATIENCE", 60.0)
+    monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 60.0)
     assert await RemoteRecord(home, folder, first=refuses).bring("worker:0") == "the store refuses"
 
     async def fails(task: str) -> None:
         raise KeyError("a bug of ours")
 
-    assert "could not be brought" in await RemoteRecord(home, folder, first=fails).bring("worker:0")
+    assert "could not be fetched" in await RemoteRecord(home, folder, first=fails).bring("worker:0")
 
 
 async def test_output_of_a_running_job(home: Home, played: Played) -> None:
@@ -160,14 +160,14 @@ async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monke
     async def nobody() -> str:
         raise StorageError("nobody knows whose it is")
 
-    assert "the job runs" in await RemoteRecord(home, folder, eve).bring("worker:0")
+    assert "the job is running" in await RemoteRecord(home, folder, eve).bring("worker:0")
     assert scheduler.asked == []
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
     assert await RemoteRecord(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
-    monkeypatch.setattr(log_fetcher, "_MOST_OF_OTHERS", 4)
+    monkeypatch.setattr(log_fetcher, "_MAX_FILE_BYTES_OF_OTHERS", 4)
     assert await RemoteRecord(home, folder, eve).bring("worker:0") == ""
     assert scheduler.owners == ["eve"]
     scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")

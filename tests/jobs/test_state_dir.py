@@ -82,9 +82,9 @@ def test_a_folder_of_the_user_keeps_its_mode(tmp_path: Path) -> None:
 def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
     """The message says what to set."""
     (tmp_path / "home").write_text("x")
-    with pytest.raises(StorageError, match=r"cannot make .*home: File exists. Set TONY_HOME"):
+    with pytest.raises(StorageError, match=r"cannot create .*home: File exists. Set TONY_HOME"):
         prepare(Home(tmp_path / "home"))
-    with pytest.raises(StorageError, match=r"cannot make .*sub: Not a directory. Set TONY_HOME"):
+    with pytest.raises(StorageError, match=r"cannot create .*sub: Not a directory. Set TONY_HOME"):
         prepare(Home(tmp_path / "home" / "sub"))
 
 
@@ -102,5 +102,5 @@ def test_a_read_only_home_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     home = Home(tmp_path)
     prepare(home)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(StorageError, match=r"jobs cannot be written. Set TONY_HOME"):
+    with pytest.raises(StorageError, match=r"cannot write .*jobs. Set TONY_HOME"):
         prepare(home)

@@ -211,7 +211,7 @@ def test_views_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.Monke
         report = read_summary(folder)
         assert report is not None
         write_summary(folder, report)
-    monkeypatch.setattr(module, "_KEPT_BYTES", 150_000)
+    monkeypatch.setattr(module, "_MAX_VIEW_BYTES", 150_000)
 
     async def run() -> None:
         source = IndexedJobs(home, [LocalStore(home.path)], "jobs")
@@ -222,7 +222,7 @@ def test_views_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.Monke
                 await view.report()
                 assert view.weight > 2 * 2000
             assert sum(each.weight for each in source._views.values()) < 150_000
-            monkeypatch.setattr(module, "_KEPT_BYTES", 1)
+            monkeypatch.setattr(module, "_MAX_VIEW_BYTES", 1)
             await source.job(JOBS[0])
             assert [job for _, job, _ in source._views] == [JOBS[0]]
         finally:
@@ -242,7 +242,7 @@ def test_an_event_log_of_another_user_is_not_read_without_end(tmp_path: Path) ->
 
     view = folder_job_view.FolderView(folder, refuse, is_own=False)  # type: ignore[arg-type]
     for look in (view.events, view.timeline):
-        with pytest.raises(RecordError, match=r"has 1,024 MiB; of another user's up to"):
+        with pytest.raises(RecordError, match=r"is too large: 1,024 MiB\. For jobs of other users"):
             asyncio.run(look())
 
 

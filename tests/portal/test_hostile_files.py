@@ -12,15 +12,15 @@ from tests.portal.hostile_files import CASES
 
 #: What is said of each; of the others all is read.
 REFUSED = {
-    "lists": "tables and lists in it",
+    "lists": "more than 250,000 objects and arrays",
     "nested": "nested too deeply",
-    "long": "is longer than the 8 MiB that are read of it",
-    "tasks": "has 90,000 tasks; records of other users of up to 20,000 are read",
-    "gang": "has 200,000 tasks; records of other users of up to 20,000 are read",
+    "long": "is longer than 8 MiB",
+    "tasks": "has 90,000 tasks; the limit for jobs of other users is 20,000",
+    "gang": "has 200,000 tasks; the limit for jobs of other users is 20,000",
     "long-log": "the event log in",
-    "computed": "series.name is no plain column",
-    "defaults": "more rows than make sense",
-    "rows": "more rows than make sense",
+    "computed": "series.name is not a plain column",
+    "defaults": "too many rows or too much text",
+    "rows": "too many rows or too much text",
     "avro-metrics": "more than 1,000,000 values",
     "avro-events": "more than 1,000,000 values",
     "tfile-blocks": "claims to have 900000 blocks",

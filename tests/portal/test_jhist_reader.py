@@ -104,7 +104,7 @@ def test_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = seen(tmp_path).report
     assert report.state is JobState.FAILED
     assert report.failure is not None
-    assert report.failure.reason == "its application master ended without a word"
+    assert report.failure.reason == "its application master ended without reporting a result"
 
 
 def test_of_several_lives_the_last_one_counts(tmp_path: Path) -> None:
@@ -171,4 +171,4 @@ def test_tasks_without_end(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_record(tmp_path: Path) -> None:
     """Names that make no sense are said to make none."""
     of.lay_down(tmp_path / of.APP, of.whole(), "x.jhist")
-    assert "name makes sense" in listed(tmp_path).damaged  # type: ignore[attr-defined]
+    assert "no event file with a valid name" in listed(tmp_path).damaged  # type: ignore[attr-defined]

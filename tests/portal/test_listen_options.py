@@ -47,7 +47,7 @@ def test_what_is_let_pass(said: dict[str, Any]) -> None:
         ({"host": OUTSIDE}, ["--certificate", "--trust-proxy", "--without-tls", "ssh -L"]),
         ({"host": "gateway.example"}, ["--certificate"]),
         ({"certificate": Path("c")}, ["--private-key"]),
-        ({"user_header": "X-User"}, ["everybody can send that header", "--trust-proxy"]),
+        ({"user_header": "X-User"}, ["any client could send that header", "--trust-proxy"]),
         ({"admins": ("a b",)}, ["--admin a b"]),
         ({"origins": ("jobs.example",)}, ["--origin jobs.example", "https://"]),
         ({"trusted": ("10.0.0.7",), "proxy_users": ("no-such user",)}, ["--proxy-user no-such user"]),
@@ -82,7 +82,7 @@ def test_https(tmp_path: Path) -> None:
     assert context is not None
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     files["private_key"].write_text("nothing")
-    with pytest.raises(UserError, match="private_key: they are no certificate and its key as PEM"):
+    with pytest.raises(UserError, match="private_key: not a certificate and its key in PEM format"):
         ListenOptions(**files).tls()
     files["private_key"].unlink()
     with pytest.raises(UserError, match=r"private_key: No such file or directory$"):

@@ -59,7 +59,7 @@ def test_a_long_event_log_is_refused_before_it_is_copied(record: JobFolder, tmp_
     for number in range(1, 5):
         with record.events(number).open("ab") as file:
             file.truncate(300 << 20)
-    with pytest.raises(RecordError, match=r"has 1,200 MiB in 4 files; .* up to 1,024 MiB in 1,000 files"):
+    with pytest.raises(RecordError, match=r"1,200 MiB in 4 files\. .* 1,024 MiB in 1,000 files"):
         bring(record, tmp_path)
     assert allocated(tmp_path / "brought") == 0
 

@@ -78,7 +78,7 @@ def test_it_is_done(home: Home) -> None:
     store = LocalStore(home.path)
     found = plan(store, RetentionRules(jobs=1))
     assert names(found.going) == [0, 1, 3]
-    assert [each.why for each in found.going] == ["tester has 1 newer ones"] * 3
+    assert [each.why for each in found.going] == ["tester has 1 newer jobs"] * 3
     assert all(carry_out(store, each) for each in found.going)
     assert sorted(path.name[19:21] for path in home.jobs.iterdir()) == ["02", "04"]
     assert plan(store, RetentionRules(jobs=1)).going == ()

@@ -89,8 +89,8 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(
     store = Refusing("2026/01/01")
     for day in range(1, 6):
         store.write(f"2026/01/0{day}/local-2026010{day}-000000-0a1b2c/am.log", b"x")
-    monkeypatch.setattr(scan_threads, "_AGAIN", 0.0)
-    monkeypatch.setattr(scan_threads, "_COSTLY", 0.0)
+    monkeypatch.setattr(scan_threads, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(scan_threads, "_COSTLY_SECONDS", 0.0)
     monkeypatch.setattr(scan_threads, "_QUICK_RATE", 1e9)
     monkeypatch.setattr(scan_threads, "_FULL_RATE", 1e-9)
     watches = ScanThreads(index, [store])
@@ -113,7 +113,7 @@ def test_a_look_for_what_is_new_that_fails_has_its_price(index: JobIndex, monkey
     store.write("jobs/x/am.log", b"x")
     store.write("intermediate/x/am.log", b"x")
     assert index.claim()
-    watch = scan_threads._Watch(Scanner(store, index))
+    watch = scan_threads._WatchedLocation(Scanner(store, index))
     with pytest.raises(StorageError, match="AccessDenied"):
         ScanThreads(index, [])._quick(watch)
     assert watch.quick_at > 1e8

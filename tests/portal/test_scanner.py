@@ -129,9 +129,9 @@ def test_a_pin_is_seen(home: Home, index: JobIndex) -> None:
 BAD: Sequence[tuple[str, Any]] = [
     ("is not JSON", "{"),
     ("is not JSON", b"\xff\xfe"),
-    ("says no version", "[]"),
+    ("has no version", "[]"),
     ("has version 99", '{"version": 99, "tony_version": "9"}'),
-    ("is not a job's record", '{"version": 1}'),
+    ("is not a valid job", '{"version": 1}'),
     ("nested", "[" * 100_000),
     ("larger than 8 MiB", b" " * ((8 << 20) + 1)),
 ]
@@ -329,7 +329,7 @@ class Bucket:
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """An empty one. That time passes is no reason to look for days in it."""
-    monkeypatch.setattr(scanner, "_DAYS_KNOWN", 1e9)
+    monkeypatch.setattr(scanner, "_DAYS_FRESH_SECONDS", 1e9)
     return Bucket(tmp_path)
 
 
@@ -434,16 +434,16 @@ def test_many_that_run_take_turns(bucket: Bucket, index: JobIndex) -> None:
 
 def test_the_end_of_the_oldest_of_very_many_is_seen(bucket: Bucket, index: JobIndex) -> None:
     """By looks for what is new alone, though all newer ones still run."""
-    jobs = many(scanner._MOST_OPEN_FAR + 5)
+    jobs = many(scanner._MAX_POLLED_REMOTE + 5)
     bucket.lay_down("jobs", *jobs, over=False)
     scan = Scanner(bucket.store, index)
     scan.full()
-    oldest = set(jobs) - set(index.still_open(bucket.store.address, scanner._MOST_OPEN_FAR))
+    oldest = set(jobs) - set(index.still_open(bucket.store.address, scanner._MAX_POLLED_REMOTE))
     assert len(oldest) == 5
     bucket.lay_down("jobs", *oldest)
-    for _ in range(-(-len(jobs) // scanner._IN_TURN)):
+    for _ in range(-(-len(jobs) // scanner._POLLED_PER_SCAN)):
         listed, *_ = bucket.store.asked_by(scan.quick)
-        assert len(listed) <= 2 + scanner._IN_TURN
+        assert len(listed) <= 2 + scanner._POLLED_PER_SCAN
     assert all_states(index) == dict.fromkeys(jobs, "running") | dict.fromkeys(oldest, "succeeded")
 
 
@@ -549,6 +549,6 @@ def test_what_it_reads_is_bounded(home: Home, index: JobIndex, monkeypatch: pyte
         running,
         [SessionOpened(session=1, reason="x" * 200_000), Started(task=TaskId("a", 0), session=1, try_=1, pid=1)],
     )
-    monkeypatch.setattr(record_reader, "_TAIL", 300)
+    monkeypatch.setattr(record_reader, "_TAIL_BYTES", 300)
     Scanner(LocalStore(home.path), index).full()
     assert states(index) == {"1": "running"}

@@ -104,8 +104,8 @@ def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(tensorboard_event_files, "find_owner", lambda store, path: "another")
     assert () == find(held(folder), job_of(folder), store_of, any_address).files
-    monkeypatch.setattr(tensorboard_event_files, "_MOST_BYTES", 100)
-    with pytest.raises(StorageError, match="more is not copied"):
+    monkeypatch.setattr(tensorboard_event_files, "_MAX_BYTES", 100)
+    with pytest.raises(StorageError, match="the limit for copies"):
         gather({JOB: found}, tmp_path / "bounded")
 
 
@@ -119,7 +119,7 @@ def test_records_of_others(tmp_path: Path) -> None:
     at = own.relative_to(folder.path.parent.parent)
     assert [str(at)] == [file.path for file in found.files]
     assert len(found.problems) == 1
-    assert found.problems[0].startswith(f"{secret}: it lies outside of the job's record.")
+    assert found.problems[0].startswith(f"{secret}: it is outside of the job directory.")
     gather({JOB: found}, tmp_path / "shown")
     copies = list((tmp_path / "shown").rglob("*tfevents*"))
     assert [(False, own.read_bytes())] == [(path.is_symlink(), path.read_bytes()) for path in copies]
@@ -152,6 +152,6 @@ def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """It is said that not all was looked at."""
     folder = keep(Home(tmp_path / "home"), JOB)
     write_events(folder.work / "worker-0" / "logs")
-    monkeypatch.setattr(tensorboard_event_files, "_MOST_NAMES", 0)
+    monkeypatch.setattr(tensorboard_event_files, "_MAX_NAMES", 0)
     found = find(TensorBoardSource(folder=folder, own=True), job_of(folder), no_store, any_address)
-    assert "not looked at" in " ".join(found.problems)
+    assert "not searched" in " ".join(found.problems)

@@ -9,6 +9,8 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,7 +34,7 @@ from tony.web.auth import AuthConfig, Authenticator
 
 #: It comes with the frameworks that tests run with, where there are such for this Python.
 REAL = pytest.mark.skipif(
-    not TensorBoardManager.installed(), reason="needs TensorBoard, which is not in this environment"
+    not TensorBoardManager.is_installed(), reason="needs TensorBoard, which is not in this environment"
 )
 JOB, OTHER = "local-20260101-000000-0a1b2c", "local-20260102-000000-0a1b2c"
 #: Seconds that anything may take on a busy machine.
@@ -202,16 +204,34 @@ while os.read(0, 100):
 """
 
 
+_HANGING = """
+import os, sys, time
+folder, child = sys.argv[-1], os.fork()
+if child:
+    with open(f"{folder}/pids.new", "w") as file:
+        file.write(f"{os.getpid()} {child}")
+    os.rename(f"{folder}/pids.new", f"{folder}/pids")
+while True:
+    time.sleep(60)
+"""
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Something that is started sooner than a TensorBoard, and lives as it does."""
+    install(monkeypatch, tmp_path, _FAKE)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    """Let a Python program be started in place of TensorBoard."""
     program = tmp_path / "python"
-    program.write_text(f"#!{sys.executable}\n{_FAKE}")
+    program.write_text(f"#!{sys.executable}\n{text}")
     program.chmod(0o700)
 
     class System:
         executable = str(program)
 
+    monkeypatch.setattr(TensorBoardManager, "is_installed", staticmethod(lambda: True))
     monkeypatch.setattr(boards_module, "sys", System)
 
 
@@ -223,7 +243,7 @@ def nothing(folder: Path) -> None:
 def test_never_more_than_a_set_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was idle for the longest time makes room; none that is being looked at does."""
 
-    monkeypatch.setattr(boards_module, "_QUIET", 1e-6)
+    monkeypatch.setattr(boards_module, "_QUIET_SECONDS", 1e-6)
 
     async def check() -> None:
         boards = TensorBoardManager(tmp_path / "boards", most=2)
@@ -232,12 +252,12 @@ def test_never_more_than_a_set_number(tmp_path: Path, monkeypatch: pytest.Monkey
             second = await boards.open(("b",), nothing)
             with first.in_use():
                 third = await boards.open(("c",), nothing)
-                assert (True, False, True) == (first.lives, second.lives, third.lives)
-                with third.in_use(), pytest.raises(InfraError, match="2 TensorBoards are being looked at"):
+                assert (True, False, True) == (first.is_running, second.is_running, third.is_running)
+                with third.in_use(), pytest.raises(InfraError, match="all 2 TensorBoards"):
                     await boards.open(("d",), nothing)
         finally:
             await boards.close()
-        assert not first.lives
+        assert not first.is_running
 
     run(check())
 
@@ -254,10 +274,10 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
                 other = await boards.open(("b",), nothing)
 
                 async def gone() -> bool:
-                    return boards.of(("b",)) is None and not other.lives
+                    return boards.find(("b",)) is None and not other.is_running
 
                 await until(gone)
-                assert looked_at.lives
+                assert looked_at.is_running
 
             async def all_gone() -> bool:
                 return boards.pids == []
@@ -272,18 +292,18 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("quick")
 def test_closed_while_one_is_being_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That one is waited for as well."""
-    end = boards_module._end
+    stop = boards_module._stop
 
     async def check() -> None:
         is_being_stopped, is_stopped = asyncio.Event(), asyncio.Event()
 
-        async def end_slowly(process: asyncio.subprocess.Process) -> None:
+        async def stop_slowly(process: asyncio.subprocess.Process, timeout: float) -> None:
             is_being_stopped.set()
             await asyncio.sleep(0.1)
-            await end(process)
+            await stop(process, timeout)
             is_stopped.set()
 
-        monkeypatch.setattr(boards_module, "_end", end_slowly)
+        monkeypatch.setattr(boards_module, "_stop", stop_slowly)
         boards = TensorBoardManager(tmp_path / "boards", idle=0.05)
         await boards.open(("a",), nothing)
         await is_being_stopped.wait()
@@ -291,6 +311,62 @@ def test_closed_while_one_is_being_stopped(tmp_path: Path, monkeypatch: pytest.M
         assert is_stopped.is_set()
 
     run(check())
+
+
+@pytest.mark.usefixtures("quick")
+def test_closed_while_event_files_are_collected(tmp_path: Path) -> None:
+    """No TensorBoard is started afterwards, and no folder is left."""
+    is_collecting, may_continue = threading.Event(), threading.Event()
+
+    def collect(folder: Path) -> None:
+        is_collecting.set()
+        assert may_continue.wait(CEILING)
+        folder.mkdir(parents=True)
+
+    async def check() -> None:
+        boards = TensorBoardManager(tmp_path / "boards")
+        opening = asyncio.ensure_future(boards.open(("a",), collect))
+        assert await asyncio.to_thread(is_collecting.wait, CEILING)
+        await boards.close()
+        may_continue.set()
+        for late in (opening, boards.open(("b",), nothing)):
+            with pytest.raises(InfraError, match="shutting down"):
+                await late
+        assert boards.pids == []
+
+    run(check())
+    assert [] == list((tmp_path / "boards").iterdir())
+
+
+def test_closed_while_a_start_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process group is killed at once, although it ignores the end of its standard input."""
+    install(monkeypatch, tmp_path, _HANGING)
+    pids: list[int] = []
+
+    async def check() -> None:
+        boards = TensorBoardManager(tmp_path / "boards")
+        opening = asyncio.ensure_future(boards.open(("a",), nothing))
+
+        async def hangs() -> bool:
+            for file in (tmp_path / "boards").glob("*/*/pids"):
+                pids.extend(map(int, file.read_text().split()))
+            return bool(pids)
+
+        await until(hangs)
+        began = time.monotonic()
+        await boards.close()
+        assert time.monotonic() - began < boards_module._STOP_TIMEOUT_SECONDS
+        assert not is_alive(pids[0])
+        with pytest.raises(InfraError, match="shutting down"):
+            await opening
+
+        async def all_gone() -> bool:
+            return not any(map(is_alive, pids))
+
+        await until(all_gone)
+
+    run(check())
+    assert [] == list((tmp_path / "boards").iterdir())
 
 
 _PORTAL = """
@@ -337,7 +413,7 @@ def test_no_orphan_of_a_portal_that_was_killed(tmp_path: Path) -> None:
 
 def test_what_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Links, and files of others that a record only names; what does not exist is said, and where it was looked."""
-    monkeypatch.setattr(TensorBoardManager, "installed", staticmethod(lambda: True))
+    monkeypatch.setattr(TensorBoardManager, "is_installed", staticmethod(lambda: True))
     home = Home(tmp_path / "home")
     elsewhere = write_events(tmp_path / "elsewhere")
     folder = keep(home, JOB, env={"TB_LOG_DIR": str(tmp_path / "nothing")})
@@ -364,7 +440,7 @@ def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """The page says what to do."""
     home = Home(tmp_path / "home")
     write_events(keep(home, JOB).work / "worker-0")
-    monkeypatch.setattr(TensorBoardManager, "installed", staticmethod(lambda: False))
+    monkeypatch.setattr(TensorBoardManager, "is_installed", staticmethod(lambda: False))
 
     async def check() -> None:
         async with place(home, 1) as portal:

@@ -118,7 +118,7 @@ def test_a_forged_cookie(tmp_path: Path) -> None:
 @pytest.mark.parametrize("user", ["", "@team", "*", "a b", "a,b", "../x", "a\x1b[31m", "x" * 300])
 def test_nobody_is_called_so(tmp_path: Path, user: str) -> None:
     """A name that a job's list could take for a group or for everybody gets no token."""
-    with pytest.raises(UserError, match="is no user's name"):
+    with pytest.raises(UserError, match="is not a valid user name"):
         TokenFile(tmp_path).make(user)
 
 
@@ -128,7 +128,7 @@ def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
     text, _ = file.make("ann")
     (tmp_path / "tokens.json").write_text(json.dumps([{"name": "x"}]))
     assert file.find(text) is None
-    with pytest.raises(RecordError, match="Remove it, and make new tokens"):
+    with pytest.raises(RecordError, match="Remove it, and create new tokens"):
         file.entries()
 
 

@@ -44,7 +44,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     cluster = FarScheduler.theirs = Cluster()
     monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
-    monkeypatch.setattr(remote_record, "_AGAIN", 0.0)
+    monkeypatch.setattr(remote_record, "_REPEAT_SECONDS", 0.0)
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
     for path in folder.logs.iterdir():

@@ -116,7 +116,7 @@ def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
     assert "quota" in master_said(lab, first)
     lost = lab.wait(other)
     assert (lost["state"], lost["exit_code"], lost["failure"]) == ("succeeded", 0, None)
-    assert lost["tasks"][0]["note"] == "the end of its record is missing"
+    assert lost["tasks"][0]["note"] == "the end of its event log is missing"
     assert all(lab.listed(records(other)).values()), "nothing is there by half"
     set_quota(lab, records(first))
     wait_event(lab, first, "exited")

@@ -59,4 +59,4 @@ def test_a_job_leaves_a_bad_host(lab: YarnLab) -> None:
     assert (status["state"], status["session"], status["restarts"]["charged"]) == ("succeeded", 3, 2)
     told = [each["data"]["hosts"] for each in events(lab, job) if each["event"] == "excluded"]
     assert told[0] == [bad]
-    assert f"nothing more on {bad}" in lab.tony("events", job).stdout
+    assert f"no new containers on {bad}" in lab.tony("events", job).stdout

@@ -91,6 +91,6 @@ def test_a_home_that_takes_nothing(lab: YarnLab) -> None:
     for words in (("submit", str(lab.job('command = "true"\n')), "--scheduler", "yarn"), ("status", job)):
         done = lab.tony(*words, env=closed)
         assert done.returncode == 3, done.stdout + done.stderr
-        assert "cannot make /dev/null/x: Not a directory" in done.stderr
+        assert "cannot create /dev/null/x: Not a directory" in done.stderr
         assert "Traceback" not in done.stderr
     assert lab.applications() == before

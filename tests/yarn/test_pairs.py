@@ -192,8 +192,8 @@ def test_no_resource_manager_is_active(lab: PairedLab) -> None:
         done = lab.submit(lab.job(HELLO, name="late.toml"))
         assert done.returncode == 3, done.stdout + done.stderr
         assert re.search(r"no ResourceManager answers for 10 s:.*rm1: .*rm2: ", done.stderr, re.DOTALL), done.stderr
-        said = next(line for line in follower.stdout if "looking again" in line)
-        assert "no ResourceManager answers for 10 s; looking again" in said
+        said = next(line for line in follower.stdout if "retrying" in line)
+        assert "no ResourceManager answers for 10 s; retrying" in said
         lab.pairs.tell("rm2", Standing.ACTIVE)
     assert "hello" in ended(follower)
     lab.pairs.wait()

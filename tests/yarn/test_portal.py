@@ -131,7 +131,7 @@ def test_its_output_is_read_there(trained: Trained) -> None:
 def test_output_of_a_running_job_is_read(trained: Trained) -> None:
     """By its own user: nobody had followed it, so its application master was asked. Others learn who can show it."""
     assert f"line {LINES - 1:06d} of what" in trained.running[2]
-    assert "the job runs: what it prints is shown by its own pages" in trained.running[3]
+    assert "the job is running: its output is shown by its own pages" in trained.running[3]
 
 
 def test_links_lead_to_pages_of_the_cluster(trained: Trained) -> None:
@@ -186,7 +186,7 @@ def test_tensorboards_are_few_and_end(trained: Trained, tmp_path: Path) -> None:
                 async def held() -> bool:  # on a busy machine it may end before we have asked it for anything
                     answer = await portal.start(job)
                     assert answer.status_code == 200, answer.text
-                    board = portal.boards.of((job,))
+                    board = portal.boards.find((job,))
                     if board is not None:
                         stack.enter_context(board.in_use())
                     return board is not None
@@ -197,10 +197,10 @@ def test_tensorboards_are_few_and_end(trained: Trained, tmp_path: Path) -> None:
                 found = await portal.page(f"/tensorboard/{job}/board/data/plugin/scalars/scalars?run=train&tag=loss")
                 assert "0.0625" in found
                 refused = await portal.start(OTHER)
-                assert (503, True) == (refused.status_code, "1 TensorBoards are being looked at" in refused.text)
+                assert (503, True) == (refused.status_code, "all 1 TensorBoards" in refused.text)
 
             async def ended() -> bool:
-                return portal.boards.of((job,)) is None and not any(map(is_alive, pids))
+                return portal.boards.find((job,)) is None and not any(map(is_alive, pids))
 
             await until_true(ended, lambda: "it ends when nobody looks")
             assert [200] == [(await portal.start(OTHER)).status_code]

@@ -1,8 +1,7 @@
-"""The history of jobs: how a job directory is written and read, and what follows from it alone.
+"""Job history: reading and writing a job directory, and everything that is computed from it alone.
 
-`job_record` has who submitted what and how it ended, `event_log` what happened in order (`event_tail` follows it,
-`replay` feeds it to a fresh state machine), `metrics_writer` and `metrics_reader` the metrics (`metrics_schema`),
-`progress_records` the steps and checkpoints that programs reported. `job_listing` and `ended_jobs_index` list many
-jobs. `timeline`, `goodput`, `prometheus_text` and `otlp_trace` are computed from these files without asking anything
-else.
+`job_record` reads what was submitted and how it ended. `event_log` is the ordered log of events; `event_tail` follows
+it and `replay` feeds it to a fresh state machine. `metrics_writer` and `metrics_reader` store metrics
+(`metrics_schema`), `progress_records` the reported steps and checkpoints. `job_listing` and `ended_jobs_index` list
+many jobs. `timeline`, `goodput`, `prometheus_text` and `otlp_trace` are computed from these files.
 """

@@ -1,7 +1,7 @@
-"""One line for each job that has ended, in `index.jsonl` of the home: what ended never changes.
+"""Index of finished jobs: one line each in `index.jsonl` of the state directory.
 
-Whoever closes a job's record adds its line. The index is a cache and nothing more: it may be deleted, torn or out of
-date, and what it lacks is read from the records by whoever lists jobs, and added.
+A job's line is added when its summary is written. The index is only a cache: it may be deleted, torn or out of date.
+`job_listing.scan` reads missing jobs from their directories and adds them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tony.model.layout import Home
 
 
 def read(home: Home) -> tuple[dict[str, JobHead], int]:
-    """Job id -> what the index says of it, and how many lines it has. Lines that make no sense are left out."""
+    """Return the indexed jobs by id, and the number of lines in the file. Invalid lines are skipped."""
     heads: dict[str, JobHead] = {}
     lines: list[bytes] = []
     with contextlib.suppress(OSError):
@@ -34,7 +34,7 @@ def read(home: Home) -> tuple[dict[str, JobHead], int]:
 
 
 def append_entry(home: Home, heads: Iterable[JobHead]) -> None:
-    """Adds jobs that have ended, in one write. A home that cannot be written is left as it is."""
+    """Add finished jobs in a single write. A read-only state directory is not an error."""
     with contextlib.suppress(OSError):
         descriptor = os.open(home.index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
@@ -42,7 +42,7 @@ def append_entry(home: Home, heads: Iterable[JobHead]) -> None:
 
 
 def write(home: Home, heads: Iterable[JobHead]) -> None:
-    """Writes the whole index anew. A home that cannot be written is left as it is."""
+    """Rewrite the whole index. A read-only state directory is not an error."""
     with contextlib.suppress(OSError):
         draft = home.index.with_name(f".{home.index.name}.{os.getpid()}.new")
         draft.write_bytes(_lines(heads))

@@ -1,6 +1,6 @@
 """The event log: what happened to a job, in order, as JSON lines. Recovery, history and replay read the same file.
 
-One segment per attempt, `events.<attempt>.jsonl`. Its first line is a header:
+There is one segment per AM attempt, `events.<attempt>.jsonl`. Its first line is a header:
 
     {"format": "tony-events", "version": 1, "job": "...", "attempt": 1, "settings": "<digest>"}
 
@@ -8,10 +8,11 @@ Every other line is one event:
 
     {"seq": 7, "at": 0.412, "wall": 1763712000.1, "event": "granted", "data": {...}}
 
-`seq` is dense across attempts; `at` is seconds since the job was accepted; `wall` is seconds since 1970, a label.
+`seq` is dense across AM attempts; `at` is seconds since the job was accepted; `wall` is seconds since 1970 and
+informational only.
 
-Durability: `flush` hands everything to the kernel, so that the death of the process loses nothing. It does not wait for
-the disk: on the embedded scheduler a machine that loses power has lost the job as well.
+Durability: `flush` passes everything to the kernel, so the log survives the death of the process. It does not fsync:
+on the `local` scheduler a machine that loses power has lost the job as well.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from tony.storage.disk_errors import build_storage_error
 
 FORMAT = "tony-events"
 VERSION = 1
-#: Bytes. What a peer reports comes in a frame of at most 1 MiB; as ASCII it is no more than three times as long.
+#: Bytes. A frame from a peer has at most 1 MiB; encoded as ASCII it is at most three times as long.
 LONGEST_LINE = 4 << 20
-#: Bytes of all segments of another user's log from which a job's life is told. In memory it takes three times as much.
+#: Bytes of all segments of another user's log that are read to replay a job. In memory it takes three times as much.
 LONGEST_LOG_OF_OTHERS = 32 << 20
-#: The same where events are listed, and looked through for that.
+#: The same limit for listing and searching events, which needs no replay.
 LONGEST_LISTED_LOG_OF_OTHERS = 1 << 30
-#: Seconds: no job lives that long.
-_LATEST = 1e10
+#: Seconds; no valid event is later than this.
+_MAX_TIME_SECONDS = 1e10
 
 _ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
 
@@ -73,7 +74,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """Every line but the first."""
+    """Any line but the header."""
 
     seq: int
     at: float
@@ -83,14 +84,14 @@ class _Line:
 
 
 class LogWriter:
-    """Appends events to one segment, whose header it writes at once.
+    """Appends events to one new segment; the header is written immediately.
 
     Args:
-        path: a new file; an existing one is an error, for two writers would mix.
+        path: must not exist: two writers would interleave their lines.
         first_seq: number of the first event.
 
     Raises:
-        StorageError: the file cannot be made.
+        StorageError: the file cannot be created.
     """
 
     def __init__(self, path: Path, header: Header, first_seq: int = 1) -> None:
@@ -101,7 +102,7 @@ class LogWriter:
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise build_storage_error(f"make the event log {path}", path.parent, error) from error
+            raise build_storage_error(f"create the event log {path}", path.parent, error) from error
         try:
             self.flush()
         except StorageError:
@@ -110,28 +111,28 @@ class LogWriter:
 
     @property
     def size(self) -> int:
-        """Bytes that were handed to the kernel."""
+        """Bytes passed to the kernel so far."""
         return self._size
 
     def append(self, event: Event, at: float, wall: float) -> int:
-        """Takes one event; answers its number. It is safe only after `flush`.
+        """Buffer one event and return its number. It is durable only after `flush`.
 
         Raises:
-            RecordError: no reader would take a line of that length.
+            RecordError: the encoded event exceeds `LONGEST_LINE`.
         """
         seq = self._next
         line = _line({"seq": seq, "at": at, "wall": wall, "event": event.kind, "data": to_plain(event)})
         if len(line) > LONGEST_LINE:
-            raise RecordError(f"an event of {len(line)} bytes ({event.kind}) is too long for {self._path}")
+            raise RecordError(f"event {event.kind} is too long for {self._path}: {len(line)} bytes")
         self._next += 1
         self._pending.append(line)
         return seq
 
     def flush(self) -> None:
-        """Hands everything appended so far to the kernel, in one write.
+        """Pass everything appended so far to the kernel, in one write.
 
         Raises:
-            StorageError: the disk is full or gone.
+            StorageError: the disk is full or unavailable.
         """
         if not self._pending:
             return
@@ -146,7 +147,7 @@ class LogWriter:
             raise build_storage_error(f"write the event log {self._path}", self._path.parent, error) from error
 
     def close(self) -> None:
-        """Flushes and closes."""
+        """Flush and close the file."""
         try:
             self.flush()
         finally:
@@ -154,11 +155,11 @@ class LogWriter:
 
 
 def read_header(path: Path) -> Header:
-    """The header of one segment.
+    """Return the header of one segment.
 
     Raises:
-        RecordError: not an event log, or one of a newer version.
-        StorageError: it cannot be read.
+        RecordError: not an event log, or written by a newer version.
+        StorageError: the file cannot be read.
     """
     with opened(path) as file:
         line = file.readline(LONGEST_LINE)
@@ -166,20 +167,21 @@ def read_header(path: Path) -> Header:
 
 
 def read(segments: Iterable[Path]) -> Iterator[LogEntry]:
-    """Every event of a job, oldest first. A torn last line of a segment is left out: it was never acted upon.
+    """Yield every event of a job, oldest first.
 
-    A segment in which nothing stands, not even its header, is of an attempt that died before it could write.
+    A torn last line of a segment is skipped: the AM never acted upon it. An empty segment, without even a header,
+    belongs to an AM attempt that died before it could write.
 
     Raises:
-        RecordError: something in the middle is not what it should be; names file and line.
-        StorageError: it cannot be read.
+        RecordError: a line is invalid; the message names file and line.
+        StorageError: a segment cannot be read.
     """
     for path, number, line, attempt in _lines(segments):
         yield decode_entry(f"{path}:{number}", line, attempt)
 
 
 def place_of(segments: Iterable[Path], number: int) -> str:
-    """File and line of the n-th event of a log in the order of reading, from 1; the last file if there are fewer.
+    """Return "FILE:LINE" of the n-th event of a log, counted from 1; of the last event if there are fewer.
 
     Raises:
         RecordError, StorageError: as `read`.
@@ -193,7 +195,7 @@ def place_of(segments: Iterable[Path], number: int) -> str:
 
 
 def _lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
-    """Every whole line but the headers: its file, its number in it from 1, itself, the attempt that wrote it."""
+    """Yield path, line number (from 1), line and AM attempt of every complete line except headers."""
     for path in segments:
         with opened(path) as file:
             first = file.readline(LONGEST_LINE)
@@ -209,29 +211,31 @@ def _lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
 
 
 def is_whole(where: str, line: bytes) -> bool:
-    """Whether a line, read with `LONGEST_LINE`, has its end; one without is the last, torn or not yet written.
+    """Return True if a line read with a limit of `LONGEST_LINE` is complete.
+
+    Only the last line may be incomplete: torn, or not fully written yet.
 
     Raises:
-        RecordError: it is longer than any line of a log.
+        RecordError: the line is longer than any valid one.
     """
     if line.endswith(b"\n"):
         return True
     if len(line) >= LONGEST_LINE:
-        raise RecordError(f"{where}: a line is longer than {LONGEST_LINE} bytes")
+        raise RecordError(f"{where}: line is longer than {LONGEST_LINE} bytes")
     return False
 
 
 def settings_digest(spec: JobSpec) -> str:
-    """Says whether two resolved jobs decide alike, whether or not secrets were taken out of one of them.
+    """Return a digest of the settings that influence decisions; equal with and without secrets.
 
-    What decides nothing is left out: tags; who may look, and who is told; variables, parameters, schedulers' settings,
-    which may hold secrets; how long programs go on alone, and how often an application master begins again. So is what
-    has its default value: that a later version knows more settings does not make a difference.
+    Left out are tags, permissions, notifications, environment variables, parameters and scheduler settings (which may
+    hold secrets), `orphan_grace` and `am_attempts`. Settings at their default are left out, too, so that settings
+    added by a later version do not change the digest.
     """
     spec = redact(spec)  # of commands
     roles = {name: replace(role, env={}) for name, role in spec.roles.items()}
-    usual = JobSpec()
-    bare = replace(
+    defaults = JobSpec()
+    relevant = replace(
         spec,
         tags=(),
         viewers=(),
@@ -242,26 +246,29 @@ def settings_digest(spec: JobSpec) -> str:
         params={},
         scheduler_settings={},
         roles={},
-        orphan_grace=usual.orphan_grace,
-        am_attempts=usual.am_attempts,
-        notify=usual.notify,
+        orphan_grace=defaults.orphan_grace,
+        am_attempts=defaults.am_attempts,
+        notify=defaults.notify,
     )
-    said = {"job": _differences(bare, JobSpec()), "roles": {n: _differences(r, Role()) for n, r in roles.items()}}
-    # Roles stand in the order of their ranks, so keys are not sorted here; those of a dataclass have an order.
-    return hashlib.sha256(_ENCODER.encode(said).encode()).hexdigest()
+    content = {
+        "job": _differences(relevant, JobSpec()),
+        "roles": {n: _differences(r, Role()) for n, r in roles.items()},
+    }
+    # The order of roles determines ranks, so keys are not sorted here; dataclass fields have a fixed order.
+    return hashlib.sha256(_ENCODER.encode(content).encode()).hexdigest()
 
 
 def _differences(value: JobSpec | Role, default: JobSpec | Role) -> dict[str, Json]:
-    plain, usual = to_plain(value), to_plain(default)
-    found = {name: plain[name] for name in sorted(plain) if plain[name] != usual[name]}
+    plain, defaults = to_plain(value), to_plain(default)
+    found = {name: plain[name] for name in sorted(plain) if plain[name] != defaults[name]}
     resources = found.get("resources")
-    if isinstance(resources, dict) and not resources.get("others"):  # younger than the rest of them
+    if isinstance(resources, dict) and not resources.get("others"):  # this field was added later
         del resources["others"]
     return found
 
 
 def segments(folder: Path) -> list[Path]:
-    """The event logs in a job's folder, oldest attempt first."""
+    """Return the event log segments in a job directory, oldest AM attempt first."""
     found: list[Path] = []
     while (path := folder / f"events.{len(found) + 1}.jsonl").exists():
         found.append(path)
@@ -269,13 +276,13 @@ def segments(folder: Path) -> list[Path]:
 
 
 def check_length_of_others(folder: Path, most: int = LONGEST_LOG_OF_OTHERS) -> None:
-    """Refuse the event log of another user's job that would take too much time and memory, without reading it.
+    """Refuse another user's event log if it is too large, without reading it.
 
     Args:
-        most: bytes of all segments.
+        most: maximum size of all segments, in bytes.
 
     Raises:
-        RecordError: it would.
+        RecordError: it is larger.
     """
     size = 0
     for path in segments(folder):
@@ -283,18 +290,18 @@ def check_length_of_others(folder: Path, most: int = LONGEST_LOG_OF_OTHERS) -> N
             size += path.lstat().st_size
     if size > most:
         raise RecordError(
-            f"the event log in {folder} has {size >> 20:,} MiB; of another user's up to {most >> 20:,} MiB are read "
-            f"for this. Events are listed of logs of up to {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB."
+            f"the event log in {folder} is too large: {size >> 20:,} MiB. For jobs of other users the limit is "
+            f"{most >> 20:,} MiB here, and {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB to list events."
         )
 
 
-#: How every segment begins.
+#: The first bytes of every segment.
 _MAGIC = _ENCODER.encode({"format": FORMAT})[:-1].encode()
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A segment to read from.
+    """Open a segment for reading.
 
     Raises:
         StorageError: it cannot be read.
@@ -318,25 +325,28 @@ def _header(path: Path, line: bytes) -> Header:
     try:
         header = from_plain(Header, loads(line, halves=True), ignore_unknown=True)
     except ValueError as error:
-        raise RecordError(f"{path} is no event log: {error}") from None
+        raise RecordError(f"{path} is not an event log: {error}") from None
     if header.format != FORMAT:
-        raise RecordError(f"{path} is no event log: its format is {header.format!r:.80}")
+        raise RecordError(f"{path} is not an event log: its format is {header.format!r:.80}")
     if header.version > VERSION:
         raise NewerRecordError(
-            f"{path} has version {header.version}; this tony reads up to {VERSION}. Use a newer one to look at the job."
+            f"{path} has version {header.version}; this tony reads up to {VERSION}. Use a newer tony to read this job."
         )
     return header
 
 
 def decode_entry(where: str, line: bytes, attempt: int) -> LogEntry:
-    """One event from its line; `where` is for the message.
+    """Decode one event from its line.
+
+    Args:
+        where: file and line, for the error message.
 
     Raises:
-        RecordError: the line is no event.
+        RecordError: the line is not a valid event.
     """
     try:
         plain = from_plain(_Line, loads(line, halves=True), ignore_unknown=True)
-        if not 0 <= plain.at < _LATEST:
+        if not 0 <= plain.at < _MAX_TIME_SECONDS:
             raise DecodeError(f"at {plain.at:.3g} s")
         kind = EVENTS.get(plain.event)
         if kind is None:

@@ -1,4 +1,4 @@
-"""Reading on in a job's event log while it is written."""
+"""Incremental reading of a job's event log while it is being written."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from tony.model.layout import JobFolder
 
 
 class EventTail:
-    """Every event of a job, each once, over as many calls as it takes."""
+    """Reads every event of a job once, over several calls."""
 
     def __init__(self, folder: JobFolder) -> None:
         self._folder = folder
-        self._done = 0
+        self._completed_segments = 0
         self._offset = 0
         self._line = 0
 
     @property
     def continues(self) -> bool:
-        """Whether the log goes on where it was read last: it was not taken away, and is no shorter."""
+        """Return True if the log was neither removed nor truncated since the last read."""
         found = segments(self._folder.path)
         try:
-            return self._offset == 0 or found[self._done].stat().st_size >= self._offset
+            return self._offset == 0 or found[self._completed_segments].stat().st_size >= self._offset
         except (IndexError, OSError):
             return False
 
     def new(self) -> Iterator[LogEntry]:
-        """What was logged since the last call. A line that is not whole yet waits for the next one.
+        """Yield the events logged since the last call. An incomplete last line is left for the next call.
 
         Raises:
-            RecordError: not an event log, one of a newer version, or not what it should be; names file and line.
+            RecordError: not a valid event log, or written by a newer version; the message names file and line.
             StorageError: it cannot be read.
         """
         found = segments(self._folder.path)
-        for number, path in enumerate(found[self._done :], start=self._done + 1):
-            yield from self._read_on(path, number)
-            if number < len(found):  # a later attempt writes its own: this segment is complete
-                self._done, self._offset, self._line = number, 0, 0
+        for number, path in enumerate(found[self._completed_segments :], start=self._completed_segments + 1):
+            yield from self._read_segment(path, number)
+            if number < len(found):  # a later AM attempt writes its own segment, so this one is complete
+                self._completed_segments, self._offset, self._line = number, 0, 0
 
-    def _read_on(self, path: Path, attempt: int) -> Iterator[LogEntry]:
+    def _read_segment(self, path: Path, attempt: int) -> Iterator[LogEntry]:
         name = str(path)
         with opened(path) as file:
             file.seek(self._offset)

@@ -1,11 +1,10 @@
-"""Where a job's time went: each second of each task falls into exactly one bucket. Pure.
+"""Goodput accounting: assigns each second of each task to exactly one bucket. Pure functions.
 
-What a task does is known from the event log (`timeline.py`). What its program does meanwhile is known from what that
-tells of itself: `tony.progress` and `tony.checkpoint`. Where only one task of a gang tells something, such as rank 0,
-that holds for the others of its session, too: they go in step. A try of a task that tells of steps at other times, and
-of none here, made none: it never came further than its warm-up. Only time in which steps were made is productive:
-where a program that reports them reports none for far longer than usual, it is stalled; what programs do of which no
-step is reported is not known, and not guessed.
+The event log tells which phase a task is in (`timeline.py`); `tony.progress` and `tony.checkpoint` tell what the
+user program does while it runs. If only one task of a gang reports, such as rank 0, its reports apply to all tasks of
+its session, because they run in lockstep. A task attempt without reports, of a task that reported steps in other
+attempts, is counted as warm-up. Only time in which steps were made is productive. If a program that reports steps
+stops doing so for far longer than usual, it is stalled. Time of programs that report no steps is `unknown`.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from tony.model.progress import Progress, is_repeating, is_stalled
 from tony.model.states import RoleKind
 
 HOUR = 3600.0
-#: Share of the whole by which the sum of the buckets may differ from it: numbers are rounded on the way.
-_ROUNDING = 1e-9
+#: Relative tolerance for the sum of the buckets, for rounding errors.
+_RELATIVE_TOLERANCE = 1e-9
 
 
 class Bucket(Enum):
-    """What a second went into."""
+    """What a second was spent on."""
 
-    QUEUE = "queue"  #: the scheduler had no room
-    ALLOCATE = "allocate"  #: it had, and the container was not there yet
-    SET_UP = "set-up"  #: the container was prepared; all that a setup role does
-    RENDEZVOUS = "rendezvous"  #: others were not ready yet
-    WARM_UP = "warm-up"  #: the program ran and had made no step yet
-    PRODUCTIVE = "productive"  #: steps were made
-    STALLED = "stalled"  #: none was made for far longer than usual
-    UNKNOWN = "unknown"  #: the program ran, and no step is reported
-    CHECKPOINT = "checkpoint"  #: something was saved
-    REDONE = "redone"  #: steps that had been made before
+    QUEUE = "queue"  #: waiting: the scheduler had no free resources
+    ALLOCATE = "allocate"  #: resources were free, the container was not allocated yet
+    SET_UP = "set-up"  #: container setup; everything that a setup role does
+    RENDEZVOUS = "rendezvous"  #: ready, waiting for other tasks
+    WARM_UP = "warm-up"  #: the program ran and had not finished its first step
+    PRODUCTIVE = "productive"  #: making steps
+    STALLED = "stalled"  #: no step for far longer than usual
+    UNKNOWN = "unknown"  #: the program ran, and no steps are reported
+    CHECKPOINT = "checkpoint"  #: saving a checkpoint
+    REDONE = "redone"  #: recomputing steps that had been made before (lost work)
     RESTART = "restart"  #: from a failure until the program ran again
-    IDLE = "idle"  #: the program was over, and its container still held
+    IDLE = "idle"  #: the program had exited, its container was still allocated
 
 
-#: Those that follow from steps, and all that only a program can tell: None where it does not.
+#: Buckets that need reported steps, and all that need reports; their value is None without reports.
 OF_STEPS = (Bucket.WARM_UP, Bucket.PRODUCTIVE, Bucket.STALLED, Bucket.REDONE)
 TOLD = (*OF_STEPS, Bucket.CHECKPOINT)
 _BUCKETS = tuple(bucket.value for bucket in Bucket)
@@ -52,13 +51,12 @@ _BUCKETS = tuple(bucket.value for bucket in Bucket)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLedger:
-    """One task's seconds.
+    """The seconds of one task.
 
     Attributes:
-        seconds: bucket -> seconds; None: not known, and part of `unknown` or of the buckets of steps.
-        held: the same, while it had a container.
-        whole: their sum: its time from the job's acceptance to its own end, without the time in which it was not its
-            turn.
+        seconds: bucket -> seconds; None if not known: then they are part of `unknown` or of the step buckets.
+        held: the same, only while it had a container.
+        whole: the total: from the job's acceptance to the end of the task, without phases in which it was not due.
     """
 
     task: str
@@ -70,16 +68,16 @@ class TaskLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodputLedger:
-    """A job's seconds.
+    """The seconds of a job.
 
     Attributes:
-        until: seconds since it was accepted, up to which this counts.
-        seconds: bucket -> task-seconds, over all tasks; None: not known of any task.
-        gpu_hours, gb_hours, core_hours: the same of what its containers held; GiB of memory.
-        whole, whole_gpu_hours, whole_gb_hours, whole_core_hours: their sums.
-        goodput: the productive share of the time in which containers were held, without that which is not known; None
-            where no steps were reported.
-        told: whether programs have told of their steps.
+        until: end of the accounted time, in seconds since the job was accepted.
+        seconds: bucket -> task-seconds, over all tasks; None if not known of any task.
+        gpu_hours, gb_hours, core_hours: the same for allocated resources; memory in GiB.
+        whole, whole_gpu_hours, whole_gb_hours, whole_core_hours: the totals.
+        goodput: productive share of the time in which containers were allocated, without `unknown`; None if no steps
+            were reported.
+        told: True if any program reported steps.
     """
 
     until: float
@@ -96,28 +94,28 @@ class GoodputLedger:
     told: bool
 
 
-#: A span of time and what it went into.
+#: Since, until and bucket of a piece of time.
 Piece = tuple[float, float, Bucket]
 
 
 def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedger:
-    """Sums up a timeline.
+    """Account a timeline.
 
     Args:
-        marks: what its programs told; None if nothing of it is known.
+        marks: progress and checkpoints reported by user programs, if any.
 
     Raises:
-        PlatformError: the buckets do not add up: a bug of ours.
+        PlatformError: the buckets do not add up: a bug in tony.
     """
     told = AttemptFacts(line, marks)
-    tasks = tuple(_of_task(name, spans, line, told) for name, spans in line.by_task())
+    tasks = tuple(_build_task_ledger(name, spans, line, told) for name, spans in line.by_task())
     held = _Sums()
     for task in tasks:
         held.add(task, line.roles[task.role])
     seconds = {bucket: _sum(task.seconds[bucket] for task in tasks) for bucket in _BUCKETS}
     while_held = {bucket: _sum(task.held[bucket] for task in tasks) for bucket in _BUCKETS}
     whole, whole_held = math.fsum(task.whole for task in tasks), math.fsum(_known(while_held))
-    judged = whole_held - (while_held[Bucket.UNKNOWN.value] or 0.0)
+    known_held = whole_held - (while_held[Bucket.UNKNOWN.value] or 0.0)
     made = GoodputLedger(
         until=line.until,
         tasks=tasks,
@@ -129,7 +127,7 @@ def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedge
         whole_gpu_hours=math.fsum(_known(held.gpus)),
         whole_gb_hours=math.fsum(_known(held.memory)),
         whole_core_hours=math.fsum(_known(held.cores)),
-        goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / judged if told.steps and judged > 0 else None,
+        goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / known_held if told.steps and known_held > 0 else None,
         told=told.steps,
     )
     check(made)
@@ -137,36 +135,36 @@ def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedge
 
 
 def check(made: GoodputLedger) -> None:
-    """Holds the buckets to their sum.
+    """Verify that the buckets add up to the totals.
 
     Raises:
-        PlatformError: they do not add up.
+        PlatformError: they do not.
     """
     for name, seconds, whole in [(task.task, task.seconds, task.whole) for task in made.tasks] + [
         ("the job", made.seconds, made.whole)
     ]:
         found = math.fsum(_known(seconds))
         wrong = any(value < 0 for value in _known(seconds))
-        if wrong or not math.isclose(found, whole, rel_tol=_ROUNDING, abs_tol=1e-6):
-            raise PlatformError(f"the times of {name} add up to {found} s of {whole} s: this is a bug of tony's")
+        if wrong or not math.isclose(found, whole, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-6):
+            raise PlatformError(f"the times of {name} add up to {found} s of {whole} s; this is a bug in tony")
 
 
 def pieces(spans: Sequence[Span], line: Timeline, marks: ProgressRecords | None = None) -> list[Piece]:
-    """One task's time in pieces, in order, each with its bucket; what is not its time is left out."""
+    """Split one task's time into buckets, in order; phases in which it was not due are left out."""
     return list(AttemptFacts(line, marks).pieces(spans))
 
 
-# --- what programs told -----------------------------------------------------------------------------------------------
+# --- reports of user programs -----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Words:
-    """What one try of a task told; or all of its tries in a session, for those who go in step with it.
+class _Reports:
+    """What one task attempt reported; or all attempts of a task in a session, on behalf of tasks in lockstep with it.
 
     Attributes:
-        silent: it would have told of steps, and did not make any.
-        stalls: from when to when none was made for far longer than usual.
-        repeating: from when to when the same step was reported again and again, in the end.
+        silent: the task reports steps elsewhere, but made none here.
+        stalls: intervals without a step for far longer than usual.
+        repeating: interval at the end in which the same step was reported repeatedly.
     """
 
     progress: Progress | None = None
@@ -177,41 +175,45 @@ class _Words:
 
 
 class AttemptFacts:
-    """What is known of each try; of one that said nothing, by another of its gang.
+    """What is known of each task attempt; for one without reports, from another task of its gang.
 
     Args:
-        marks: what programs told; None if nothing of it is known.
+        marks: progress and checkpoints reported by user programs, if any.
 
     Attributes:
-        steps: somebody told of steps; saves: of checkpoints; unknown: the buckets that nobody told of.
-        unlisted: task -> seconds for checkpoints whose own times were not kept.
+        steps: True if any program reported steps.
+        saves: True if any program reported checkpoints.
+        unknown: buckets for which there are no reports.
+        unlisted: task -> seconds spent on checkpoints whose individual times were not kept.
     """
 
     def __init__(self, line: Timeline, marks: ProgressRecords | None = None) -> None:
         progress, saved = (marks.progress(), marks.checkpoints()) if marks else ((), ())
         self._line = line
-        self._own: dict[tuple[str, int, int], _Words] = {}
-        #: (role or "", session) -> the first task of it that told of steps, and of checkpoints.
+        self._reports_by_attempt: dict[tuple[str, int, int], _Reports] = {}
+        #: (role or "", session) -> progress and checkpoints of the first task of that group that reported any.
         self._steps: dict[tuple[str, int], Progress] = {}
         self._saves: dict[tuple[str, int], list[CheckpointRecord]] = {}
-        self._alone = {name for name, shape in line.roles.items() if shape.kind in (RoleKind.SIDECAR, RoleKind.SETUP)}
+        self._independent_roles = {
+            name for name, shape in line.roles.items() if shape.kind in (RoleKind.SIDECAR, RoleKind.SETUP)
+        }
         self.unlisted: dict[str, float] = {}
         for each in progress:
             self.unlisted[each.task] = self.unlisted.get(each.task, 0.0) + each.unlisted
             if each.first_at >= 0:
-                self._words(each.task, each.session, each.try_).progress = each
+                self._own_reports(each.task, each.session, each.try_).progress = each
                 for group in self._groups(each.task, each.session):
                     self._steps.setdefault(group, each)
-        self._tellers = {each.task for each in progress if each.first_at >= 0}
-        #: Where one of them ran, whether it told something there or not.
-        self._heeded = {
+        self._reporting_tasks = {each.task for each in progress if each.first_at >= 0}
+        #: Groups in which a reporting task ran, whether it reported anything there or not.
+        self._reporting_groups = {
             group
-            for span in (line.spans if self._tellers else ())
-            if span.what is TaskPhase.RUNNING and span.task in self._tellers
+            for span in (line.spans if self._reporting_tasks else ())
+            if span.what is TaskPhase.RUNNING and span.task in self._reporting_tasks
             for group in self._groups(span.task, span.session)
         }
         for one in sorted(saved, key=lambda one: one.since):
-            self._words(one.task, one.session, one.try_).saved.append(one)
+            self._own_reports(one.task, one.session, one.try_).saved.append(one)
             for group in self._groups(one.task, one.session):
                 others = self._saves.setdefault(group, [])
                 if not others or others[0].task == one.task:
@@ -222,46 +224,46 @@ class AttemptFacts:
         of_steps = () if self.steps else tuple(bucket.value for bucket in OF_STEPS)
         self.unknown = frozenset((*of_steps, *(() if self.saves else (Bucket.CHECKPOINT.value,))))
 
-    def _words(self, task: str, session: int, try_: int) -> _Words:
-        return self._own.setdefault((task, session, try_), _Words())
+    def _own_reports(self, task: str, session: int, try_: int) -> _Reports:
+        return self._reports_by_attempt.setdefault((task, session, try_), _Reports())
 
     def _groups(self, task: str, session: int) -> Sequence[tuple[str, int]]:
-        """In step with whom a task goes: its role first, then everybody who computes."""
+        """Return the groups in lockstep with a task: its role first, then all computing tasks."""
         role = _role(task)
-        return ((role, session),) if role in self._alone else ((role, session), ("", session))
+        return ((role, session),) if role in self._independent_roles else ((role, session), ("", session))
 
     def pieces(self, spans: Iterable[Span]) -> Iterator[Piece]:
-        """A task's spans in pieces, in order, each with its bucket; what is not its time is left out."""
+        """Split a task's spans into buckets, in order; phases in which it was not due are left out."""
         return _pieces(spans, self._line, self)
 
-    def of(self, span: Span) -> _Words:
-        """What is known of the program that runs in a span."""
-        own = self._own.get((span.task, span.session, span.try_)) or _Words()
+    def of(self, span: Span) -> _Reports:
+        """Return what is known of the user program that runs in a span."""
+        own = self._reports_by_attempt.get((span.task, span.session, span.try_)) or _Reports()
         progress, saved = own.progress, own.saved
-        silent = progress is None and span.task in self._tellers
+        silent = progress is None and span.task in self._reporting_tasks
         groups = self._groups(span.task, span.session)
         for group in groups:
             progress = progress or self._steps.get(group)
             saved = saved or self._saves.get(group, [])
-        silent = silent or (progress is None and not self._heeded.isdisjoint(groups))
+        silent = silent or (progress is None and not self._reporting_groups.isdisjoint(groups))
         stalls = progress.stalls if progress else ()
         if progress and is_stalled(progress, self._reports_end(span)):
             stalls = (*stalls, (progress.at, span.until))
         repeating: Sequence[tuple[float, float]] = ()
         if progress and is_repeating(progress, self._reports_end(span)):
             repeating = ((progress.advanced_at, span.until),)
-        return _Words(progress, saved, silent, stalls, repeating)
+        return _Reports(progress, saved, silent, stalls, repeating)
 
     def _reports_end(self, span: Span) -> float:
-        """Return until when reports of a program are known: the file of a job that runs lags behind its log."""
+        """Return the time up to which reports are complete: metrics of a running job lag behind its log."""
         return span.until if self._known_until is None else min(span.until, self._known_until)
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------
 
 
-def _of_task(name: str, spans: Sequence[Span], line: Timeline, told: AttemptFacts) -> TaskLedger:
-    # Of ten thousand tasks: by name, and only what there is anything of.
+def _build_task_ledger(name: str, spans: Sequence[Span], line: Timeline, told: AttemptFacts) -> TaskLedger:
+    # Fast for ten thousand tasks: keyed by bucket name, with only the buckets that occur.
     seconds: dict[str, list[float]] = {}
     held: dict[str, list[float]] = {}
     for span in spans:
@@ -271,26 +273,26 @@ def _of_task(name: str, spans: Sequence[Span], line: Timeline, told: AttemptFact
             if span.held:
                 held.setdefault(bucket, []).append(until - since)
     if unlisted := told.unlisted.get(name, 0.0):
-        _move(seconds, unlisted)
-        _move(held, unlisted)
+        _move_to_checkpoint(seconds, unlisted)
+        _move_to_checkpoint(held, unlisted)
     return TaskLedger(
         task=name,
         role=_role(name),
-        seconds=_summed(seconds, told.unknown),
-        held=_summed(held, told.unknown),
+        seconds=_sum_buckets(seconds, told.unknown),
+        held=_sum_buckets(held, told.unknown),
         whole=math.fsum(span.seconds for span in spans if span.what is not TaskPhase.GONE),
     )
 
 
-def _summed(seconds: Mapping[str, Sequence[float]], unknown: frozenset[str]) -> dict[str, float | None]:
+def _sum_buckets(seconds: Mapping[str, Sequence[float]], unknown: frozenset[str]) -> dict[str, float | None]:
     return {
         bucket: None if bucket in unknown else math.fsum(seconds[bucket]) if bucket in seconds else 0.0
         for bucket in _BUCKETS
     }
 
 
-def _move(seconds: dict[str, list[float]], amount: float) -> None:
-    """From what the program did otherwise to checkpoint, as far as there is any."""
+def _move_to_checkpoint(seconds: dict[str, list[float]], amount: float) -> None:
+    """Move up to `amount` seconds from the program's other time to `checkpoint`."""
     for bucket in (Bucket.PRODUCTIVE.value, Bucket.UNKNOWN.value):
         spent = math.fsum(seconds.get(bucket, ()))
         taken = min(amount, spent)
@@ -315,10 +317,10 @@ def _pieces(spans: Iterable[Span], line: Timeline, told: AttemptFacts) -> Iterat
         elif span.what is TaskPhase.WAITING:
             yield from _waiting(span, line.queued)
         else:
-            yield span.since, span.until, _PLAIN[span.what]
+            yield span.since, span.until, _BUCKET_OF_PHASE[span.what]
 
 
-_PLAIN: Mapping[TaskPhase, Bucket] = {
+_BUCKET_OF_PHASE: Mapping[TaskPhase, Bucket] = {
     TaskPhase.SET_UP: Bucket.SET_UP,
     TaskPhase.RENDEZVOUS: Bucket.RENDEZVOUS,
     TaskPhase.STOPPING: Bucket.IDLE,
@@ -327,7 +329,7 @@ _PLAIN: Mapping[TaskPhase, Bucket] = {
 
 
 def _waiting(span: Span, queued: Sequence[tuple[float, float]]) -> Iterator[Piece]:
-    """The part in which there was no room, and the other one."""
+    """Split a waiting span into time in the queue and time for allocation."""
     at = span.since
     for since, until in queued:
         since, until = max(since, at), min(until, span.until)
@@ -340,9 +342,8 @@ def _waiting(span: Span, queued: Sequence[tuple[float, float]]) -> Iterator[Piec
         yield at, span.until, Bucket.ALLOCATE
 
 
-def _running(span: Span, words: _Words) -> Iterator[Piece]:
-    """A program's time: checkpoints first; what is left before the first step, stalled, before the highest one, after
-    it."""
+def _running(span: Span, words: _Reports) -> Iterator[Piece]:
+    """Split a running span: checkpoints first, then before the first step, stalled, recomputed steps, and the rest."""
     steps = words.progress
     after = Bucket.PRODUCTIVE if steps or words.silent else Bucket.UNKNOWN
     warm = regained = span.until if words.silent else span.since
@@ -360,12 +361,12 @@ def _running(span: Span, words: _Words) -> Iterator[Piece]:
     ]
     pieces: list[Piece] = [(span.since, span.until, after)]
     for layer in reversed(layers):
-        pieces = list(_lay_over(pieces, layer))
+        pieces = list(_overlay(pieces, layer))
     yield from pieces
 
 
-def _lay_over(pieces: Iterable[Piece], layer: Iterable[Piece]) -> Iterator[Piece]:
-    """Lay pieces over others, which follow each other without a gap; what lies beyond these is left out."""
+def _overlay(pieces: Iterable[Piece], layer: Iterable[Piece]) -> Iterator[Piece]:
+    """Overlay gapless `pieces` with the pieces of `layer`; parts of the layer outside of them are dropped."""
     upper = iter(layer)
     top = next(upper, None)
     for since, until, bucket in pieces:
@@ -388,7 +389,7 @@ def _lay_over(pieces: Iterable[Piece], layer: Iterable[Piece]) -> Iterator[Piece
 
 
 class _Sums:
-    """What containers held, in hours."""
+    """Allocated resources by bucket, in hours."""
 
     def __init__(self) -> None:
         self.gpus: dict[str, float | None] = dict.fromkeys(_BUCKETS)
@@ -396,7 +397,7 @@ class _Sums:
         self.cores: dict[str, float | None] = dict(self.gpus)
 
     def add(self, task: TaskLedger, shape: TaskResources) -> None:
-        """One task more."""
+        """Add one task."""
         for bucket, seconds in task.held.items():
             if seconds is not None:
                 self.gpus[bucket] = (self.gpus[bucket] or 0.0) + seconds * shape.gpus / HOUR

@@ -1,6 +1,6 @@
-"""All jobs of a home at a glance, without reading all of every record each time.
+"""List all jobs of a state directory without reading every job directory each time.
 
-Of those that have ended the index tells; the rest is read from the records, and added to it.
+Finished jobs come from the index; the others are read from their directories and added to it when they have finished.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tony.model.ids import JOB_ID
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 
-#: Lines of the index about jobs that are gone, or that stand in it twice, after which the index is written anew.
-_STALE = 1000
+#: Stale or duplicate lines after which the index is rewritten.
+_MAX_STALE_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobListing:
-    """What a home holds.
+    """The jobs of a state directory.
 
     Attributes:
         ended: jobs with a summary.
-        open: jobs without one, as their record says; how they stand only their application master knows.
-        unreadable: job id -> why its record cannot be read.
+        open: jobs without one, as submitted; only their AM knows their status.
+        unreadable: job id -> why its files cannot be read.
     """
 
     ended: tuple[JobHead, ...]
@@ -40,7 +40,7 @@ class JobListing:
 
 
 def scan(home: Home) -> JobListing:
-    """Looks at every job of a home. Blocking; touches only the records that the index lacks."""
+    """List every job of a state directory. Blocking; opens only job directories that the index lacks."""
     try:
         ids = [name for name in os.listdir(home.jobs) if JOB_ID.fullmatch(name)]
     except (FileNotFoundError, NotADirectoryError):
@@ -51,7 +51,7 @@ def scan(home: Home) -> JobListing:
     unreadable: dict[str, str] = {}
     for job_id in ids:
         if job_id in indexed:
-            ended[job_id] = _as_pinned(home, indexed[job_id])
+            ended[job_id] = _with_pin(home, indexed[job_id])
             continue
         try:
             head = head_of(home.job(job_id))
@@ -60,7 +60,7 @@ def scan(home: Home) -> JobListing:
             continue
         if head is None:
             continue
-        head = _as_pinned(home, head)
+        head = _with_pin(home, head)
         if head.state.ended:
             ended[job_id] = head
         else:
@@ -69,21 +69,21 @@ def scan(home: Home) -> JobListing:
     return JobListing(ended=tuple(ended.values()), open=tuple(still_open), unreadable=unreadable)
 
 
-def _as_pinned(home: Home, head: JobHead) -> JobHead:
-    """The index knows nothing of pins: they come and go after a job's end."""
+def _with_pin(home: Home, head: JobHead) -> JobHead:
+    """Add the pin, which the index does not hold: pins may change after a job has ended."""
     return replace(head, pinned=True) if os.path.exists(home.job(head.job).pinned) else head
 
 
 def newest_jobs(home: Home) -> str | None:
-    """The id of the job that was submitted last, be it one that a newer version wrote; None without any. Blocking."""
+    """Return the id of the job submitted last, even if a newer version wrote it; None without jobs. Blocking."""
     listing = scan(home)
     submitted = [(head.submitted, head.job) for head in (*listing.ended, *listing.open)]
-    submitted += [(_submitted(home.job(job_id)), job_id) for job_id in listing.unreadable]
+    submitted += [(_submission_time(home.job(job_id)), job_id) for job_id in listing.unreadable]
     return max(submitted, default=(0.0, None))[1]
 
 
-def _submitted(folder: JobFolder) -> float:
-    """When a job was submitted whose record we do not understand, as far as that can be seen; 0 if not at all."""
+def _submission_time(folder: JobFolder) -> float:
+    """Return when a job with an unsupported record was submitted, if that can be read; else 0."""
     with contextlib.suppress(TonyError):
         record = read_json(folder.job)
         when = record.get("submitted") if isinstance(record, Mapping) else None
@@ -93,30 +93,31 @@ def _submitted(folder: JobFolder) -> float:
 
 
 def head_of(folder: JobFolder) -> JobHead | None:
-    """One job as its files tell; None if there is no such job.
+    """Return one job from its files; None if there is no such job.
 
     Raises:
-        RecordError: its record is of a newer version, or damaged.
-        StorageError: its record cannot be read.
+        RecordError: its files are damaged, or were written by a newer version.
+        StorageError: its files cannot be read.
     """
     record = read_json(folder.job)
     return None if record is None else head_from(folder, record, read_json(folder.summary))
 
 
 def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
-    """One job as the content of its files tells.
+    """Return one job from the content of its files.
 
     Args:
-        folder: named where something is wrong.
-        record: of `job.json`; `summary`: of `summary.json`, None without one.
+        folder: for error messages.
+        record: of `job.json`.
+        summary: of `summary.json`; None without one.
 
     Raises:
-        RecordError: they are of a newer version, or damaged.
+        RecordError: the content is damaged, or was written by a newer version.
     """
     check_version(folder, record)
     if summary is not None and not isinstance(summary, Mapping):
-        raise RecordError(f"{folder.summary} is no summary of a job")
-    spec = _table(record, "spec")
+        raise RecordError(f"{folder.summary} is not a valid job summary")
+    spec = _mapping(record, "spec")
     plain = {
         "job": folder.job_id,
         "name": spec.get("name"),
@@ -124,12 +125,12 @@ def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
         "user": record.get("user"),
         "scheduler": spec.get("scheduler"),
         "framework": spec.get("framework"),
-        "tasks": _count(spec),
+        "tasks": _count_tasks(spec),
         "submitted": record.get("submitted"),
-        **_marks(spec),
+        **_labels_and_permissions(spec),
     }
     if summary is not None:
-        failure, restarts, used = (_table(summary, key) for key in ("failure", "restarts", "used"))
+        failure, restarts, used = (_mapping(summary, key) for key in ("failure", "restarts", "used"))
         plain |= {
             "state": summary.get("state"),
             "ended": summary.get("ended"),
@@ -145,20 +146,20 @@ def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
     try:
         return from_plain(JobHead, plain)
     except DecodeError as error:
-        raise RecordError(f"{folder.path} is not a job's record: {error}") from error
+        raise RecordError(f"{folder.path} is not a valid job directory: {error}") from error
 
 
-def _marks(spec: Mapping[str, Json]) -> dict[str, Json]:
-    """Queue and tags, as `JobSpec.queue` and `all_tags`; what makes no sense is left out."""
-    settings, own = _table(spec, "scheduler_settings"), spec.get("tags")
-    queue, theirs = settings.get("queue"), settings.get("tags")
-    tags = _texts(own)
-    tags += [tag.strip() for tag in theirs.split(",") if tag.strip()] if isinstance(theirs, str) else []
-    people = {key: _texts(spec.get(key)) for key in ("viewers", "modifiers")}
+def _labels_and_permissions(spec: Mapping[str, Json]) -> dict[str, Json]:
+    """Return queue, tags and permissions, as `JobSpec.queue` and `all_tags` do; invalid values are left out."""
+    settings, own = _mapping(spec, "scheduler_settings"), spec.get("tags")
+    queue, extra_tags = settings.get("queue"), settings.get("tags")
+    tags = _strings(own)
+    tags += [tag.strip() for tag in extra_tags.split(",") if tag.strip()] if isinstance(extra_tags, str) else []
+    people = {key: _strings(spec.get(key)) for key in ("viewers", "modifiers")}
     return {"queue": "" if queue is None else str(queue), "tags": list(dict.fromkeys(tags)), **people}
 
 
-def _texts(value: Json) -> list[str]:
+def _strings(value: Json) -> list[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
@@ -166,22 +167,22 @@ def _number(value: Json) -> int:
     return value if type(value) is int else 0
 
 
-def _count(spec: Mapping[str, Json]) -> int | None:
-    """How many tasks a job has; None, which is refused where the head is read, if the record makes no sense."""
-    roles = _table(spec, "roles")
+def _count_tasks(spec: Mapping[str, Json]) -> int | None:
+    """Return the number of tasks of a job; None if the roles are invalid, which decoding then refuses."""
+    roles = _mapping(spec, "roles")
     counts = [role.get("instances", 1) if isinstance(role, Mapping) else None for role in roles.values()]
     whole = [count for count in counts if type(count) is int]
     return (sum(whole) if roles else 1) if len(whole) == len(counts) else None
 
 
-def _table(data: Json, key: str) -> Mapping[str, Json]:
+def _mapping(data: Json, key: str) -> Mapping[str, Json]:
     value = data.get(key) if isinstance(data, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
 def _update_index(home: Home, indexed: Mapping[str, JobHead], ended: Mapping[str, JobHead], lines: int) -> None:
     new = [head for job_id, head in ended.items() if job_id not in indexed]
-    if lines - len(ended) > _STALE:
+    if lines - len(ended) > _MAX_STALE_LINES:
         ended_jobs_index.write(home, ended.values())
     elif new:
         ended_jobs_index.append_entry(home, new)

@@ -1,4 +1,4 @@
-"""Reading and closing one job's record: who submitted what, and how it ended."""
+"""Read a job's `job.json` (what was submitted) and read or write its `summary.json` (how it ended)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 
 T = TypeVar("T")
-#: Tasks of a job whose record is read: each of them is remembered, and a few letters can ask for a thousand million.
+#: Tasks of a job that is read: each takes memory, and a few bytes of JSON can declare a billion of them.
 MOST_TASKS = 200_000
-#: The same of a job of another user, whose record may be made to cost as much as it can.
+#: The same for a job of another user, which may be crafted to be expensive.
 MOST_TASKS_OF_OTHERS = 20_000
 
 
 def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
-    """Who submitted what, without its secrets; None if there is no such job.
+    """Return the submitted job without its secrets; None if there is no such job.
 
     Args:
-        own: it is of our own history; of another user's less is read.
+        own: the job is in the user's own history; lower limits apply to jobs of other users.
 
     Raises:
-        RecordError: the record was written by a newer version, or is not a record, or one of more than `MOST_TASKS`.
+        RecordError: the file is damaged, written by a newer version, or has more than `MOST_TASKS` tasks.
         StorageError: it cannot be read.
     """
     text = read_text(folder.job, own=own)
@@ -43,7 +43,7 @@ def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
         del data
     sizes = [role.instances for role in record.spec.effective_roles.values()]
     if min(sizes, default=0) < 0:
-        raise RecordError(f"{folder.job} is not a job's record: a role has {min(sizes)} tasks")
+        raise RecordError(f"{folder.job} is not a valid job record: a role has {min(sizes)} tasks")
     _check_tasks(folder.job, sum(sizes), own=own)
     return record
 
@@ -51,16 +51,16 @@ def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
 def _check_tasks(path: Path, tasks: int, *, own: bool) -> None:
     most = MOST_TASKS if own else MOST_TASKS_OF_OTHERS
     if tasks > most:
-        whose = "" if own else " of other users"
-        raise RecordError(f"{path} has {tasks:,} tasks; records{whose} of up to {most:,} are read")
+        whose = "" if own else " for jobs of other users"
+        raise RecordError(f"{path} has {tasks:,} tasks; the limit{whose} is {most:,}")
 
 
 def record_of(home: Home, job_id: str) -> JobRecord:
-    """Who submitted what.
+    """Return the submitted job.
 
     Raises:
         UnknownJobError: there is no such job.
-        RecordError: a newer version wrote it.
+        RecordError: the file is damaged, or was written by a newer version.
     """
     record = read_job(home.job(job_id))
     if record is None:
@@ -69,30 +69,30 @@ def record_of(home: Home, job_id: str) -> JobRecord:
 
 
 def check_version(folder: JobFolder, data: Json) -> None:
-    """Refuses the content of a `job.json` that a newer version has written.
+    """Refuse the content of a `job.json` written by a newer version.
 
     Raises:
-        RecordError: it is of a newer version, or says nothing about its version.
+        RecordError: it was, or has no version.
     """
     version = data.get("version") if isinstance(data, Mapping) else None
     if type(version) is not int:
-        raise RecordError(f"{folder.job} is not a job's record: it says no version")
+        raise RecordError(f"{folder.job} is not a valid job record: it has no version")
     if version > RECORD_VERSION:
         writer = data.get("tony_version", "unknown")
         raise NewerRecordError(
-            f"{folder.job} has version {version}, written by tony {writer}; this one reads up to {RECORD_VERSION}. "
-            "Use a newer tony to look at this job."
+            f"{folder.job} has version {version}, written by tony {writer}; this tony reads up to {RECORD_VERSION}. "
+            "Use a newer tony to read this job."
         )
 
 
 def read_summary(folder: JobFolder, *, own: bool = True) -> JobReport | None:
-    """How the job ended; None as long as it has not.
+    """Return the final report of a job; None if it has not ended.
 
     Args:
-        own: it is of our own history; of another user's less is read.
+        own: the job is in the user's own history; lower limits apply to jobs of other users.
 
     Raises:
-        RecordError: the file is not a summary, or one of too many tasks.
+        RecordError: the file is damaged, or has too many tasks.
         StorageError: it cannot be read.
     """
     text = read_text(folder.summary, own=own)
@@ -108,10 +108,10 @@ def read_summary(folder: JobFolder, *, own: bool = True) -> JobReport | None:
 
 
 def write_summary(folder: JobFolder, report: JobReport) -> None:
-    """Closes the record: after this the job has ended, for everybody.
+    """Write the final report; from then on the job counts as ended everywhere.
 
     Raises:
-        StorageError: the file system refused.
+        StorageError: the file cannot be written.
     """
     write_json(folder.summary, to_plain(report), durable=True)
     home = Home(folder.path.parent.parent)
@@ -120,7 +120,7 @@ def write_summary(folder: JobFolder, report: JobReport) -> None:
 
 
 def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
-    """The job as it stands before anything of it runs: every task is pending."""
+    """Return the report of a job before anything of it runs: every task is pending."""
     return JobReport(
         job=record.job_id,
         name=record.spec.name,
@@ -158,4 +158,4 @@ def _decode(folder: JobFolder, cls: type[T], data: Json, name: str) -> T:
     try:
         return from_plain(cls, data, ignore_unknown=True)
     except DecodeError as error:
-        raise RecordError(f"{folder.path / name} is not what it should be: {error}") from error
+        raise RecordError(f"{folder.path / name} is invalid: {error}") from error

@@ -1,7 +1,7 @@
-"""Files of a job's record: small ones in JSON are written so that a reader never sees half of one.
+"""JSON files of a job directory, written atomically.
 
-They are read as what anybody may have left there: whoever reads may be allowed more than who wrote. So no link is
-followed, nothing is waited for, and what is read has an end.
+They are read as untrusted input, since a reader may have more permissions than the writer: links are not followed,
+pipes do not block, and sizes are bounded.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from tony.model.json_text import BadJson, loads
 from tony.storage.disk_errors import build_storage_error
 from tony.storage.local_store import LocalStore
 
-#: Bytes of a JSON file: the report of a hundred thousand tasks has some forty millions.
+#: Bytes of a JSON file: the report of a job with 100,000 tasks has about 40 million.
 LONGEST = 64 << 20
-#: Bytes of one, and tables and lists in it, that another user has written. In memory they take ten times as much.
+#: Bytes, and objects plus arrays, of a JSON file written by another user. In memory it takes ten times as much.
 LONGEST_OF_OTHERS = 8 << 20
 _MOST_CONTAINERS_OF_OTHERS = 250_000
-#: Bytes of a text from which on only one is decoded at a time.
-_LARGE = 1 << 20
-_DECODING_LARGE = threading.Lock()
+#: Bytes from which on only one file is decoded at a time.
+_LARGE_BYTES = 1 << 20
+_large_decoding_lock = threading.Lock()
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """A plain file to read from.
+    """Open a regular file for reading.
 
     Raises:
-        OSError: there is none: a link, or a pipe that nobody may ever write to, is none either.
+        OSError: it does not exist, or is a link, a pipe or another special file.
     """
     return os.fdopen(open_file(path), "rb")
 
 
 def write_json(path: Path, data: Json, mode: int = 0o600, *, durable: bool = False) -> None:
-    """Puts `data` where `path` says, in one step: readers see the old file, or the whole new one.
+    """Write `data` to `path` atomically.
 
     Args:
-        durable: wait for the disk, so that not even a loss of power leaves an empty file.
+        durable: fsync, so that not even a power failure leaves an empty file.
 
     Raises:
-        StorageError: the file system refused.
+        StorageError: the file cannot be written.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        # Half characters, in names of files that are no text, become the escapes that JSON has for them.
+        # Lone surrogates, from file names that are not valid text, become JSON escapes.
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(data, file, ensure_ascii=False, separators=(",", ":"))
             file.write("\n")
@@ -68,12 +68,12 @@ def write_json(path: Path, data: Json, mode: int = 0o600, *, durable: bool = Fal
 
 @contextlib.contextmanager
 def decoding(data: bytes) -> Iterator[None]:
-    """Wait until no other thread decodes a large text; small ones do not wait.
+    """Serialise the decoding of large texts across threads, to bound memory; small ones do not wait.
 
-    Enter it with the text read: a file system that hangs holds up nothing. Whatever is made of the text at once, other
-    than what is kept, is made in it.
+    Enter it after the file was read, so that a hanging file system does not block other threads. Temporary objects
+    made from the text should be released inside.
     """
-    with _DECODING_LARGE if len(data) > _LARGE else contextlib.nullcontext():
+    with _large_decoding_lock if len(data) > _LARGE_BYTES else contextlib.nullcontext():
         yield
 
 
@@ -84,35 +84,35 @@ def check_json_of_others(data: bytes, name: str) -> None:
         RecordError: it would.
     """
     if len(data) > LONGEST_OF_OTHERS:
-        raise RecordError(f"{name} is longer than the {LONGEST_OF_OTHERS >> 20} MiB that are read of another user's")
+        raise RecordError(f"{name} is too long: files of other users are read up to {LONGEST_OF_OTHERS >> 20} MiB")
     if data.count(b"{") + data.count(b"[") > _MOST_CONTAINERS_OF_OTHERS:
-        raise RecordError(f"{name} has more than {_MOST_CONTAINERS_OF_OTHERS:,} tables and lists in it")
+        raise RecordError(f"{name} has more than {_MOST_CONTAINERS_OF_OTHERS:,} objects and arrays")
 
 
 def read_json(path: Path) -> Json | None:
-    """The content of a JSON file, or None if there is no such file.
+    """Return the content of a JSON file, or None if there is no such file.
 
     Raises:
-        RecordError: the content is not JSON, or `null`, which is none of ours, or longer than `LONGEST`.
-        StorageError: the file system refused, or it is no plain file.
+        RecordError: the content is not JSON, or is `null`, or is longer than `LONGEST`.
+        StorageError: it cannot be read, or is not a regular file.
     """
     return decode_json(path, read_text(path))
 
 
 def read_json_in(store: LocalStore, path: str) -> Json | None:
-    """As `read_json`, of a file in a job directory that is held open."""
+    """Like `read_json`, for a file in a job directory that is held open."""
     return decode_json(path, _read_text(path, lambda: store.open(path), LONGEST))
 
 
 def read_text(path: Path, *, own: bool = True) -> bytes | None:
-    """The bytes of a JSON file, or None if there is no such file.
+    """Return the bytes of a JSON file, or None if there is no such file.
 
     Args:
-        own: it is of our own history; of another user's less is read.
+        own: the job is in the user's own history; lower limits apply to jobs of other users.
 
     Raises:
         RecordError: it is too long.
-        StorageError: the file system refused, or it is no plain file.
+        StorageError: it cannot be read, or is not a regular file.
     """
     data = _read_text(path, lambda: open_file(path), LONGEST if own else LONGEST_OF_OTHERS)
     if data is not None and not own:
@@ -125,8 +125,8 @@ def _read_text(path: str | Path, opened: Callable[[], int], most: int) -> bytes 
         with os.fdopen(opened(), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > most:
-                raise RecordError(f"{path} is longer than the {most >> 20} MiB that are read of it")
-            return file.read(size + 1)  # room is taken for as much as is asked for
+                raise RecordError(f"{path} is longer than {most >> 20} MiB")
+            return file.read(size + 1)  # read() allocates as much as it is asked for
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -134,10 +134,10 @@ def _read_text(path: str | Path, opened: Callable[[], int], most: int) -> bytes 
 
 
 def decode_json(path: str | Path, text: bytes | None) -> Json | None:
-    """What `read_text` has read, as `read_json`.
+    """Decode what `read_text` returned.
 
     Raises:
-        RecordError: it is not JSON, or `null`.
+        RecordError: it is not JSON, or is `null`.
     """
     if text is None:
         return None
@@ -146,5 +146,5 @@ def decode_json(path: str | Path, text: bytes | None) -> Json | None:
     except BadJson as error:
         raise RecordError(f"{path} is not JSON: {error}") from error
     if data is None:
-        raise RecordError(f"{path} holds nothing but null")
+        raise RecordError(f"{path} contains only null")
     return data

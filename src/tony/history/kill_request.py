@@ -1,7 +1,7 @@
-"""What somebody wants of a job whose application master does not answer: kept until one does.
+"""A kill request for a job whose AM does not answer, kept in the job directory for the next AM attempt.
 
-Only to end it can be asked in this way. The file lies in the job's folder, which is its owner's alone: whoever may
-write there may end the job in any case.
+Killing is the only request that can be left in this way. The directory is writable only by the job's owner, who may
+kill the job in any case.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.layout import JobFolder
 
 #: Characters of a user's name.
-_LONGEST = 200
+_MAX_ACTOR_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillRequest:
-    """Somebody wants the job to end.
+    """A request to kill the job.
 
     Attributes:
-        actor: who.
-        now: without the grace that programs have to save something.
+        actor: the requesting user.
+        now: skip the grace period in which programs may save their work.
     """
 
     actor: str
@@ -30,10 +30,10 @@ class KillRequest:
 
 
 def save_kill_request(folder: JobFolder, request: KillRequest) -> None:
-    """Keeps it for the next application master, or for whoever closes the record. One without grace stays so.
+    """Keep a request for the next AM attempt, or for `finalize_lost`. `now` is never taken back.
 
     Raises:
-        StorageError: the file system refused.
+        StorageError: the file cannot be written.
     """
     before = load_kill_request(folder)
     if before is None or (request.now and not before.now):
@@ -41,10 +41,10 @@ def save_kill_request(folder: JobFolder, request: KillRequest) -> None:
 
 
 def load_kill_request(folder: JobFolder) -> KillRequest | None:
-    """What was kept; None if nothing was, or if it makes no sense."""
+    """Return the pending request; None if there is none, or if it is invalid."""
     try:
         request = from_plain(KillRequest, read_json(folder.kill_request), ignore_unknown=True)
     except (RecordError, StorageError, DecodeError):
         return None
-    actor = "".join(char for char in request.actor if char.isprintable())[:_LONGEST]
+    actor = "".join(char for char in request.actor if char.isprintable())[:_MAX_ACTOR_LENGTH]
     return KillRequest(actor=actor, now=request.now)

@@ -1,6 +1,6 @@
-"""Reads `metrics.db`: what was measured of a job's tasks, while it runs and years later.
+"""Read `metrics.db`: the metrics of a job's tasks, while it runs and afterwards.
 
-What is missing or damaged is not known: whoever asks gets less, and no error. The file may come from anybody.
+The file is untrusted input. Missing or damaged data never raises; the result is incomplete and `problem` says why.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from tony.protocol.messages import Points
 
 T = TypeVar("T")
 
-#: Seconds that a writer may hold the file, and that one question may take.
-_PATIENCE, _LONGEST = 2.0, 10.0
-#: Bytes of one row: each of three texts has at most `metrics_schema.LONGEST`. Rows and bytes of text of one answer.
-#: More makes no sense in such a file.
-_ROW, _ROWS, _TEXT = 16 << 10, 1_000_000, 256 << 20
-#: The same of rows and text of a file that another user has written.
-_ROWS_OF_OTHERS = 250_000
-_TEXT_OF_OTHERS = 40 << 20
-#: KiB of a file's pages that SQLite keeps; a file can ask for more.
+_LOCK_TIMEOUT_SECONDS = 2.0
+_QUERY_TIMEOUT_SECONDS = 10.0
+#: A row has three texts of at most `metrics_schema.LONGEST` characters.
+_MAX_ROW_BYTES = 16 << 10
+#: Limits of one result; lower ones apply to a file written by another user.
+_MAX_ROWS = 1_000_000
+_MAX_TEXT_BYTES = 256 << 20
+_MAX_ROWS_OF_OTHERS = 250_000
+_MAX_TEXT_BYTES_OF_OTHERS = 40 << 20
+#: KiB of SQLite's page cache; the file itself could ask for more.
 _CACHE_KIB = 2000
 _PRAGMAS = (
     "query_only = ON",
@@ -44,18 +45,21 @@ _PRAGMAS = (
     "mmap_size = 0",
     f"cache_size = -{_CACHE_KIB}",
 )
-#: Rows that are taken at once, and steps of SQLite's machine between two looks at the clock.
-_PORTION, _STEPS = 1_000, 2_000
-_TABLES = frozenset(("about", "series", "task", "chunk", "progress", "pace", "checkpoint"))
-#: How a journal begins; it ends so as well if it names another file. Bytes 18 and 19 of a file that has such a journal.
-_JOURNAL, _ROLLS_BACK = bytes.fromhex("d9d505f920a163d7"), b"\1\1"
-#: Points of one answer, unless somebody asks for others.
+_ROWS_PER_FETCH = 1_000
+#: Steps of SQLite's virtual machine between two checks of the deadline.
+_STEPS_PER_CHECK = 2_000
+_TABLE_NAMES = frozenset(("about", "series", "task", "chunk", "progress", "pace", "checkpoint"))
+#: Magic bytes of a journal; they also end one that names another file.
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+#: Bytes 18 and 19 of a file in rollback mode.
+_ROLLBACK_MODE = b"\1\1"
+#: Default number of points of one result.
 MOST = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Over the whole life of a task."""
+    """The range of a series over the whole life of a task."""
 
     least: float
     mean: float
@@ -64,12 +68,13 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolePoints:
-    """One series of all tasks of a role: in each bucket the median of the tasks' means, and who is far from it.
+    """One series of all tasks of a role: in each bucket the median of the task means, with minimum and maximum.
 
     Attributes:
         at: ends of the buckets of `every` seconds, since the job was accepted.
-        least, most: the lowest and the highest mean of a task; least_of, most_of: whose they are.
-        tasks: how many have something in that bucket.
+        least, most: the lowest and the highest mean of a task.
+        least_of, most_of: the tasks with these means.
+        tasks: number of tasks with data in the bucket.
     """
 
     role: str
@@ -92,15 +97,17 @@ class _Task:
 
 
 class Metrics:
-    """One job's file, for one thread at a time. To be closed, or used as a context.
+    """The metrics file of one job. A context manager; use it from one thread at a time.
 
     Attributes:
-        problem: why nothing, or not all, is known; empty if the file is sound as far as it was looked at.
+        problem: why data is missing; empty if everything read so far was valid.
     """
 
     def __init__(self, path: Path, *, own: bool = True) -> None:
         self._path = path
-        self._rows, self._text = (_ROWS, _TEXT) if own else (_ROWS_OF_OTHERS, _TEXT_OF_OTHERS)
+        self._rows, self._text = (
+            (_MAX_ROWS, _MAX_TEXT_BYTES) if own else (_MAX_ROWS_OF_OTHERS, _MAX_TEXT_BYTES_OF_OTHERS)
+        )
         self.problem = ""
         self._database: sqlite3.Connection | None = None
         self._series: Mapping[str, int] = {}
@@ -116,40 +123,40 @@ class Metrics:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the file. May be called twice."""
+        """Close the file. May be called twice."""
         if self._database:
             self._database.close()
             self._database = None
 
     @property
     def known(self) -> bool:
-        """Whether anything can be known."""
+        """True if the file could be opened."""
         return self._database is not None
 
-    # --- what there is --------------------------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------------------------
 
     def tasks(self) -> tuple[str, ...]:
-        """Of whom something was measured, in the order of the job."""
+        """Return the tasks with metrics, in the order of the job."""
         roles: dict[str, int] = {}
         for known in self._tasks.values():
             roles.setdefault(known.role, len(roles))
         return tuple(sorted(self._tasks, key=lambda task: (roles[self._tasks[task].role], TaskId.parse(task).index)))
 
     def series(self) -> tuple[str, ...]:
-        """What was measured of any task, by name."""
+        """Return the sorted names of all series."""
         return tuple(sorted(self._series))
 
-    # --- numbers --------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     def points(
         self, task: str, name: str, since: float | None = None, until: float | None = None, most: int = MOST
     ) -> Points:
-        """One series of one task between two moments, in so many buckets at most."""
+        """Return one series of one task between two times, in at most `most` buckets."""
         known = self._tasks.get(task)
         if known is None or name not in self._series:
             return Points(task=task, series=name, every=1.0, at=(), least=(), mean=(), most=())
-        buckets = _between(self._buckets(known, name), known.width, since, until)
-        width, merged = _thinned(buckets, known.width, max(1, most))
+        buckets = _clip(self._buckets(known, name), known.width, since, until)
+        width, merged = _downsample(buckets, known.width, max(1, most))
         return Points(
             task=task,
             series=name,
@@ -163,11 +170,11 @@ class Metrics:
     def of_role(
         self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = MOST
     ) -> RolePoints:
-        """One series of all tasks of a role, in so many buckets at most."""
+        """Return one series aggregated over all tasks of a role, in at most `most` buckets."""
         mine = {known.number: known for known in self._tasks.values() if known.role == role}
         if not mine or name not in self._series:
             return RolePoints(role=role, series=name, every=1.0)
-        rows = [row for row in self._means_of(name) if row[0] in mine]
+        rows = [row for row in self._task_means(name) if row[0] in mine]
         if not rows:
             return RolePoints(role=role, series=name, every=1.0)
         low = min(chunk * mine[number].width for number, chunk, _ in rows) * layout.CHUNK
@@ -176,43 +183,43 @@ class Metrics:
         width = max(mine[number].width for number, _, _ in rows)
         while (high - low) / width >= max(1, most):
             width *= 2
-        columns = _columns(rows, {number: known.width for number, known in mine.items()}, width, since, until)
+        columns = _group_by_bucket(rows, {number: known.width for number, known in mine.items()}, width, since, until)
         names = {known.number: task for task, known in self._tasks.items()}
-        return _summed_up(role, name, width, columns, names)
+        return _build_role_points(role, name, width, columns, names)
 
     def latest(self, task: str, name: str) -> float | None:
-        """The newest mean of a series."""
+        """Return the newest mean of a series."""
         known = self._tasks.get(task)
         buckets = self._buckets(known, name, newest=True) if known and name in self._series else []
         return buckets[-1][1][1] if buckets else None
 
     def newest(self) -> Mapping[str, Mapping[str, float]]:
-        """Task -> series -> its newest mean, of all tasks."""
+        """Return task -> series -> newest mean, for all tasks."""
         tasks = {known.number: task for task, known in self._tasks.items()}
         names = {number: name for name, number in self._series.items()}
-        # Of each series of each task the row with the greatest id: SQLite takes the other columns from the same row.
+        # The row with the greatest id of each series of each task: with max(), SQLite takes bare columns from that row.
         question = "SELECT max(id), scale, NULL, mean, NULL FROM chunk GROUP BY id >> ?"
         found: dict[str, dict[str, float]] = {}
-        for row in self._ask(question, (layout.PLACE_BITS,)):
-            for buckets in self._each(_decoded, [row]):
+        for row in self._query(question, (layout.PLACE_BITS,)):
+            for buckets in self._decode_rows(_decode_buckets, [row]):
                 series, task, _ = layout.parts(row[0])
                 if buckets and task in tasks and series in names:
                     found.setdefault(tasks[task], {})[names[series]] = buckets[-1][1][1]
         return found
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
-        """Task -> series -> its extremes and its mean, of a role or of all."""
+        """Return task -> series -> extremes and mean, for one role or for all."""
         numbers = {known.number: task for task, known in self._tasks.items() if role in (None, known.role)}
         names = {number: name for name, number in self._series.items()}
         found: dict[str, dict[str, Peak]] = {}
-        # As numbers, whatever stands there: of all tasks these are many rows.
+        # The casts keep damaged rows from returning large texts; there may be many rows.
         question = (
             "SELECT CAST(id AS INTEGER), CAST(known AS INTEGER), CAST(low AS REAL), CAST(middle AS REAL), "
             "CAST(high AS REAL) FROM chunk"
         )
-        rows = self._ask(question, (), texts=False)
+        rows = self._query(question, (), texts=False)
         sums: dict[tuple[int, int], list[float]] = {}
-        for row, count, low, middle, high in self._each(_extremes, rows):
+        for row, count, low, middle, high in self._decode_rows(_decode_extremes, rows):
             series, task, _ = layout.parts(row)
             if task not in numbers or series not in names:
                 continue
@@ -227,46 +234,46 @@ class Metrics:
 
     @property
     def known_until(self) -> float | None:
-        """As `Marks`: None where the file does not say."""
-        for (value,) in self._ask("SELECT value FROM about WHERE key = ?", (layout.WRITTEN,)):
+        """Like `ProgressRecords.known_until`; None if the file does not say."""
+        for (value,) in self._query("SELECT value FROM about WHERE key = ?", (layout.WRITTEN,)):
             if isinstance(value, int | float) and math.isfinite(value) and value >= 0:
                 return float(value)
         return None
 
-    # --- what programs told ---------------------------------------------------------------------------------------
+    # --- reports of user programs ---------------------------------------------------------------------------------
 
     def progress(self, task: str | None = None) -> tuple[Progress, ...]:
-        """How far each try came, of one task or of all, in the order of sessions and tries."""
+        """Return the progress of each task attempt, of one task or of all, ordered by session and attempt."""
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
         question = layout.PROGRESS if self._has_pace else layout.PROGRESS_WITHOUT_PACE
-        rows = self._ask(f"{question} {where} ORDER BY session, try, task", values)
-        return tuple(self._each(progress_of, rows))
+        rows = self._query(f"{question} {where} ORDER BY session, try, task", values)
+        return tuple(self._decode_rows(progress_of, rows))
 
     def checkpoints(self, task: str | None = None) -> tuple[CheckpointRecord, ...]:
-        """What was saved, by one task or by all, in the order of time."""
+        """Return the saved checkpoints of one task or of all, ordered by time."""
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
-        rows = self._ask(
+        rows = self._query(
             f"SELECT task, session, try, step, since, until FROM checkpoint {where} ORDER BY since", values
         )
-        return tuple(self._each(_checkpoint, rows))
+        return tuple(self._decode_rows(_decode_checkpoint, rows))
 
     # --- the file -------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         try:
-            ways = _ways(self._path)
+            modes = _uri_modes(self._path)
         except (FileNotFoundError, NotADirectoryError):
-            self.problem = "nothing was measured"
+            self.problem = "no metrics were recorded"
             return
         except OSError as error:
             self.problem = f"{self._path.name} cannot be read: {error.strerror}"
             return
-        for way in ways:
+        for way in modes:
             try:
                 database = sqlite3.connect(
                     f"file:{urllib.parse.quote(str(self._path))}?{way}",
                     uri=True,
-                    timeout=_PATIENCE,
+                    timeout=_LOCK_TIMEOUT_SECONDS,
                     check_same_thread=False,
                 )
             except sqlite3.Error as error:
@@ -274,7 +281,7 @@ class Metrics:
                 continue
             self._database = database
             try:
-                self._look(database)
+                self._read_header(database)
             except (sqlite3.Error, ValueError) as error:
                 self.problem = f"{self._path.name} cannot be read: {error}"
                 self.close()
@@ -282,48 +289,50 @@ class Metrics:
             self.problem = ""
             return
 
-    def _look(self, database: sqlite3.Connection) -> None:
-        self._deadline = clock.monotonic() + _LONGEST
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _ROW)
-        database.set_progress_handler(self._too_long, _STEPS)
+    def _read_header(self, database: sqlite3.Connection) -> None:
+        self._deadline = clock.monotonic() + _QUERY_TIMEOUT_SECONDS
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_ROW_BYTES)
+        database.set_progress_handler(self._is_past_deadline, _STEPS_PER_CHECK)
         for pragma in _PRAGMAS:
             database.execute(f"PRAGMA {pragma}")
         (application,) = database.execute("PRAGMA application_id").fetchone()
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if application != layout.APPLICATION:
-            raise ValueError("it is none of tony's")
+            raise ValueError("it was not written by tony")
         if version > layout.VERSION:
             raise ValueError(f"it has version {version}; this tony reads up to {layout.VERSION}")
         self._has_pace = "pace" in _check_tables(database)
-        rows = self._taken(database.execute("SELECT id, name FROM series"))
+        rows = self._fetch_all(database.execute("SELECT id, name FROM series"))
         self._series = {name: number for number, name in rows if isinstance(name, str) and series_of(name)}
-        found = self._taken(database.execute("SELECT id, task, role, width FROM task"))
+        found = self._fetch_all(database.execute("SELECT id, task, role, width FROM task"))
         self._tasks = {
-            task: _Task(number, role, float(width)) for number, task, role, width in found if _sound(task, role, width)
+            task: _Task(number, role, float(width))
+            for number, task, role, width in found
+            if _is_valid_task(task, role, width)
         }
 
-    def _taken(self, cursor: sqlite3.Cursor, *, texts: bool = True) -> list[Any]:
-        return _taken(cursor, self._rows, self._text, texts=texts)
+    def _fetch_all(self, cursor: sqlite3.Cursor, *, texts: bool = True) -> list[Any]:
+        return _fetch_all(cursor, self._rows, self._text, texts=texts)
 
-    def _too_long(self) -> int:
+    def _is_past_deadline(self) -> int:
         return int(clock.monotonic() > self._deadline)
 
-    def _ask(self, question: str, values: Sequence[object], *, texts: bool = True) -> list[Any]:
-        """The answer to a question.
+    def _query(self, question: str, values: Sequence[object], *, texts: bool = True) -> list[Any]:
+        """Run a query; on failure set `problem` and return no rows.
 
         Args:
-            texts: there may be any in it.
+            texts: the result may contain text, which counts against the limit.
         """
         if self._database is None:
             return []
-        self._deadline = clock.monotonic() + _LONGEST
+        self._deadline = clock.monotonic() + _QUERY_TIMEOUT_SECONDS
         try:
-            return self._taken(self._database.execute(question, values), texts=texts)
+            return self._fetch_all(self._database.execute(question, values), texts=texts)
         except (sqlite3.Error, ValueError) as error:
             self.problem = f"{self._path.name} cannot be read: {error}"
             return []
 
-    def _each(self, make: Callable[[Any], T], rows: Iterable[Any]) -> Iterator[T]:
+    def _decode_rows(self, make: Callable[[Any], T], rows: Iterable[Any]) -> Iterator[T]:
         for row in rows:
             try:
                 yield make(row)
@@ -331,102 +340,104 @@ class Metrics:
                 self.problem = f"{self._path.name} is damaged: {error}"
 
     def _buckets(self, task: _Task, name: str, *, newest: bool = False) -> list[tuple[int, list[float]]]:
-        """Place on the grid and numbers of each bucket of a series in which there is something."""
+        """Return the grid position and the numbers of each non-empty bucket of a series."""
         order = "DESC LIMIT 1" if newest else "ASC"
         question = f"SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id {order}"
-        rows = self._ask(question, layout.ids(self._series[name], task.number))
-        return [bucket for buckets in self._each(_decoded, rows) for bucket in buckets]
+        rows = self._query(question, layout.ids(self._series[name], task.number))
+        return [bucket for buckets in self._decode_rows(_decode_buckets, rows) for bucket in buckets]
 
-    def _means_of(self, name: str) -> list[tuple[int, int, list[float]]]:
-        """The number of a task, a chunk, and the means in it, of all tasks."""
+    def _task_means(self, name: str) -> list[tuple[int, int, list[float]]]:
+        """Return task number, chunk and means of all tasks."""
         first, last = layout.row_id(self._series[name], 0, 0), layout.row_id(self._series[name] + 1, 0, 0) - 1
-        rows = self._ask("SELECT id, scale, mean FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id", (first, last))
-        return list(self._each(_means, rows))
+        rows = self._query("SELECT id, scale, mean FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id", (first, last))
+        return list(self._decode_rows(_decode_means, rows))
 
 
 def open_metrics(path: Path, *, own: bool = True) -> Metrics:
-    """What was measured of a job; empty where nothing is known.
+    """Open the metrics of a job; empty if there are none.
 
     Args:
-        own: it is of our own history; of another user's less is read.
+        own: the job is in the user's own history; lower limits apply to jobs of other users.
     """
     return Metrics(path, own=own)
 
 
-def _ways(path: Path) -> Sequence[str]:
-    """How a file may be opened.
+def _uri_modes(path: Path) -> Sequence[str]:
+    """Return the SQLite URI parameters to try, in order.
 
-    A writer that was killed leaves a journal, which only one who may write can play back. But a journal can name a file
-    elsewhere that SQLite removes when it has done so, and a file can ask for others that are made beside it: our writer
-    makes neither. So of what has that, or is not our own in a folder of our own, nothing but the file itself is looked
-    at.
+    A killed writer leaves a journal, which only a process with write access can roll back. But a crafted journal can
+    name a foreign file that SQLite then deletes, and a crafted database can make SQLite create files next to it; our
+    writer does neither. So a file with these features, or one that is not ours in our own directory, is opened as
+    immutable, ignoring every other file.
 
     Raises:
-        OSError: there is no such file; or it is none.
+        OSError: there is no such file, or it is not a regular file.
     """
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(0, "it is no plain file")
+        raise OSError(0, "not a regular file")
     ours = os.geteuid()
-    trusted = status.st_uid == ours and os.stat(path.parent).st_uid == ours and _is_alone(path)
+    trusted = status.st_uid == ours and os.stat(path.parent).st_uid == ours and _refers_to_no_other_file(path)
     return ("mode=rw", "mode=ro") if trusted else ("mode=ro&immutable=1",)
 
 
-def _is_alone(path: Path) -> bool:
-    """Whether a file and its journal lead to no others (https://www.sqlite.org/fileformat.html)."""
+def _refers_to_no_other_file(path: Path) -> bool:
+    """Return True if a file and its journal refer to no other files (https://www.sqlite.org/fileformat.html)."""
     with path.open("rb") as file:
         head = file.read(20)
     try:
         with path.with_name(f"{path.name}-journal").open("rb") as journal:
             size = journal.seek(0, os.SEEK_END)
-            journal.seek(max(0, size - len(_JOURNAL)))
-            named = size > len(_JOURNAL) and journal.read() == _JOURNAL
+            journal.seek(max(0, size - len(_JOURNAL_MAGIC)))
+            named = size > len(_JOURNAL_MAGIC) and journal.read() == _JOURNAL_MAGIC
     except FileNotFoundError:
         named = False
-    return head[18:20] == _ROLLS_BACK and not named
+    return head[18:20] == _ROLLBACK_MODE and not named
 
 
 def _check_tables(database: sqlite3.Connection) -> set[str]:
-    """Return the names of our tables that a file has. A view of such a name would be a program of its writer.
+    """Return the names of our tables that a file has, and check that they are plain tables.
+
+    A view or a computed column under such a name would run code of its writer.
 
     Raises:
-        ValueError: it is not.
+        ValueError: one is not a plain table.
     """
     question = "SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %' FROM sqlite_master"
     found = set()
-    for name, plain in _taken(database.execute(question), _ROWS, _TEXT_OF_OTHERS):
-        if name in _TABLES:
+    for name, plain in _fetch_all(database.execute(question), _MAX_ROWS, _MAX_TEXT_BYTES_OF_OTHERS):
+        if name in _TABLE_NAMES:
             if not plain:
-                raise ValueError(f"{name} is no table")
+                raise ValueError(f"{name} is not a table")
             found.add(name)
     for name in found:
         for column in database.execute(f"PRAGMA table_xinfo({name})"):
-            if column[-1]:  # hidden: computed from others, of any length and however often it is read
-                raise ValueError(f"{name}.{column[1]} is no plain column")
+            if column[-1]:  # hidden: a computed column, of any length and evaluated on each read
+                raise ValueError(f"{name}.{column[1]} is not a plain column")
     return found
 
 
-def _taken(cursor: sqlite3.Cursor, most: int, room: int, *, texts: bool = True) -> list[Any]:
-    """All rows.
+def _fetch_all(cursor: sqlite3.Cursor, most: int, room: int, *, texts: bool = True) -> list[Any]:
+    """Fetch all rows.
 
     Args:
-        most: rows.
-        room: bytes of text.
+        most: maximum number of rows.
+        room: maximum bytes of text.
 
     Raises:
-        ValueError: they are more than such a file can have.
+        ValueError: a limit is exceeded.
     """
     found: list[Any] = []
-    while some := cursor.fetchmany(_PORTION):
-        found += some
+    while batch := cursor.fetchmany(_ROWS_PER_FETCH):
+        found += batch
         if texts:
-            room -= sum(len(value) for row in some for value in row if isinstance(value, str | bytes))
+            room -= sum(len(value) for row in batch for value in row if isinstance(value, str | bytes))
         if room < 0 or len(found) > most:
-            raise ValueError("it has more rows than make sense")
+            raise ValueError("it has too many rows or too much text")
     return found
 
 
-def _sound(task: object, role: object, width: object) -> bool:
+def _is_valid_task(task: object, role: object, width: object) -> bool:
     if not isinstance(task, str) or not isinstance(role, str) or not isinstance(width, int | float):
         return False
     try:
@@ -435,17 +446,17 @@ def _sound(task: object, role: object, width: object) -> bool:
         return False
 
 
-def _checkpoint(row: Sequence[Any]) -> CheckpointRecord:
+def _decode_checkpoint(row: Sequence[Any]) -> CheckpointRecord:
     task, session, try_, step, since, until = row
     return CheckpointRecord(str(task), int(session), int(try_), int(step), float(since), float(until))
 
 
-def _extremes(row: Sequence[Any]) -> tuple[int, int, float, float, float]:
+def _decode_extremes(row: Sequence[Any]) -> tuple[int, int, float, float, float]:
     number, known, low, middle, high = row
     return int(number), int(known), float(low), float(middle), float(high)
 
 
-def _decoded(row: Sequence[Any]) -> list[tuple[int, list[float]]]:
+def _decode_buckets(row: Sequence[Any]) -> list[tuple[int, list[float]]]:
     number, scale, least, mean, most = row
     numbers = layout.decode(scale, least, mean, most)
     first = layout.parts(number)[2] * layout.CHUNK
@@ -453,13 +464,13 @@ def _decoded(row: Sequence[Any]) -> list[tuple[int, list[float]]]:
     return [(first + at // 3, numbers[at : at + 3]) for at in places if numbers[at + 1] == numbers[at + 1]]
 
 
-def _means(row: Sequence[Any]) -> tuple[int, int, list[float]]:
+def _decode_means(row: Sequence[Any]) -> tuple[int, int, list[float]]:
     number, scale, mean = row
     _, task, chunk = layout.parts(number)
     return task, chunk, layout.decode(scale, None, mean, None)[1::3]
 
 
-def _between(
+def _clip(
     buckets: list[tuple[int, list[float]]], width: float, since: float | None, until: float | None
 ) -> list[tuple[int, list[float]]]:
     if since is not None:
@@ -469,10 +480,10 @@ def _between(
     return buckets
 
 
-def _thinned(
+def _downsample(
     buckets: list[tuple[int, list[float]]], width: float, most: int
 ) -> tuple[float, list[tuple[int, list[float]]]]:
-    """The same in so many buckets at most, each two neighbours made one as often as it takes."""
+    """Merge neighbouring buckets until there are at most `most`; return their width and the buckets."""
     while len(buckets) > most:
         merged: dict[int, list[list[float]]] = {}
         for place, numbers in buckets:
@@ -487,18 +498,18 @@ def _thinned(
     return width, buckets
 
 
-#: In each bucket of a role: the means of its tasks, and whose they are.
+#: A bucket of a role: the means of its tasks, and the numbers of these tasks.
 _Column = tuple[list[float], list[int]]
 
 
-def _columns(
+def _group_by_bucket(
     rows: Iterable[tuple[int, int, list[float]]],
     widths: Mapping[int, float],
     width: float,
     since: float | None,
     until: float | None,
 ) -> dict[int, _Column]:
-    """The means of tasks by place on the grid of `width`, which each of theirs divides."""
+    """Return the task means by position on the grid of `width`, a multiple of each task's own width."""
     columns: dict[int, _Column] = {}
     narrow: dict[tuple[int, int], list[float]] = {}
     for number, chunk, means in rows:
@@ -524,7 +535,7 @@ def _columns(
     return columns
 
 
-def _summed_up(
+def _build_role_points(
     role: str, name: str, width: float, columns: Mapping[int, _Column], names: Mapping[int, str]
 ) -> RolePoints:
     places = sorted(columns)
@@ -538,13 +549,13 @@ def _summed_up(
         least=tuple(lows),
         median=tuple(_median(columns[place][0]) for place in places),
         most=tuple(highs),
-        least_of=tuple(_whose(columns[place], low, names) for place, low in zip(places, lows, strict=True)),
-        most_of=tuple(_whose(columns[place], high, names) for place, high in zip(places, highs, strict=True)),
+        least_of=tuple(_task_with(columns[place], low, names) for place, low in zip(places, lows, strict=True)),
+        most_of=tuple(_task_with(columns[place], high, names) for place, high in zip(places, highs, strict=True)),
         tasks=tuple(len(columns[place][0]) for place in places),
     )
 
 
-def _whose(column: _Column, value: float, names: Mapping[int, str]) -> str:
+def _task_with(column: _Column, value: float, names: Mapping[int, str]) -> str:
     return names[column[1][column[0].index(value)]]
 
 

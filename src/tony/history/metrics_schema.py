@@ -1,14 +1,14 @@
-"""How `metrics.db` is laid out: what was measured of a job's tasks, as an SQLite database.
+"""The schema of `metrics.db`: the metrics of a job's tasks, as an SQLite database.
 
-For people, with the `sqlite3` command line or any other tool:
+For use with the `sqlite3` command line or any other tool:
 
     SELECT * FROM points WHERE task = 'worker:0' AND series = 'rss';
     SELECT * FROM peaks WHERE role = 'worker';
     SELECT * FROM progress; SELECT * FROM checkpoint;
 
-Times are seconds since the job was accepted. Numbers lie in `chunk` rows of up to `CHUNK` buckets, as whole numbers
-times the row's scale: that is compact, and JSON, which SQLite reads. A row's id says whose it is, so that no further
-index is needed: the series first, then the task, then the place on the grid of buckets.
+Times are seconds since the job was accepted. Numbers are stored in `chunk` rows of up to `CHUNK` buckets, as JSON
+arrays of integers times the row's scale: compact, and readable by SQLite. A row's id combines series, task and position
+on the grid of buckets, in this order, so that no further index is needed.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ from collections.abc import Mapping, Sequence
 
 from tony.dataclass import dataclass
 
-#: "Tony" as a number: what makes the file one of these.
+#: SQLite's application id: "Tony" in ASCII.
 APPLICATION = 0x546F6E79
-#: Raised when a reader of an older version could misread a newer file.
+#: Incremented when an older reader could misread a newer file.
 VERSION = 1
 #: Buckets of a row.
 CHUNK = 32
-#: Rows from the first to the last of one series, at most: no master keeps more buckets than half of these hold.
+#: Rows of one series of one task from first to last, at most; the AM keeps at most half as many buckets.
 MOST_CHUNKS = 64
-#: Bits of a row's id: for the place, in chunks, and for the task.
-PLACE_BITS, _TASK_BITS = 24, 24
-#: A row's numbers are whole ones up to this; fewer digits where there are very many series.
-FINE, COARSE = 999_999, 999
-#: Series from which on they have fewer.
+#: Bits of a row's id for the chunk's position, and for the task.
+PLACE_BITS = 24
+_TASK_BITS = 24
+#: Largest absolute value of the integers in a row; fewer digits if there are very many series.
+FINE = 999_999
+COARSE = 999
+#: Number of series from which on `COARSE` is used.
 MANY = 20_000
-#: Characters of a row's text, at most: nobody reads longer ones.
+#: Characters of a row's text, at most; readers refuse longer ones.
 LONGEST = 64 * CHUNK
 
-#: Beside `progress`, whose columns older readers count: after how many seconds without a report a try counts as
-#: stalled, from when to when it was, as JSON, and when its step last changed.
+#: Separate from `progress`, whose column count older readers rely on: seconds without a report after which a task
+#: attempt counts as stalled, the stalls as JSON pairs, and the time of the last change of its step.
 PACE = """CREATE TABLE IF NOT EXISTS pace (
   task TEXT, session INTEGER, try INTEGER, stalled_after REAL, stalls TEXT, changed_at REAL,
   PRIMARY KEY (task, session, try)) WITHOUT ROWID;"""
-#: The key in `about` of the moment up to which the file is complete, in seconds since the job was accepted.
+#: Key in `about`: the time up to which the file is complete, in seconds since the job was accepted.
 WRITTEN = "written"
-#: Columns of the two tables, for a query that joins them, and for files without `pace`.
+#: Columns of `progress` joined with `pace`; and the query for files without `pace`.
 PROGRESS_COLUMNS = (
     "task, session, try, first_step, first_at, step, at, total, regained, behind, unlisted, stalled_after, stalls, "
     "changed_at"
@@ -88,13 +90,13 @@ PRAGMA user_version = {VERSION};
 
 @dataclass(frozen=True, slots=True)
 class TaskMetricsUpdate:
-    """What has changed of one task.
+    """The changes of one task's metrics.
 
     Attributes:
         width: seconds of a bucket.
-        anew: nothing that was written of it before holds.
-        first: place of the first bucket of each series below.
-        series: name -> least, mean, most of each bucket from `first` on; NaN where nothing was measured.
+        anew: discard what was written of this task before.
+        first: position of the first bucket of each series below.
+        series: name -> least, mean, most of each bucket from `first` on; NaN for no data.
     """
 
     task: str
@@ -107,7 +109,7 @@ class TaskMetricsUpdate:
 
 @dataclass(frozen=True, slots=True)
 class StoredTaskMetrics:
-    """What the file holds of one task; see `TaskMetricsUpdate`."""
+    """The stored metrics of one task; see `TaskMetricsUpdate`."""
 
     task: str
     width: float
@@ -120,27 +122,27 @@ Row = tuple[int, float, str | None, str, str | None, int, float, float, float]
 
 
 def row_id(series: int, task: int, chunk: int) -> int:
-    """Which row it is."""
+    """Return the id of a row."""
     return (series << (PLACE_BITS + _TASK_BITS)) + (task << PLACE_BITS) + chunk
 
 
 def ids(series: int, task: int) -> tuple[int, int]:
-    """First and last id that the rows of one series of one task may have."""
+    """Return the first and last possible row id of one series of one task."""
     first = row_id(series, task, 0)
     return first, first + (1 << PLACE_BITS) - 1
 
 
 def parts(row: int) -> tuple[int, int, int]:
-    """The series, the task and the chunk of a row."""
+    """Split a row id into series, task and chunk."""
     chunk = row & ((1 << PLACE_BITS) - 1)
     return row >> (PLACE_BITS + _TASK_BITS), (row >> PLACE_BITS) & ((1 << _TASK_BITS) - 1), chunk
 
 
 def encode(row: int, numbers: Sequence[float], digits: int) -> Row | None:
-    """One chunk as a row; None if nothing is in it.
+    """Encode one chunk as a row; return None if it has no data.
 
     Args:
-        numbers: least, mean, most of each bucket; NaN where nothing was measured.
+        numbers: least, mean, most of each bucket; NaN for no data.
         digits: `FINE` or `COARSE`.
     """
     least, mean, most = numbers[0::3], numbers[1::3], numbers[2::3]
@@ -151,14 +153,14 @@ def encode(row: int, numbers: Sequence[float], digits: int) -> Row | None:
     high = max(value for value in most if value == value)
     largest = max(abs(low), abs(high))
     whole = largest <= digits and all(value.is_integer() for value in known) and low.is_integer()
-    scale = 1.0 if whole and high.is_integer() else _scale(largest, digits)
+    scale = 1.0 if whole and high.is_integer() else _choose_scale(largest, digits)
     flat = all(a == b == c or b != b for a, b, c in zip(least, mean, most, strict=True))
     return (
         row,
         scale,
-        None if flat else _text(least, scale),
-        _text(mean, scale),
-        None if flat else _text(most, scale),
+        None if flat else _encode_numbers(least, scale),
+        _encode_numbers(mean, scale),
+        None if flat else _encode_numbers(most, scale),
         len(known),
         low,
         math.fsum(known) / len(known),
@@ -166,8 +168,8 @@ def encode(row: int, numbers: Sequence[float], digits: int) -> Row | None:
     )
 
 
-def _scale(largest: float, digits: int) -> float:
-    """The unit in which no number is longer: 1, 2 or 5 times a power of ten, so that 0.5 stays that."""
+def _choose_scale(largest: float, digits: int) -> float:
+    """Return the scale at which no number exceeds `digits`: 1, 2 or 5 times a power of ten, so that 0.5 stays exact."""
     least = largest / digits
     if not least > 1e-300:
         return 1.0
@@ -176,33 +178,33 @@ def _scale(largest: float, digits: int) -> float:
     return next(scale for scale in scales if scale >= least)
 
 
-def _text(values: Sequence[float], scale: float) -> str:
+def _encode_numbers(values: Sequence[float], scale: float) -> str:
     return json.dumps([round(v / scale) if v == v else None for v in values], separators=(",", ":"))
 
 
 def decode(scale: float, least: str | None, mean: str, most: str | None) -> list[float]:
-    """The numbers of a row again.
+    """Decode the numbers of a row.
 
     Raises:
-        ValueError: it is no such row.
+        ValueError: the row is invalid.
     """
-    middle = _numbers(mean, scale)
-    low = middle if least is None else _numbers(least, scale)
-    high = middle if most is None else _numbers(most, scale)
+    middle = _decode_numbers(mean, scale)
+    low = middle if least is None else _decode_numbers(least, scale)
+    high = middle if most is None else _decode_numbers(most, scale)
     if not len(low) == len(middle) == len(high) <= CHUNK:
-        raise ValueError("a row of buckets that do not fit together")
+        raise ValueError("a row whose arrays differ in length or are too long")
     made = [math.nan] * (3 * len(middle))
     made[0::3], made[1::3], made[2::3] = low, middle, high
     return made
 
 
-def _numbers(text: str, scale: float) -> list[float]:
+def _decode_numbers(text: str, scale: float) -> list[float]:
     if not isinstance(text, str) or len(text) > LONGEST:
         raise ValueError("a row that is too long")
     values = json.loads(text)
     if not isinstance(values, list):
         raise ValueError("a row without numbers")
-    if 0 < scale < 1:  # exact for tenths and the like
+    if 0 < scale < 1:  # division is exact for tenths and the like
         parts = round(1 / scale)
         return [math.nan if v is None else v / parts for v in values]
     return [math.nan if v is None else float(v) * scale for v in values]

@@ -1,7 +1,6 @@
-"""Writes `metrics.db`, for the application master: in short transactions, and a later attempt goes on with the file.
+"""Write `metrics.db`, for the AM: in short transactions; a later AM attempt continues the file.
 
-Everything here blocks, and may be called by any thread: each waits for the one before, whose work goes on also when
-nobody waits for it any more.
+All functions block and are thread-safe: calls are serialised, and a call completes even if its waiter was cancelled.
 """
 
 from __future__ import annotations
@@ -26,34 +25,34 @@ from tony.model.progress import Progress
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a reader may hold the file.
-_PATIENCE = 10.0
-#: Bytes beyond which nothing more is written.
-_LARGEST = 200_000_000
-_PAGE = 4096
-#: As the event log, it outlives the process and not the machine: nobody waits for the disk.
-_SETTINGS = f"PRAGMA synchronous = OFF; PRAGMA max_page_count = {_LARGEST // _PAGE};"
+#: Seconds to wait for a reader's lock.
+_LOCK_TIMEOUT_SECONDS = 10.0
+#: Bytes; the file never grows beyond this.
+_MAX_BYTES = 200_000_000
+_PAGE_BYTES = 4096
+#: Like the event log, the file survives the death of the process, not of the machine: no fsync.
+_SETTINGS = f"PRAGMA synchronous = OFF; PRAGMA max_page_count = {_MAX_BYTES // _PAGE_BYTES};"
 
 
 class MetricsWriter:
-    """The file of one job.
+    """The metrics file of one job.
 
     Args:
         job: its id.
-        interval: seconds of the narrowest buckets; a file with others is begun anew.
+        interval: seconds of the narrowest buckets; an existing file with another interval is replaced.
 
     Raises:
-        StorageError: it can neither be opened nor made.
+        StorageError: the file can neither be opened nor created.
     """
 
     def __init__(self, path: Path, job: str, interval: float) -> None:
         self._path = path
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._series: dict[str, int] = {}
         self._tasks: dict[str, tuple[int, float]] = {}
-        self.went_on = path.exists() and self._go_on(job, interval)
+        self.went_on = path.exists() and self._resume(job, interval)
         if not self.went_on:
-            self._make(job, interval)
+            self._create(job, interval)
 
     def write(
         self,
@@ -64,19 +63,19 @@ class MetricsWriter:
         now: float | None = None,
         many: bool = False,
     ) -> None:
-        """One transaction.
+        """Write changes in one transaction.
 
         Args:
-            now: seconds since the job was accepted; what programs have reported by then is written.
-            many: there are so many series that fewer digits must do.
+            now: seconds since the job was accepted; all reports up to this time are included.
+            many: store fewer digits, because there are very many series.
 
         Raises:
-            StorageError: the disk refuses, or the file was damaged meanwhile.
+            StorageError: the disk is full or failing, or the file was damaged meanwhile.
         """
         digits = layout.COARSE if many else layout.FINE
-        with self._failing(), self._transaction():
+        with self._translate_errors(), self._transaction():
             for part in parts:
-                self._write_part(part, digits)
+                self._write_task(part, digits)
             self._database.executemany(
                 "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                 [_progress_row(each) for each in progress],
@@ -93,15 +92,15 @@ class MetricsWriter:
             )
 
     def kept(self) -> Iterator[StoredTaskMetrics]:
-        """Everything that an earlier attempt has measured, task by task.
+        """Yield the stored metrics of earlier AM attempts, task by task.
 
         Raises:
-            StorageError: it cannot be read.
+            StorageError: they cannot be read.
         """
         names = {number: name for name, number in self._series.items()}
         for task, (number, width) in list(self._tasks.items()):
             found: dict[str, dict[int, list[float]]] = {}
-            with self._failing():
+            with self._translate_errors():
                 for name in names:
                     rows = self._database.execute(
                         "SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ?",
@@ -111,48 +110,48 @@ class MetricsWriter:
                         numbers = layout.decode(scale, least, mean, most)
                         found.setdefault(names[name], {})[layout.parts(row)[2]] = numbers
             if found:
-                yield _joined(task, width, found)
+                yield _align_series(task, width, found)
 
     def kept_progress(self) -> list[Progress]:
-        """What programs had told.
+        """Return the stored progress reports.
 
         Raises:
-            StorageError: it cannot be read.
+            StorageError: they cannot be read.
         """
-        with self._failing():
+        with self._translate_errors():
             return [progress_of(row) for row in self._database.execute(layout.PROGRESS)]
 
     def kept_checkpoints(self) -> int:
-        """How many there are.
+        """Return the number of stored checkpoints.
 
         Raises:
-            StorageError: it cannot be read.
+            StorageError: they cannot be read.
         """
-        with self._failing():
+        with self._translate_errors():
             (count,) = self._database.execute("SELECT count(*) FROM checkpoint").fetchone()
             return int(count)
 
     def copy(self, path: Path) -> None:
-        """Puts a copy of the whole file elsewhere, as it is between two writes.
+        """Copy the whole file to `path`, between two writes.
 
         Raises:
-            StorageError: the disk refuses.
+            StorageError: the copy cannot be written.
         """
         try:
-            with self._turn:
+            with self._lock:
                 shutil.copyfile(self._path, path)
         except OSError as error:
             raise StorageError(f"cannot copy {self._path} to {path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Nothing is written any more. May be called twice."""
-        with self._turn:
+        """Close the file. May be called twice."""
+        with self._lock:
             self._database.close()
 
     # --- opening --------------------------------------------------------------------------------------------------
 
-    def _go_on(self, job: str, interval: float) -> bool:
-        """Whether there is a file of ours that can be gone on with."""
+    def _resume(self, job: str, interval: float) -> bool:
+        """Open an existing file; return False if it cannot be continued."""
         self._database = _connect(self._path)
         try:
             self._database.executescript(_SETTINGS)
@@ -163,17 +162,17 @@ class MetricsWriter:
             rows = self._database.execute("SELECT id, task, width FROM task")
             self._tasks = {task: (number, width) for number, task, width in rows}
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where SQLite repeats damaged text
-            log.warning("%s is of no use (%s) and begun anew", self._path, error)
+            log.warning("cannot read %s (%s); starting a new metrics file", self._path, error)
         else:
             if (application, version) == (layout.APPLICATION, layout.VERSION) and about.get("interval") == interval:
-                with self._failing():
+                with self._translate_errors():
                     self._database.execute(layout.PACE)
                 return True
-            log.warning("%s is another job's, or was written in another way: it is begun anew", self._path)
+            log.warning("%s has another format or sampling interval; starting a new metrics file", self._path)
         self._database.close()
         return False
 
-    def _make(self, job: str, interval: float) -> None:
+    def _create(self, job: str, interval: float) -> None:
         self._series.clear()
         self._tasks.clear()
         try:
@@ -182,16 +181,16 @@ class MetricsWriter:
                     os.unlink(f"{self._path}{suffix}")
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            raise StorageError(f"cannot make {self._path}: {error.strerror}") from error
+            raise StorageError(f"cannot create {self._path}: {error.strerror}") from error
         self._database = _connect(self._path)
-        with self._failing():
+        with self._translate_errors():
             self._database.executescript(f"{_SETTINGS}BEGIN;{layout.SCHEMA}COMMIT;")
             facts = (("job", job), ("interval", interval))
             self._database.executemany("INSERT INTO about VALUES (?,?)", facts)
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def _write_part(self, part: TaskMetricsUpdate, digits: int) -> None:
+    def _write_task(self, part: TaskMetricsUpdate, digits: int) -> None:
         number, width = self._tasks.get(part.task, (-1, 0.0))
         if number < 0:
             number = len(self._tasks)
@@ -235,9 +234,9 @@ class MetricsWriter:
             raise
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
-            with self._turn:
+            with self._lock:
                 yield
         except (sqlite3.Error, ValueError) as error:
             raise StorageError(f"{self._path}: {error}") from error
@@ -245,13 +244,13 @@ class MetricsWriter:
 
 def _connect(path: Path) -> sqlite3.Connection:
     try:
-        return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
         raise StorageError(f"cannot open {path}: {error}") from error
 
 
 def _chunks(first: int, numbers: Sequence[float]) -> Iterator[tuple[int, list[float]]]:
-    """The buckets of one series by the chunks of the grid, each from its chunk's beginning on."""
+    """Split the buckets of one series at chunk boundaries; each part starts at the beginning of its chunk."""
     at, count = 0, len(numbers) // 3
     while at < count:
         chunk, before = divmod(first + at, layout.CHUNK)
@@ -260,8 +259,8 @@ def _chunks(first: int, numbers: Sequence[float]) -> Iterator[tuple[int, list[fl
         at += taken
 
 
-def _joined(task: str, width: float, found: Mapping[str, Mapping[int, list[float]]]) -> StoredTaskMetrics:
-    """All series of a task over the same buckets; rows of a damaged file that lie far before the last are left out."""
+def _align_series(task: str, width: float, found: Mapping[str, Mapping[int, list[float]]]) -> StoredTaskMetrics:
+    """Align all series of a task to the same buckets; rows of a damaged file far before the last one are dropped."""
     chunks = {chunk for rows in found.values() for chunk in rows}
     last = max(chunks)
     first = max(min(chunks), last - layout.MOST_CHUNKS + 1)
@@ -273,14 +272,14 @@ def _joined(task: str, width: float, found: Mapping[str, Mapping[int, list[float
         for chunk in range(first, last + 1):
             numbers += (rows.get(chunk, []) + nothing)[: 3 * layout.CHUNK]
         series[name] = numbers[: 3 * (end - first * layout.CHUNK)]
-    empty = min(_leading(numbers) for numbers in series.values())
+    empty = min(_count_leading_empty(numbers) for numbers in series.values())
     return StoredTaskMetrics(
         task, width, first * layout.CHUNK + empty, {name: each[3 * empty :] for name, each in series.items()}
     )
 
 
-def _leading(numbers: Sequence[float]) -> int:
-    """Buckets at the beginning in which nothing is."""
+def _count_leading_empty(numbers: Sequence[float]) -> int:
+    """Return the number of leading buckets without data."""
     return next((at for at, value in enumerate(numbers[1::3]) if value == value), len(numbers) // 3)
 
 
@@ -292,10 +291,10 @@ def _progress_row(p: Progress) -> tuple[object, ...]:
 
 
 def progress_of(row: Sequence[object]) -> Progress:
-    """A row of the table `progress`.
+    """Decode a row of the table `progress`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is invalid.
     """
     (
         task,
@@ -314,7 +313,7 @@ def progress_of(row: Sequence[object]) -> Progress:
         changed_at,
     ) = row
     if not isinstance(task, str) or not isinstance(session, int) or not isinstance(try_, int):
-        raise ValueError("no row of what programs told")
+        raise ValueError("invalid row of progress")
     return Progress(
         task=task,
         session=session,
@@ -334,28 +333,28 @@ def progress_of(row: Sequence[object]) -> Progress:
 
 
 def _parse_stalls(text: object) -> tuple[tuple[float, float], ...]:
-    """Return the stalls of a try, in the order of time and without overlap.
+    """Return the stalls of a task attempt, in order and without overlap.
 
     Raises:
-        ValueError: they are not written as they should be.
+        ValueError: the text is invalid.
     """
     try:
         found = json.loads(text) if isinstance(text, str) else None
     except RecursionError as error:
         raise ValueError("stalls are nested too deeply") from error
     if not isinstance(found, list) or not all(isinstance(each, list) and len(each) == 2 for each in found):
-        raise ValueError("stalls are no list of pairs")
+        raise ValueError("stalls are not a list of pairs")
     try:
         stalls = tuple((_number(since), _number(until)) for since, until in found)
     except OverflowError as error:
-        raise ValueError("a stall lies beyond all numbers") from error
+        raise ValueError("a stall has an infinite time") from error
     edges = [0.0, *(edge for stall in stalls for edge in stall)]
     if edges != sorted(edges):
-        raise ValueError("stalls are not in the order of time")
+        raise ValueError("stalls are not in order")
     return stalls
 
 
 def _number(value: object) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r:.40} is no number")
+        raise ValueError(f"{value!r:.40} is not a finite number")
     return float(value)

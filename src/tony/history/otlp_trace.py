@@ -1,9 +1,9 @@
-"""A job's life as a trace of OpenTelemetry, in the JSON of its protocol (OTLP). Pure.
+"""Export a job as an OpenTelemetry trace, in the JSON form of its protocol (OTLP). Pure functions.
 
-One trace: the job, in it its sessions, in these their tasks, in these what each of them did: queue, allocate, set-up,
-rendezvous, warm-up, productive, checkpoint, redone, restart, idle. Failures, restarts and deaths are events of the job.
+The job's span contains its sessions, these their tasks, and these one span per goodput bucket. Failures, restarts and
+lost containers are events of the job's span.
 
-Ids follow from the job's, so that the same job sent twice is one trace.
+Ids are derived from the job's id, so that sending the same job twice yields one trace.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ MOST = 1000
 #: Events of the job's span.
 _MOST_EVENTS = 500
 #: Characters of a text.
-_LONGEST = 1000
+_MAX_TEXT_LENGTH = 1000
 _INTERNAL, _OK, _ERROR = 1, 1, 2
 
 Attribute = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Spans:
-    """Makes spans of one job."""
+class _SpanBuilder:
+    """Builds the spans of one job."""
 
     job: str
     accepted: float
 
     @property
     def trace(self) -> str:
-        """The trace's id."""
+        """The id of the trace."""
         return hashlib.sha256(self.job.encode()).hexdigest()[:32]
 
     def id_of(self, *path: object) -> str:
-        """A span's id, from what it is."""
+        """Return a span's id, derived from its path in the trace."""
         return hashlib.sha256("/".join(map(str, (self.job, *path))).encode()).hexdigest()[:16]
 
     def moment(self, at: float) -> str:
-        """Nanoseconds since 1970, as text: JSON has no such large numbers."""
+        """Return nanoseconds since 1970, as text: too large for a JSON number."""
         return str(round((self.accepted + at) * 1e6) * 1000)
 
     def span(
@@ -59,12 +59,12 @@ class _Spans:
         until: float,
         attributes: Mapping[str, Attribute],
     ) -> dict[str, Json]:
-        """One span."""
+        """Build one span."""
         return {
             "traceId": self.trace,
             "spanId": self.id_of(*path),
             **({} if parent is None else {"parentSpanId": self.id_of(*parent)}),
-            "name": name[:_LONGEST],
+            "name": name[:_MAX_TEXT_LENGTH],
             "kind": _INTERNAL,
             "startTimeUnixNano": self.moment(since),
             "endTimeUnixNano": self.moment(until),
@@ -75,12 +75,12 @@ class _Spans:
 def requests(
     line: Timeline, report: JobReport, marks: ProgressRecords | None = None, version: str = ""
 ) -> Iterator[Json]:
-    """The trace as bodies of requests, `MOST` spans each; the job's own span is in the first.
+    """Yield the trace as request bodies of `MOST` spans each; the job's own span is in the first.
 
     Args:
-        marks: what its programs told; without it their time is not taken apart.
+        marks: reported progress and checkpoints; without them, running time is not split.
     """
-    spans = _spans(line, report, marks)
+    spans = _build_spans(line, report, marks)
     while batch := [span for span, _ in zip(spans, range(MOST), strict=False)]:
         yield {
             "resourceSpans": [
@@ -92,20 +92,22 @@ def requests(
         }
 
 
-def _spans(line: Timeline, report: JobReport, marks: ProgressRecords | None) -> Iterator[dict[str, Json]]:
-    make = _Spans(line.job, line.accepted)
-    yield _job(make, line, report)
+def _build_spans(line: Timeline, report: JobReport, marks: ProgressRecords | None) -> Iterator[dict[str, Json]]:
+    make = _SpanBuilder(line.job, line.accepted)
+    yield _build_job_span(make, line, report)
     for session in line.sessions:
         attributes: dict[str, Attribute] = {"tony.session": session.number, "tony.reason": session.reason}
         path = ("session", session.number)
         yield make.span(f"session {session.number}", path, (), session.since, session.until, attributes)
     opened = {session.number for session in line.sessions}
-    told = AttemptFacts(line, marks)
+    facts = AttemptFacts(line, marks)
     for task, spans in line.by_task():
-        yield from _task(make, task, [span for span in spans if span.what is not TaskPhase.GONE], opened, told)
+        yield from _build_task_spans(
+            make, task, [span for span in spans if span.what is not TaskPhase.GONE], opened, facts
+        )
 
 
-def _job(make: _Spans, line: Timeline, report: JobReport) -> dict[str, Json]:
+def _build_job_span(make: _SpanBuilder, line: Timeline, report: JobReport) -> dict[str, Json]:
     attributes: dict[str, Attribute] = {
         "tony.job": report.job,
         "tony.name": report.name,
@@ -118,27 +120,27 @@ def _job(make: _Spans, line: Timeline, report: JobReport) -> dict[str, Json]:
         "tony.tasks": len(report.tasks),
     }
     span = make.span(f"job {report.name or report.job}", (), None, 0.0, line.until, attributes)
-    told = sorted(line.marks, key=lambda mark: mark.at)[:_MOST_EVENTS]
+    markers = sorted(line.marks, key=lambda mark: mark.at)[:_MOST_EVENTS]
     span["events"] = [
         {
             "timeUnixNano": make.moment(mark.at),
             "name": mark.what.value,
             "attributes": _attributes({"tony.task": mark.task, "tony.note": mark.note}),
         }
-        for mark in told
+        for mark in markers
     ]
     if report.state in (JobState.FAILED, JobState.KILLED):
         why = report.failure.reason if report.failure else report.state.value
-        span["status"] = {"code": _ERROR, "message": why[:_LONGEST]}
+        span["status"] = {"code": _ERROR, "message": why[:_MAX_TEXT_LENGTH]}
     elif report.state is JobState.SUCCEEDED:
         span["status"] = {"code": _OK}
     return span
 
 
-def _task(
-    make: _Spans, task: str, spans: Sequence[Span], opened: set[int], told: AttemptFacts
+def _build_task_spans(
+    make: _SpanBuilder, task: str, spans: Sequence[Span], opened: set[int], facts: AttemptFacts
 ) -> Iterator[dict[str, Json]]:
-    """A task's part in each session, and what it did there."""
+    """Yield a task's span in each session, and the spans below it."""
     for session in dict.fromkeys(span.session for span in spans):
         mine = [span for span in spans if span.session == session]
         path = ("task", task, session)
@@ -146,14 +148,14 @@ def _task(
         attributes: dict[str, Attribute] = {"tony.task": task, "tony.role": task.rpartition(":")[0]}
         attributes |= {"tony.session": session, "tony.try": max(span.try_ for span in mine)}
         yield make.span(task, path, parent, mine[0].since, mine[-1].until, attributes)
-        for since, until, bucket in _joined(piece for span in mine for piece in told.pieces([span])):
+        for since, until, bucket in _merge_adjacent(piece for span in mine for piece in facts.pieces([span])):
             note = next((span.note for span in mine if span.since <= since < span.until and span.note), "")
             more = {"tony.task": task, **({"tony.note": note} if note else {})}
             yield make.span(bucket.value, (*path, since, bucket.value), path, since, until, more)
 
 
-def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Pieces of one kind that follow each other as one."""
+def _merge_adjacent(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Merge adjacent pieces of the same bucket."""
     open_: Piece | None = None
     for since, until, bucket in pieces:
         if open_ and open_[2] is bucket and open_[1] == since:
@@ -177,4 +179,4 @@ def _value(value: Attribute) -> Json:
         return {"intValue": str(value)}
     if isinstance(value, float):
         return {"doubleValue": value}
-    return {"stringValue": value[:_LONGEST]}
+    return {"stringValue": value[:_MAX_TEXT_LENGTH]}

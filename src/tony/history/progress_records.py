@@ -1,4 +1,4 @@
-"""What programs tell of themselves, and what is kept of it for good: how far they came, and what they saved."""
+"""Progress and checkpoints reported by user programs, as stored in the job history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony.model.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """One that a program has saved, from `since` to `until` (seconds since the job was accepted)."""
+    """A saved checkpoint; it took from `since` to `until` (seconds since the job was accepted)."""
 
     task: str
     session: int
@@ -22,14 +22,14 @@ class CheckpointRecord:
 
 
 class ProgressRecords(Protocol):
-    """Where such things are found."""
+    """A store of reported progress and checkpoints."""
 
     @property
     def known_until(self) -> float | None:
-        """Seconds since the job was accepted, up to which they are known; None: to the end of what is asked for."""
+        """Seconds since the job was accepted, up to which reports are complete; None if they are complete."""
 
     def progress(self, task: str | None = None) -> Sequence[Progress]:
-        """Of one task, or of all, in the order of sessions and tries."""
+        """Return the progress of one task, or of all, ordered by session and task attempt."""
 
     def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
-        """Of one task, or of all, in the order of time."""
+        """Return the checkpoints of one task, or of all, ordered by time."""

@@ -1,7 +1,7 @@
-"""Jobs as numbers in Prometheus' text format (0.0.4). Pure: whoever serves it has looked at the jobs.
+"""Format jobs as Prometheus metrics (text format 0.0.4). Pure functions.
 
-Of a job with many tasks, what is measured is told by role, with its least, mean and most: a time series of each of
-10,000 tasks would cost whoever collects them more than it tells.
+For a job with many tasks, metrics are aggregated by role to minimum, mean and maximum: one time series per task would
+cost the scraper more than it is worth at 10,000 tasks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tony.model.job_report import JobReport, TaskReport
 from tony.model.metrics import DEVICE, OF_PROGRAMS, PROGRAM, Unit
 from tony.model.states import JobState, TaskState
 
-#: What the answer is.
+#: Content type of the response.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: Tasks of a job of which each is told by itself.
+#: Jobs with more tasks than this are aggregated by role.
 MOST_TASKS = 1000
-#: Bytes of a label; nobody reads longer ones.
-_LONGEST = 200
+#: Bytes of a label value; longer ones are cut.
+_MAX_LABEL_BYTES = 200
 
 _UNITS: Mapping[Unit, str] = {
     Unit.CORES: "_cores",
@@ -39,7 +39,7 @@ _NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSnapshot:
-    """One job, as it was looked at.
+    """The status of one job at scrape time.
 
     Attributes:
         latest: task -> series -> the newest value.
@@ -51,7 +51,7 @@ class JobSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One line: labels and a value."""
+    """One line of the output."""
 
     labels: tuple[tuple[str, str], ...]
     value: float
@@ -59,7 +59,7 @@ class _Sample:
 
 @dataclass(slots=True)
 class _Family:
-    """All lines of one name."""
+    """All samples of one metric."""
 
     name: str
     kind: str
@@ -68,10 +68,10 @@ class _Family:
 
 
 def exposition(jobs: Iterable[JobSnapshot]) -> str:
-    """The answer to who collects, about these jobs."""
+    """Return the response body for these jobs."""
     families: dict[str, _Family] = {}
-    for seen in jobs:
-        for name, kind, what, sample in _told(seen):
+    for snapshot in jobs:
+        for name, kind, what, sample in _job_samples(snapshot):
             families.setdefault(name, _Family(name, kind, what, [])).samples.append(sample)
     return "".join(line for name in sorted(families) for line in _lines(families[name]))
 
@@ -85,8 +85,8 @@ def _lines(family: _Family) -> Iterator[str]:
 
 
 def escaped(value: str) -> str:
-    """A label's value: no line may end in it, and no quotation."""
-    short = value.encode("utf-8", "replace")[:_LONGEST].decode("utf-8", "ignore")
+    """Escape and shorten a label value."""
+    short = value.encode("utf-8", "replace")[:_MAX_LABEL_BYTES].decode("utf-8", "ignore")
     return short.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
@@ -98,48 +98,48 @@ def _number(value: float) -> str:
     return repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
 
 
-_Told = tuple[str, str, str, _Sample]
+_NamedSample = tuple[str, str, str, _Sample]
 
 
-def _told(seen: JobSnapshot) -> Iterator[_Told]:
-    report = seen.report
+def _job_samples(snapshot: JobSnapshot) -> Iterator[_NamedSample]:
+    report = snapshot.report
     job = (("job_id", report.job),)
     about = (*job, ("name", report.name), ("user", report.user), ("scheduler", report.scheduler))
     yield "tony_job_info", "gauge", "A job; always 1.", _Sample((*about, ("framework", report.framework)), 1)
     for state in JobState:
         sample = _Sample((*job, ("state", state.value)), float(report.state is state))
         yield "tony_job_state", "gauge", "1 for the state in which the job is, 0 for the others.", sample
-    yield "tony_job_session", "gauge", "Which try of its gang runs.", _Sample(job, report.session)
-    yield "tony_job_attempt", "gauge", "Which life of its application master it is.", _Sample(job, report.attempt)
+    yield "tony_job_session", "gauge", "Number of the current session (run of the gang).", _Sample(job, report.session)
+    yield "tony_job_attempt", "gauge", "Number of the current AM attempt.", _Sample(job, report.attempt)
     if report.submitted is not None:
-        what = "When it was submitted, in seconds since 1970."
+        what = "Submission time, in seconds since 1970."
         yield "tony_job_submitted_timestamp_seconds", "gauge", what, _Sample(job, report.submitted)
     if report.ended is not None:
-        what = "When it ended, in seconds since 1970."
+        what = "End time, in seconds since 1970."
         yield "tony_job_ended_timestamp_seconds", "gauge", what, _Sample(job, report.ended)
     if report.exit_code is not None:
-        yield "tony_job_exit_code", "gauge", "What its follower's command line answers.", _Sample(job, report.exit_code)
-    yield from _restarts(report, job)
-    yield from _tasks(report, job)
-    yield from _measured(seen, job)
+        yield "tony_job_exit_code", "gauge", "Exit code of the job.", _Sample(job, report.exit_code)
+    yield from _usage_samples(report, job)
+    yield from _task_state_samples(report, job)
+    yield from _metric_samples(snapshot, job)
 
 
-def _restarts(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
+def _usage_samples(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_NamedSample]:
     restarts = report.restarts
     for word, count in (("true", restarts.charged if restarts else 0), ("false", restarts.free if restarts else 0)):
-        what = "How often something started again; charged ones as far as they count now."
+        what = "Restarts; charged=true for those that currently count against max_restarts."
         yield "tony_job_restarts", "gauge", what, _Sample((*job, ("charged", word)), count)
     if report.used:
         used = (
-            ("gpu_hours", "GPU-hours that its containers have held.", report.used.gpu_hours),
-            ("memory_gib_hours", "GiB-hours of memory that its containers have held.", report.used.gb_hours),
-            ("core_hours", "Core-hours that its containers have held.", report.used.core_hours),
+            ("gpu_hours", "GPU-hours allocated so far.", report.used.gpu_hours),
+            ("memory_gib_hours", "GiB-hours of memory allocated so far.", report.used.gb_hours),
+            ("core_hours", "Core-hours allocated so far.", report.used.core_hours),
         )
         for word, what, hours in used:
             yield f"tony_job_{word}", "gauge", what, _Sample(job, hours)
 
 
-def _tasks(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
+def _task_state_samples(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_NamedSample]:
     counts: dict[tuple[str, TaskState], int] = {}
     for task in report.tasks:
         key = task.role, task.state
@@ -150,27 +150,29 @@ def _tasks(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_Tol
             yield "tony_job_tasks", "gauge", "Tasks by state.", _Sample(labels, counts.get((role, state), 0))
 
 
-def _measured(seen: JobSnapshot, job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
-    known = [task for task in seen.report.tasks if task.task in seen.latest]
+def _metric_samples(snapshot: JobSnapshot, job: tuple[tuple[str, str], ...]) -> Iterator[_NamedSample]:
+    known = [task for task in snapshot.report.tasks if task.task in snapshot.latest]
     if len(known) > MOST_TASKS:
-        yield from _by_role(seen, known, job)
+        yield from _role_samples(snapshot, known, job)
         return
     for task in known:
-        for series, value in seen.latest[task.task].items():
-            named = _named(series)
+        for series, value in snapshot.latest[task.task].items():
+            named = _name_metric(series)
             if named:
                 name, what, more = named
                 labels = (*job, ("role", task.role), ("task", task.task), *more)
                 yield f"tony_task_{name}", "gauge", what, _Sample(labels, value)
 
 
-def _by_role(seen: JobSnapshot, tasks: Sequence[TaskReport], job: tuple[tuple[str, str], ...]) -> Iterator[_Told]:
+def _role_samples(
+    snapshot: JobSnapshot, tasks: Sequence[TaskReport], job: tuple[tuple[str, str], ...]
+) -> Iterator[_NamedSample]:
     values: dict[tuple[str, str], list[float]] = {}
     for task in tasks:
-        for series, value in seen.latest[task.task].items():
+        for series, value in snapshot.latest[task.task].items():
             values.setdefault((task.role, series), []).append(value)
     for (role, series), found in values.items():
-        named = _named(series)
+        named = _name_metric(series)
         if named:
             name, what, more = named
             for word, value in (("least", min(found)), ("mean", sum(found) / len(found)), ("most", max(found))):
@@ -178,19 +180,19 @@ def _by_role(seen: JobSnapshot, tasks: Sequence[TaskReport], job: tuple[tuple[st
                 yield f"tony_role_{name}", "gauge", f"Over the tasks of the role: {what}", _Sample(labels, value)
 
 
-def _named(series: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
-    """How a series is called there, what it is, and what more its labels say; None for a name that is none of ours."""
+def _name_metric(series: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
+    """Return the metric's name, help text and extra labels for a series; None for an unknown series."""
     if series.startswith(OF_PROGRAMS):
-        return "told", "What the program tells of itself.", (("series", series.removeprefix(OF_PROGRAMS)),)
+        return "told", "Reported by the user program.", (("series", series.removeprefix(OF_PROGRAMS)),)
     device = _DEVICE.fullmatch(series)
     if device and device[2] in DEVICE:
         known = DEVICE[device[2]]
-        return f"gpu_{_plain(known.name)}{_UNITS[known.unit]}", f"Of a device: {known.what}.", (("gpu", device[1]),)
+        return f"gpu_{_sanitize(known.name)}{_UNITS[known.unit]}", f"Of a device: {known.what}.", (("gpu", device[1]),)
     if series in PROGRAM:
         known = PROGRAM[series]
-        return f"{_plain(known.name)}{_UNITS[known.unit]}", f"{known.what[0].upper()}{known.what[1:]}.", ()
+        return f"{_sanitize(known.name)}{_UNITS[known.unit]}", f"{known.what[0].upper()}{known.what[1:]}.", ()
     return None
 
 
-def _plain(name: str) -> str:
+def _sanitize(name: str) -> str:
     return _NAME.sub("_", name)

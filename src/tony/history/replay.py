@@ -1,4 +1,4 @@
-"""Feeds an event log to a fresh machine: the same events must lead to the same state."""
+"""Replay an event log on a fresh state machine: the same events must lead to the same state."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tony.model.job_spec import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What came out.
+    """The result of a replay.
 
     Attributes:
-        app: the machine after the last event.
-        events: how many were fed; checked: how many digests were compared. Those that a machine of another version
-            has logged are not.
-        mismatch: where log and machine differ first, one sentence; None if they agree.
-        last_at, last_wall: of the last event.
+        app: the state machine after the last event.
+        events: number of replayed events.
+        checked: number of compared state digests; digests logged by another version of the state machine are skipped.
+        mismatch: the first difference between log and state machine, one sentence; None if they agree.
+        last_at, last_wall: times of the last event.
     """
 
     app: Application
@@ -44,11 +44,11 @@ def replay(
     entries: Iterable[LogEntry],
     watch: Callable[[LogEntry, Application], None] | None = None,
 ) -> Replay:
-    """Runs the whole log. Stops at the first mismatch.
+    """Replay the whole log; stop at the first mismatch.
 
     Args:
-        spec: the job that the log was made with, with or without its secrets.
-        watch: called after each event, for those who want to see every step.
+        spec: the job of the log, with or without its secrets.
+        watch: called after each event.
     """
     app = Application(job_id, spec)
     events = checked = 0
@@ -56,15 +56,15 @@ def replay(
     mismatch = None
     for entry in entries:
         if entry.seq != events + 1:
-            mismatch = f"event {events + 1} is missing: the next one is {entry.seq}"
+            mismatch = f"event {events + 1} is missing: the next event is {entry.seq}"
             break
         if isinstance(entry.event, AttemptStarted) and entry.event.settings != settings_digest(spec):
-            mismatch = f"event {entry.seq}: the log was made with other settings than those of this job"
+            mismatch = f"event {entry.seq}: the log was written with other settings than those of this job"
             break
         if isinstance(entry.event, Snapshot) and _is_ours(entry.event.digest):
             checked += 1
             if app.digest() != entry.event.digest:
-                mismatch = f"the state before event {entry.seq} is not the one that was recorded there"
+                mismatch = f"the replayed state before event {entry.seq} differs from the recorded one"
                 break
         try:
             app.handle(entry.event, entry.at)

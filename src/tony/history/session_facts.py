@@ -1,4 +1,4 @@
-"""Why a job's sessions began, and with how many tasks; which tasks started again alone within them."""
+"""Why a job's sessions started and with how many tasks; and which tasks were restarted individually."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from tony.history.json_files import open_plain
 from tony.model.layout import JobFolder
 
 E = TypeVar("E", bound=Event)
-#: Who tells it: the folder with the log, or what happened, if that was asked for elsewhere; of it `TELLING` counts.
+#: A job directory, to read the event log from; or events obtained elsewhere, at least those of `TELLING`.
 Told = JobFolder | Sequence[Event]
 TELLING: tuple[type[Event], ...] = (SessionOpened, Gathered, Judged)
 
 
 def session_sizes(told: Told) -> dict[int, Gathered]:
-    """Session -> with how many tasks it started, of a job whose roles may have fewer than they ask for."""
+    """Return session -> number of tasks it started with, for jobs with elastic roles."""
     found: dict[int, Gathered] = {}
     for event in _events(told, Gathered):
         known = found.get(event.session)
-        if known:  # a later role of the same session
+        if known:  # a later role of the same session started
             event = replace(event, tasks={**known.tasks, **event.tasks}, absent={**known.absent, **event.absent})
         found[event.session] = event
     return found
 
 
 def session_reasons(told: Told) -> dict[int, str]:
-    """Session -> why it began, as far as the job's event log says it; a line that makes no sense says nothing."""
+    """Return session -> why it started; invalid lines of the event log are skipped."""
     return {event.session: event.reason for event in _events(told, SessionOpened)}
 
 
 def lone_restarts(told: Told) -> list[tuple[int, Judged]]:
-    """Session and verdict of each restart of one task alone, in order."""
+    """Return session and failure of each individual task restart, in order."""
     session = 0
     found = []
     for event in _events(told, SessionOpened, Judged):
@@ -48,7 +48,7 @@ def lone_restarts(told: Told) -> list[tuple[int, Judged]]:
 
 
 def _events(told: Told, *classes: type[E]) -> Iterator[E]:
-    """Every event of some kinds. Lines of others are not even taken apart: a log may have very many."""
+    """Yield events of some kinds. Other lines are not even decoded: a log may be very long."""
     if not isinstance(told, JobFolder):
         yield from (event for event in told if isinstance(event, classes))
         return

@@ -1,7 +1,7 @@
-"""What each task of a job was doing when: the event log, told as spans and marks. Pure.
+"""A job's timeline: the event log as spans (what each task was doing when) and markers. Pure.
 
-The machine that decided the job is fed its log once more, and each change of a task's state ends one span and begins
-the next. So a picture of the job needs no rules of its own, and agrees with every other surface.
+The event log is fed to the same state machine that ran the job, and each change of a task's state ends one span and
+starts the next. So the timeline needs no rules of its own and agrees with status reports.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ class TaskPhase(Enum):
     """What a task is doing."""
 
     WAITING = "waiting"  #: for a container, or with one for the next session
-    SET_UP = "set-up"  #: its container is prepared, its executor comes up
-    RENDEZVOUS = "rendezvous"  #: it is ready, and others are not
-    RUNNING = "running"  #: its program was told to start
-    STOPPING = "stopping"  #: its program was told to stop
-    IDLE = "idle"  #: its program is over, and it still has its container
-    GONE = "gone"  #: it has no container and wants none: its turn has not come, it is left out, or it is over
+    SET_UP = "set-up"  #: container setup: its executor is starting
+    RENDEZVOUS = "rendezvous"  #: ready, waiting for other tasks
+    RUNNING = "running"  #: its program was started
+    STOPPING = "stopping"  #: its program was asked to stop
+    IDLE = "idle"  #: its program has exited, its container is still allocated
+    GONE = "gone"  #: it has no container and needs none: not due yet, left out, or finished
 
 
 class MarkerKind(Enum):
-    """What a mark stands for."""
+    """What a marker stands for."""
 
-    FAILURE = "failure"  #: a failure got its verdict
-    RESTART = "restart"  #: the next session opened, or one task alone was to start again
-    DEATH = "death"  #: a container went away under a program that ran
-    CHECKPOINT = "checkpoint"  #: the program had saved one
-    ATTEMPT = "attempt"  #: another application master went on with the job
-    COMMAND = "command"  #: somebody asked for something
+    FAILURE = "failure"  #: a failure was classified
+    RESTART = "restart"  #: the next session opened, or a single task is restarted
+    DEATH = "death"  #: a container was lost while its program ran
+    CHECKPOINT = "checkpoint"  #: the program saved a checkpoint
+    ATTEMPT = "attempt"  #: another AM attempt took over
+    COMMAND = "command"  #: a user requested something
 
 
-#: Marks that are kept, the latest: each task of the largest job may fail several times.
+#: Markers kept, newest first to stay: each task of the largest job may fail several times.
 MOST_MARKS = 100_000
-#: Those in which a program lives.
+#: Phases in which a program is alive.
 _PROGRAM = (TaskPhase.RUNNING, TaskPhase.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A task was doing one thing, from `since` to `until` (seconds since the job was accepted).
+    """A task was in one phase from `since` to `until` (seconds since the job was accepted).
 
     Attributes:
-        session, try_: in which; 0 for none yet.
-        held: it had a container meanwhile.
-        again: it follows a failure, a death or somebody's order: the task had been further before.
-        note: how the program ended, why the task was left out; for people, often empty.
+        session, try_: session and task attempt; 0 for none yet.
+        held: it had a container.
+        again: it follows a failure, a lost container or a user's request: the task had been further before.
+        note: how the program exited or why the task was left out; for display, often empty.
     """
 
     task: str
@@ -72,7 +72,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long."""
+        """Its length."""
         return self.until - self.since
 
 
@@ -88,7 +88,7 @@ class SessionSpan:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a moment; `task` is empty if it befell no single one."""
+    """Something that happened at one time; `task` is empty if it concerns no single task."""
 
     what: MarkerKind
     at: float
@@ -98,7 +98,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class TaskResources:
-    """What each task of a role holds: bytes of memory, GPUs, cores."""
+    """Resources allocated to each task of a role: bytes of memory, GPUs, cores."""
 
     kind: RoleKind
     memory: int
@@ -108,19 +108,18 @@ class TaskResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A job's life, or what there is of it so far. Times are seconds since it was accepted.
+    """The timeline of a job, possibly still running. Times are seconds since it was accepted.
 
     Attributes:
-        accepted: seconds since 1970 at which that was, a label.
-        until: how far the log goes, or was asked to go on.
-        spans: task by task, in the order of the job file; those of one task follow each other from 0 to `until` without
-            a gap.
-        marks: in the order of time, the latest `MOST_MARKS` of the log.
-        queued: from when to when the scheduler had no room.
-        began: when the first program was told to start.
-        ended: when the job ended; None as long as it has not.
-        doubt: what in the log the machine did not understand; empty if nothing.
-        held: task -> its containers in order, each with its host.
+        accepted: seconds since 1970 at which it was accepted; informational.
+        until: end of the timeline.
+        spans: grouped by task in the order of the job file; those of one task cover 0 to `until` without gaps.
+        marks: markers in order of time, the latest `MOST_MARKS` of the log.
+        queued: intervals in which the scheduler had no free resources.
+        began: when the first program was started.
+        ended: when the job ended; None if it has not.
+        doubt: first event that the state machine did not accept; empty if none.
+        held: task -> container -> host, in order.
     """
 
     job: str
@@ -137,7 +136,7 @@ class Timeline:
     held: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def by_task(self) -> Iterator[tuple[str, list[Span]]]:
-        """Each task with its spans."""
+        """Yield each task with its spans."""
         found: list[Span] = []
         for span in self.spans:
             if found and found[0].task != span.task:
@@ -149,29 +148,29 @@ class Timeline:
 
 
 def timeline(record: JobRecord, entries: Iterable[LogEntry], until: float | None = None) -> Timeline:
-    """The whole of it.
+    """Build the timeline of a job.
 
     Args:
-        until: seconds since the job was accepted; the present, for a job that runs.
+        until: for a running job, the current time in seconds since it was accepted.
 
     Raises:
-        RecordError, StorageError: whatever `entries` raises.
+        RecordError, StorageError: raised by `entries`.
     """
-    chronicle = TimelineReader(record)
+    reader = TimelineReader(record)
     for entry in entries:
-        chronicle.take(entry)
-    return chronicle.timeline(until)
+        reader.take(entry)
+    return reader.timeline(until)
 
 
 def with_checkpoints(line: Timeline, saved: Iterable[tuple[str, float, int]]) -> Timeline:
-    """The same with a mark for each checkpoint: its task, when it was written, its step."""
+    """Add a marker for each checkpoint, given as task, time and step."""
     more = (Mark(MarkerKind.CHECKPOINT, at, task, f"step {step}") for task, at, step in saved)
     return replace(line, marks=tuple(sorted([*line.marks, *more], key=lambda mark: mark.at)))
 
 
 @dataclass(slots=True)
 class _Row:
-    """One task while the log is read: its closed spans, and the open one."""
+    """State of one task while the log is read: its closed spans and the open one."""
 
     task: Task
     closed: list[Span]
@@ -188,20 +187,20 @@ class _Row:
 
 @dataclass(slots=True)
 class _Open:
-    """What else is open."""
+    """The open queue interval and the sessions so far."""
 
     queued: float | None = 0.0
     sessions: list[tuple[int, float, str]] = field(default_factory=list)
 
 
 class TimelineReader:
-    """Reads a log, event by event, and can tell at any time what there is so far."""
+    """Builds a timeline incrementally from the events of a log."""
 
     def __init__(self, record: JobRecord) -> None:
         self._app = Application(record.job_id, record.spec)
         self._state = self._app.state
-        self._moved: list[Task] = []
-        self._state.moved = self._moved.append
+        self._changed_tasks: list[Task] = []
+        self._state.moved = self._changed_tasks.append
         self._rows = {task.id: _Row(task, []) for task in self._state.tasks.values()}
         self._open = _Open()
         self._queued: list[tuple[float, float]] = []
@@ -209,40 +208,42 @@ class TimelineReader:
         self._began: float | None = None
         self._last = 0.0
         self._accepted = record.submitted
-        self._doubt = ""
+        self._first_error = ""
 
     def take(self, entry: LogEntry) -> None:
-        """The next event of the log."""
+        """Process the next event of the log."""
         event, at = entry.event, max(entry.at, self._last)
         kind = type(event)
         before = self._state.job
-        concerned = self._in_container(event) if kind in _IN_CONTAINERS else None
-        lived = concerned is not None and concerned.living and not self._is_given_back(event)
+        concerned = self._find_container_task(event) if kind in _IN_CONTAINERS else None
+        lived = concerned is not None and concerned.living and not self._is_released(event)
         try:
             self._app.handle(event, at)
         except InvalidTransition as error:
-            self._doubt = self._doubt or f"event {entry.seq} ({event.kind}): {error}"
+            self._first_error = self._first_error or f"event {entry.seq} ({event.kind}): {error}"
             return
         self._last = at
-        if kind in _REMEMBERED:
-            self._remember(event, at, concerned if lived else None)
-        self._look_at_queue(at)
+        if kind in _MARKED_EVENTS:
+            self._add_markers(event, at, concerned if lived else None)
+        self._update_queue(at)
         after = self._state.job
         if before is not after and after is JobState.RESTARTING:
             for row in self._rows.values():
                 row.redo = row.redo or row.held or row.task.try_ > 0
-        changed: Iterable[Task] = self._moved
-        if kind in _CONCERNS_ALL or (before is not after and _is_turn(before, after)):
+        changed: Iterable[Task] = self._changed_tasks
+        if kind in _AFFECT_ALL_TASKS or (before is not after and _affects_all_tasks(before, after)):
             changed = self._state.tasks.values()
         elif kind in _IN_CONTAINERS:
-            changed = {id(task): task for task in (*self._moved, concerned, self._in_container(event)) if task}.values()
+            changed = {
+                id(task): task for task in (*self._changed_tasks, concerned, self._find_container_task(event)) if task
+            }.values()
         for task in changed:
             its_own = event.at if isinstance(event, ev.Exited) and event.task == task.id else None
-            self._look(self._rows[task.id], at, its_own)
-        self._moved.clear()
+            self._update_span(self._rows[task.id], at, its_own)
+        self._changed_tasks.clear()
 
     def timeline(self, until: float | None = None) -> Timeline:
-        """What there is so far; what has no end yet goes on to `until`, or to the last event."""
+        """Return the timeline so far; open spans end at `until`, or at the last event."""
         state = self._state
         end = self._last if state.job.ended or until is None else max(until, self._last)
         if state.job.ended and state.ended_at is not None:
@@ -254,7 +255,7 @@ class TimelineReader:
             job=state.job_id,
             accepted=self._accepted,
             until=end,
-            spans=tuple(span for row in self._rows.values() for span in _finished(row, end)),
+            spans=tuple(span for row in self._rows.values() for span in _closed_spans(row, end)),
             sessions=tuple(_sessions(self._open.sessions, end)),
             marks=tuple(self._marks),
             roles={
@@ -264,23 +265,23 @@ class TimelineReader:
             queued=tuple(queued),
             began=self._began,
             ended=state.ended_at,
-            doubt=self._doubt,
+            doubt=self._first_error,
             held={row.task.name: tuple(row.held_in.items()) for row in self._rows.values() if row.held_in},
         )
 
     # --- one event ------------------------------------------------------------------------------------------------
 
-    def _in_container(self, event: ev.Event) -> Task | None:
-        """The task in the container that an event of `_IN_CONTAINERS` is about."""
+    def _find_container_task(self, event: ev.Event) -> Task | None:
+        """Return the task in the container that an event of `_IN_CONTAINERS` is about."""
         held = self._state.containers.get(_container(event))
         return self._state.tasks[held.task] if held and held.task else None
 
-    def _is_given_back(self, event: ev.Event) -> bool:
+    def _is_released(self, event: ev.Event) -> bool:
         held = self._state.containers.get(_container(event))
         return held is None or held.is_released
 
-    def _look_at_queue(self, at: float) -> None:
-        """The scheduler has no room until it says so no more; and nobody has any before the first master lives."""
+    def _update_queue(self, at: float) -> None:
+        """Update the queue intervals. The job counts as queued until its first AM starts."""
         state, since = self._state, self._open.queued
         if state.queue_reason and since is None and not state.final:
             self._open.queued = at
@@ -289,11 +290,11 @@ class TimelineReader:
             if at > since:
                 self._queued.append((since, at))
 
-    def _remember(self, event: ev.Event, at: float, lost: Task | None) -> None:
+    def _add_markers(self, event: ev.Event, at: float, lost: Task | None) -> None:
         match event:
             case ev.AttemptStarted(attempt=attempt):
                 if attempt > 1:
-                    said = f"attempt {attempt} of the application master went on"
+                    said = f"AM attempt {attempt} took over"
                     self._marks.append(Mark(MarkerKind.ATTEMPT, at, note=said))
                 self._accepted = self._state.accepted_wall or self._accepted
             case ev.SessionOpened(session=session, reason=reason):
@@ -308,12 +309,12 @@ class TimelineReader:
             case ev.ContainerEnded(cause=cause) if lost is not None:
                 self._marks.append(Mark(MarkerKind.DEATH, at, lost.name, cause))
             case ev.UserCommand(actor=actor, what=what):
-                self._marks.append(Mark(MarkerKind.COMMAND, at, note=f"{actor} asked for {what}"))
+                self._marks.append(Mark(MarkerKind.COMMAND, at, note=f"{actor} requested {what}"))
 
     # --- one task -------------------------------------------------------------------------------------------------
 
-    def _look(self, row: _Row, at: float, ended: float | None) -> None:
-        """Ends the open span if the task does something else now."""
+    def _update_span(self, row: _Row, at: float, ended: float | None) -> None:
+        """End the open span if the task's phase has changed."""
         task, state = row.task, self._state
         if task.state is TaskState.RUNNING:
             row.redo = False
@@ -323,7 +324,7 @@ class TimelineReader:
         if task.container is not None and task.container not in row.held_in:
             granted = state.containers.get(task.container)
             row.held_in[task.container] = granted.host if granted else task.host or ""
-        what = _doing(task, state.job, begun=state.session > 0, held=held)
+        what = _phase_of(task, state.job, begun=state.session > 0, held=held)
         try_ = task.try_ if task.session == state.session else 0
         again = row.redo or task.retry_at is not None
         same = (what, held, again) == (row.what, row.held, row.again)
@@ -340,24 +341,24 @@ class TimelineReader:
         row.note = task.note if what in (TaskPhase.GONE, TaskPhase.IDLE) else ""
 
 
-#: Events after which tasks may stand elsewhere that have not moved.
-_CONCERNS_ALL = frozenset({ev.AttemptStarted, ev.ReconcileClosed, ev.SessionOpened})
+#: Events that may change the phase of tasks that made no state transition.
+_AFFECT_ALL_TASKS = frozenset({ev.AttemptStarted, ev.ReconcileClosed, ev.SessionOpened})
 #: Events about a container.
 _IN_CONTAINERS = frozenset(kind for kind in ev.EVENTS.values() if any(f.name == "container" for f in fields(kind)))
-#: Events of which more is told than what tasks did.
-_REMEMBERED = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.Judged, ev.ContainerEnded, ev.UserCommand})
+#: Events that yield markers or sessions.
+_MARKED_EVENTS = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.Judged, ev.ContainerEnded, ev.UserCommand})
 
 
 def _container(event: ev.Event) -> str:
-    """Of an event of `_IN_CONTAINERS`; empty for none."""
+    """Return the container of an event of `_IN_CONTAINERS`; empty for none."""
     return getattr(event, "container", None) or ""
 
 
-def _is_turn(before: JobState, after: JobState) -> bool:
+def _affects_all_tasks(before: JobState, after: JobState) -> bool:
     return JobState.RESTARTING in (before, after) or after.ended
 
 
-def _doing(task: Task, job: JobState, *, begun: bool, held: bool) -> TaskPhase:
+def _phase_of(task: Task, job: JobState, *, begun: bool, held: bool) -> TaskPhase:
     match task.state:
         case TaskState.PENDING:
             return TaskPhase.WAITING if held or not begun or job is JobState.RESTARTING else TaskPhase.GONE
@@ -380,8 +381,8 @@ def _span(row: _Row, until: float) -> Span:
     return Span(row.task.name, row.session, row.try_, row.what, row.since, until, row.note, row.held, row.again)
 
 
-def _finished(row: _Row, end: float) -> Iterator[Span]:
-    """The spans of a task up to `end`: what a host's clock dated later ends there, too."""
+def _closed_spans(row: _Row, end: float) -> Iterator[Span]:
+    """Yield the spans of a task up to `end`; a span dated later by a host's clock ends there, too."""
     for span in row.closed:
         if span.since < end:
             yield span if span.until <= end else replace(span, until=end)

@@ -1,7 +1,7 @@
-"""Submissions that were killed before their job was whole. Each holds a lock as long as it lives, and is known by that.
+"""Detection and removal of submissions that were killed half-way.
 
-A job's folder is filled piece by piece, and its record comes last. Whoever is killed (SIGKILL) in between leaves a
-folder that no command shows. The next submission removes it.
+A job directory is filled piece by piece, with the record last. A client killed (SIGKILL) in between leaves a directory
+that no command shows. Each submission holds a lock while it lives; the next submission removes directories without one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tony.model.layout import Home, JobFolder
 
 @contextmanager
 def mark_submission(home: Home, job_id: str) -> Iterator[None]:
-    """Inside, the job's folder is being filled; should we die in there, others can tell.
+    """Mark a job as being submitted inside the context, so that others notice if this process dies.
 
-    Where no mark can be made nothing is marked: it is a help, nothing more.
+    If no mark can be made, the submission continues without it.
     """
     place = home.submitting / job_id
     draft = home.submitting / f".{job_id}"
@@ -29,7 +29,7 @@ def mark_submission(home: Home, job_id: str) -> Iterator[None]:
             home.submitting.mkdir(mode=0o700, exist_ok=True)
             lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            draft.rename(place)  # it appears with its lock, so nobody takes us for dead
+            draft.rename(place)  # it appears already locked, so it never looks abandoned
         yield
     finally:
         if lock >= 0:
@@ -39,7 +39,7 @@ def mark_submission(home: Home, job_id: str) -> Iterator[None]:
 
 
 def is_under_way(home: Home, job_id: str) -> bool:
-    """Whether a job is being submitted at this moment, on this machine. Its scheduler need not know it yet."""
+    """Return True while a job is being submitted on this machine; its scheduler may not know it yet."""
     try:
         lock = os.open(home.submitting / job_id, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -54,7 +54,7 @@ def is_under_way(home: Home, job_id: str) -> bool:
 
 
 def remove_aborted_submissions(home: Home) -> None:
-    """Removes what killed submissions have left. Blocking; looks at those alone that have not ended in order."""
+    """Remove the directories of killed submissions. Blocking; opens only unfinished submissions."""
     try:
         names = os.listdir(home.submitting)
     except OSError:
@@ -62,13 +62,13 @@ def remove_aborted_submissions(home: Home) -> None:
     for name in names:
         if JOB_ID.fullmatch(name):
             with suppress(OSError):
-                _sweep_one(home, name)
+                _remove_if_aborted(home, name)
 
 
-def _sweep_one(home: Home, job_id: str) -> None:
+def _remove_if_aborted(home: Home, job_id: str) -> None:
     lock = os.open(home.submitting / job_id, os.O_RDWR | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused as long as its process lives
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the submitting process is alive
         folder = home.job(job_id)
         if not folder.job.exists():
             remove(folder)
@@ -78,7 +78,7 @@ def _sweep_one(home: Home, job_id: str) -> None:
 
 
 def remove(folder: JobFolder) -> None:
-    """Removes a job that is not whole. The record first: a job that is half there must not be seen."""
+    """Remove an incomplete job directory, the record first so that no command shows it half-removed."""
     folder.job.unlink(missing_ok=True)
     import shutil  # late: it loads every compressor
 

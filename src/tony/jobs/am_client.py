@@ -1,4 +1,4 @@
-"""Talking to a job's living application master."""
+"""Client of a running job's AM."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 from tony.storage.local_store import LocalStore
 
-#: Seconds to get a connection, and seconds to get an answer: a master that is busy with 10,000 tasks needs a few.
+#: Seconds to connect, and to get an answer: an AM that is busy with 10,000 tasks needs a few.
 PATIENCE = 10.0
-#: The same where the master has to ask an executor first, and that a sampler; and of how many tasks at one time.
-_STACKS = 75.0
-_STACKS_AT_ONCE = 16
+#: Seconds for stack traces, for which the AM asks an executor and that a sampler; and requests sent at once.
+_STACKS_TIMEOUT_SECONDS = 75.0
+_STACKS_BATCH = 16
 
 M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmLocation:
-    """What `am.json` says: who and where the application master is.
+    """Content of `am.json`: where the AM runs and listens.
 
     Attributes:
         address: `unix:<path>` or `tls:<host>:<port>`.
-        supervisor: who has the next one begin if it dies, on its own machine; None if nobody does there.
+        supervisor: pid of the process on its machine that restarts the AM if it dies; None without one.
     """
 
     pid: int
@@ -61,34 +61,34 @@ class AmLocation:
 
 
 def whereabouts(folder: JobFolder) -> AmLocation | None:
-    """Where the application master is; None before it has come up.
+    """Return where the AM is; None before it has started.
 
     Raises:
-        RecordError: the file is not what it should be.
+        RecordError: `am.json` is invalid.
     """
-    return _whereabouts(folder, read_json(folder.am))
+    return _parse_location(folder, read_json(folder.am))
 
 
-def _whereabouts(folder: JobFolder, data: Json | None) -> AmLocation | None:
+def _parse_location(folder: JobFolder, data: Json | None) -> AmLocation | None:
     try:
         return None if data is None else from_plain(AmLocation, data, ignore_unknown=True)
     except DecodeError as error:
-        raise RecordError(f"{folder.am} is not what it should be: {error}") from error
+        raise RecordError(f"{folder.am} is invalid: {error}") from error
 
 
-def _explained(error: ConnectionFailed, there: AmLocation) -> ConnectionFailed:
-    """Says why nobody answers, if it can be seen from here."""
+def _add_resume_hint(error: ConnectionFailed, there: AmLocation) -> ConnectionFailed:
+    """Add to the error that the AM's process was stopped, if it is on this machine and was."""
     if error.gone or there.host != socket.gethostname() or not process.is_stopped(there.pid):
         return error
-    text = f"{error}: its process {there.pid} was stopped; to let it go on: kill -CONT {there.pid}"
+    text = f"{error}: its process {there.pid} was stopped; resume it with: kill -CONT {there.pid}"
     return ConnectionFailed(text)
 
 
 def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
-    """Why no other application master follows one of this machine that is dead, if its supervisor was stopped.
+    """Return an error if the AM on this machine is dead and its supervisor was stopped, so that no AM follows.
 
     Raises:
-        RecordError: what is written down about it makes no sense.
+        RecordError: `am.json` is invalid.
     """
     there = whereabouts(folder)
     if there is None or there.supervisor is None or there.host != socket.gethostname():
@@ -97,122 +97,122 @@ def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
         return None
     return ConnectionFailed(
         f"the application master of {folder.job_id} (process {there.pid}) is dead, and its supervisor "
-        f"{there.supervisor}, which has the next one begin, was stopped; to let it go on: "
-        f"kill -CONT {there.supervisor}. `tony kill {folder.job_id}` ends what runs, and is kept for the next one",
+        f"{there.supervisor}, which would restart it, was stopped; resume it with: "
+        f"kill -CONT {there.supervisor}. `tony kill {folder.job_id}` stops the tasks, and the next AM ends the job",
         gone=True,
     )
 
 
 @asynccontextmanager
 async def connect_to_am(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[RpcConnection]:
-    """A connection to the application master, closed at the end.
+    """Connect to the AM; the connection is closed at the end of the context.
 
-    Its address and the credentials are read only where they belong to the user to whom the job directory belongs, and
-    through no link: another user could have put there what leads to another job.
+    Address and credentials are read only from files of the job directory's owner, without following links: another
+    user could have put something there that leads to another job.
 
     Raises:
-        ConnectionFailed: it cannot be reached. `gone` if it has not come up yet, or is no longer there.
-        ProtocolError: it refused us.
-        RecordError: what is written down about it makes no sense.
-        StorageError: it cannot be read, or belongs to another user than the job directory.
+        ConnectionFailed: the AM cannot be reached. `gone` if it has not started yet, or has ended.
+        ProtocolError: the AM refused this client.
+        RecordError: `am.json` or the credentials are invalid.
+        StorageError: they cannot be read, or belong to another user than the job directory.
     """
     held = LocalStore(folder.path).hold("")
-    there = None if held is None else _whereabouts(folder, read_json_in(held, folder.am.name))
+    there = None if held is None else _parse_location(folder, read_json_in(held, folder.am.name))
     secret = None if held is None else read_json_in(held, str(folder.credentials.relative_to(folder.path)))
     if there is None or secret is None:
-        raise ConnectionFailed(f"job {folder.job_id} has no application master that could be asked", gone=True)
+        raise ConnectionFailed(f"job {folder.job_id} has no running application master", gone=True)
     try:
         connection = await connect(there.address, _credentials(folder, secret), PeerKind.CLIENT, timeout)
     except ValueError as error:
-        raise RecordError(f"{folder.am} and {folder.credentials} do not fit together: {error}") from error
+        raise RecordError(f"{folder.am} and {folder.credentials} do not match: {error}") from error
     except ConnectionFailed as error:
-        raise _explained(error, there) from error
+        raise _add_resume_hint(error, there) from error
     try:
         yield connection
     except ConnectionFailed as error:
-        raise _explained(error, there) from error
+        raise _add_resume_hint(error, there) from error
     finally:
-        # Whatever was asked has been answered, or will not be: there is nothing to wait for.
+        # Every request has been answered or never will be, so there is nothing to wait for.
         connection.abort()
         await connection.wait_closed()
 
 
 async def ask_report(folder: JobFolder) -> JobReport:
-    """The job as it stands, from the one who knows. Raises as `reach` does."""
+    """Return the job's status from its AM. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(GetReport())
-        return (await _answer(connection, Report)).report
+        return (await _receive_answer(connection, Report)).report
 
 
 async def tell_kill(folder: JobFolder, actor: str, now: bool) -> None:
-    """Asks for the job's end; returns once that is on its way. Raises as `reach` does."""
+    """Request that the job be killed; return when the AM has accepted. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(KillJob(actor=actor, now=now))
-        await _answer(connection, Done)
+        await _receive_answer(connection, Done)
 
 
 async def tell_restart(folder: JobFolder, actor: str) -> None:
-    """Asks for the next session instead of this one; returns once that is on its way.
+    """Request that the job be restarted with a new session; return when the AM has accepted.
 
     Raises:
-        ProtocolError: with code `busy`: there is none that could be restarted now. Otherwise as `reach`.
+        ProtocolError: with code `busy`: no session can be restarted now. Otherwise as `connect_to_am`.
     """
     async with connect_to_am(folder) as connection:
         connection.send(RestartJob(actor=actor))
-        await _answer(connection, Done)
+        await _receive_answer(connection, Done)
 
 
 async def tell_log_level(folder: JobFolder, level: str, actor: str = "") -> None:
-    """Asks the application master and all executors to log from `level` on. Raises as `reach` does."""
+    """Set the log level of the AM and all executors. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(SetLogLevel(level=level, actor=actor))
-        await _answer(connection, Done)
+        await _receive_answer(connection, Done)
 
 
 async def ask_metrics(
     folder: JobFolder, tasks: Sequence[str] = (), series: Sequence[str] = (), points: int = 1
 ) -> Measured:
-    """What was measured lately. Raises as `reach` does.
+    """Return recent metrics. Raises as `connect_to_am` does.
 
     Args:
-        tasks, series: which ones; none for all. One answer holds some 4,000 series: the others are asked for again.
-        points: of each series, the newest; at most `MOST_POINTS`.
+        tasks, series: which ones; empty for all. One answer holds some 4,000 series; request the others again.
+        points: newest points of each series; at most `MOST_POINTS`.
     """
     async with connect_to_am(folder) as connection:
         connection.send(GetMetrics(tasks=tuple(tasks), series=tuple(series), points=points))
-        return await _answer(connection, Measured)
+        return await _receive_answer(connection, Measured)
 
 
 async def ask_stacks(folder: JobFolder, actor: str, task: str) -> Stacks:
-    """Where the program of a task stands; the answer says why, where there is nothing. Raises as `reach` does."""
+    """Return the stack traces of a task, or the reason why there are none. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(GetStacks(actor=actor, task=task))
-        return await _answer(connection, Stacks, _STACKS)
+        return await _receive_answer(connection, Stacks, _STACKS_TIMEOUT_SECONDS)
 
 
 async def ask_all_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) -> AsyncGenerator[Stacks, None]:
-    """As `ask_stacks`, of one task after the other, over one connection."""
+    """Like `ask_stacks`, for several tasks in order over one connection."""
     async with connect_to_am(folder) as connection:
-        for first in range(0, len(tasks), _STACKS_AT_ONCE):
-            some = tasks[first : first + _STACKS_AT_ONCE]
-            for task in some:
+        for first in range(0, len(tasks), _STACKS_BATCH):
+            batch = tasks[first : first + _STACKS_BATCH]
+            for task in batch:
                 connection.send(GetStacks(actor=actor, task=task))
             told: dict[str, Stacks] = {}
-            for task in some:
+            for task in batch:
                 while task not in told:
-                    answer = await _answer(connection, Stacks, _STACKS)
+                    answer = await _receive_answer(connection, Stacks, _STACKS_TIMEOUT_SECONDS)
                     told[answer.task] = answer
                 yield told[task]
 
 
 async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Report, None]:
-    """The job as it stands, now and after every change; ends after the final report, or when the connection does.
+    """Yield the job's status now and after every change; end after the final report, or when the connection ends.
 
-    After the final report it waits (not for ever) until the application master has gone, so that whoever comes to the
-    end finds nothing running any more. Raises as `reach` does.
+    After the final report, wait (with a timeout) until the AM has exited, so that nothing of the job is left running
+    when the generator ends. Raises as `connect_to_am` does.
 
     Args:
-        ages: also when nothing but time has passed.
+        ages: also yield when only ages have changed.
     """
     async with connect_to_am(folder) as connection:
         connection.send(Watch(ages=ages))
@@ -220,11 +220,11 @@ async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Repo
             if isinstance(message, Report):
                 yield message
                 if message.final:
-                    await _wait_gone(connection)
+                    await _wait_closed_by_am(connection)
                     return
 
 
-async def _wait_gone(connection: RpcConnection) -> None:
+async def _wait_closed_by_am(connection: RpcConnection) -> None:
     try:
         async with asyncio.timeout(PATIENCE):
             while await connection.receive() is not None:
@@ -233,7 +233,7 @@ async def _wait_gone(connection: RpcConnection) -> None:
         return
 
 
-async def _answer(connection: RpcConnection, kind: type[M], patience: float | None = None) -> M:
+async def _receive_answer(connection: RpcConnection, kind: type[M], patience: float | None = None) -> M:
     patience = PATIENCE if patience is None else patience
     try:
         async with asyncio.timeout(patience):
@@ -241,12 +241,12 @@ async def _answer(connection: RpcConnection, kind: type[M], patience: float | No
                 if isinstance(message, kind):
                     return message
     except TimeoutError:
-        raise ConnectionFailed(f"{connection.peer} does not answer within {patience:g} s") from None
-    raise ConnectionFailed(f"{connection.peer} went away without an answer", gone=True)
+        raise ConnectionFailed(f"{connection.peer} did not answer within {patience:g} s") from None
+    raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", gone=True)
 
 
 def _credentials(folder: JobFolder, secret: object) -> AmCredentials:
     try:
         return from_plain(JobCredentials, secret, ignore_unknown=True).executors
     except DecodeError as error:
-        raise RecordError(f"{folder.credentials} is not what it should be: {error}") from error
+        raise RecordError(f"{folder.credentials} is invalid: {error}") from error

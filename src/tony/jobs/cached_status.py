@@ -1,7 +1,7 @@
-"""How a job stood when it was heard of last: for when nobody answers for it, and nothing says that it has ended.
+"""The last known status of a job whose AM does not answer.
 
-Its event log says it, as far as that is here. Of a job elsewhere the log may be out of reach, together with its file
-system: the last report that anybody here has heard is kept beside it.
+It is replayed from the local event log. For a job on another machine that log may be out of reach together with its
+file system, so the last report received here is cached in the job directory as well.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 
-_WITHOUT = "its application master does not answer; this is what is known without it"
+_AM_UNREACHABLE = "its application master does not answer; showing the last known status"
 
 
 async def last_known(home: Home, job_id: str) -> JobReport:
-    """How a job stood whose application master does not answer.
+    """Return the last known status of a job whose AM does not answer.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -36,40 +36,40 @@ async def last_known(home: Home, job_id: str) -> JobReport:
         await registry.load(record.spec.scheduler).submitter(home).fetch(folder)
     except (InfraError, LookupError):
         fresh = False
-    return replace(await to_thread(load_cached_report, folder, record, fresh=fresh), waiting=_WITHOUT)
+    return replace(await to_thread(load_cached_report, folder, record, fresh=fresh), waiting=_AM_UNREACHABLE)
 
 
 def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:
-    """What log and last report say. Blocking: replays the whole log.
+    """Return the newer of the replayed log and the cached report. Blocking: replays the whole log.
 
     Args:
-        fresh: the log here is as new as the one that it is a copy of.
+        fresh: the local log is as new as the remote one that it is a copy of.
     """
-    from tony.jobs.dead_am_report import as_logged  # late: it loads the whole machine
+    from tony.jobs.dead_am_report import as_logged  # late: it loads the state machine
 
-    logged, heard = as_logged(folder, record), _heard(folder)
+    logged, heard = as_logged(folder, record), _read_cached(folder)
     if heard is None:
         return logged
     newer = (heard.attempt, heard.session), (logged.attempt, logged.session)
     if newer[0] > newer[1] or (newer[0] == newer[1] and not fresh):
         return replace(heard, folder=str(folder.path))
-    return replace(logged, submitted=heard.submitted)  # by the scheduler's clock, as in every report of its master
+    return replace(logged, submitted=heard.submitted)  # by the scheduler's clock, as in every report of its AM
 
 
 def note(folder: JobFolder, report: JobReport) -> None:
-    """Keeps what was just heard of a job elsewhere; a help, nothing more."""
+    """Cache a report of a job on another machine; failing to do so is not an error."""
     with contextlib.suppress(StorageError):
         write_json(folder.heard, to_plain(report))
 
 
 class ReportCache:
-    """What somebody hears who follows a job: kept when he hears no more. A context manager.
+    """Caches the last report received while following a job. A context manager.
 
     Args:
-        folder: of a job elsewhere; None: nothing needs to be kept.
+        folder: of a job on another machine; None to cache nothing.
 
     Attributes:
-        last: the newest report that is not kept yet.
+        last: the newest report that is not written yet.
     """
 
     def __init__(self, folder: JobFolder | None) -> None:
@@ -85,13 +85,13 @@ class ReportCache:
         self.keep()
 
     def keep(self) -> None:
-        """He hears no more for now."""
+        """Write the newest report."""
         last, self.last = self.last, None
         if last and self._folder:
             note(self._folder, last)
 
 
-def _heard(folder: JobFolder) -> JobReport | None:
+def _read_cached(folder: JobFolder) -> JobReport | None:
     try:
         data = read_json(folder.heard)
         return None if data is None else from_plain(JobReport, data, ignore_unknown=True)
@@ -100,7 +100,7 @@ def _heard(folder: JobFolder) -> JobReport | None:
 
 
 def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> ConnectionFailed:
-    """Says what becomes of a job elsewhere whose application master lives and does not answer."""
+    """Add to the error what will happen to a job on another machine whose AM is alive but does not answer."""
     try:
         here = registry.load(record_of(home, job_id).spec.scheduler).submitter(home).capabilities.same_host
     except LookupError:
@@ -108,6 +108,6 @@ def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> Connectio
     if here or error.gone:
         return error
     return ConnectionFailed(
-        f"{error}. Programs go on without it. If it stays silent, its scheduler has another one take over after a "
-        f"while; `tony kill {job_id}` ends the job in any case."
+        f"{error}. User programs continue without it. If it stays silent, the scheduler starts another AM attempt "
+        f"after a while; `tony kill {job_id}` ends the job in any case."
     )

@@ -1,6 +1,6 @@
-"""What is asked of a job that runs, on somebody's word: its next session, where its programs stand, how much it logs.
+"""User commands to a running job other than `kill`: restart, stack traces, log level.
 
-Each leaves an event that names who has asked. `killing` ends a job.
+The event log records who requested each. See `killing` for ending a job.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import Stacks
 
-_LOOK_AGAIN = 0.05
-#: What is said of a job that has ended, for each of them.
+_POLL_SECONDS = 0.05
+#: Suffixes of the error for a job that has ended.
 NOT_RESTARTED = "there is no session to restart; submit it again"
-NO_STACKS = "none of its programs runs any more"
-NOTHING_LOGS = "none of its processes logs any more"
+NO_STACKS = "no task is running"
+NOTHING_LOGS = "no process of it is running"
 
 
 async def restart(home: Home, job_id: str) -> JobReport:
-    """Ends the job's session and begins the next one, for which no restart is charged.
+    """Restart a job: end its session and open the next one. This does not count against max_restarts.
 
-    Returns once that is on its way.
+    Returns once the AM has accepted the command.
 
     Returns:
-        The job as it stood just before.
+        The job's status just before.
 
     Raises:
         UnknownJobError: there is no such job.
-        UserError: it has ended, or there is no session now that could be restarted.
-        ConnectionFailed: its application master cannot be reached.
+        UserError: it has ended, or no session can be restarted now.
+        ConnectionFailed: its AM cannot be reached.
     """
     session: int | None = None
 
     async def tell(report: JobReport) -> None:
         nonlocal session
         if session is not None and (report.session > session or report.state is JobState.RESTARTING):
-            return  # a master that went away without an answer has obeyed nevertheless
+            return  # the AM obeyed, although the connection ended without an answer
         session = report.session
         try:
             await tell_restart(home.job(job_id), user_name())
@@ -57,29 +57,29 @@ async def restart(home: Home, job_id: str) -> JobReport:
                 raise
             raise UserError(f"job {job_id} ({report.name}): {error}; see: tony status {job_id}") from error
 
-    return await _told(home, job_id, NOT_RESTARTED, tell)
+    return await _send_command(home, job_id, NOT_RESTARTED, tell)
 
 
 async def set_log_level(home: Home, job_id: str, level: str) -> JobReport:
-    """Has the job's application master and executors log from `level` on. Answers and raises as `restart`."""
+    """Set the log level of a job's AM and executors. Returns and raises as `restart` does."""
 
     async def tell(report: JobReport) -> None:
         await tell_log_level(home.job(job_id), level, user_name())
 
-    return await _told(home, job_id, NOTHING_LOGS, tell)
+    return await _send_command(home, job_id, NOTHING_LOGS, tell)
 
 
 async def stacks(home: Home, job_id: str, words: Sequence[str] = ()) -> AsyncGenerator[Stacks, None]:
-    """Where the programs of tasks stand, one task after the other; of one where nothing can be told, why not.
+    """Yield the stack traces of tasks, one task after the other; without traces the answer says why.
 
     Args:
-        words: tasks such as `worker:0`, and roles; without any, all tasks whose programs run.
+        words: tasks such as `worker:0`, and roles; empty for all running tasks.
 
     Raises:
         UnknownJobError: there is no such job.
         UserError: it has no such task, or has ended.
-        InfraError: none of its programs runs now.
-        ConnectionFailed: its application master cannot be reached.
+        InfraError: no task is running.
+        ConnectionFailed: its AM cannot be reached.
     """
     chosen = named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
     report = await facts.load_report(home, job_id)
@@ -94,23 +94,23 @@ async def stacks(home: Home, job_id: str, words: Sequence[str] = ()) -> AsyncGen
 
 
 def select_tasks(report: JobReport, chosen: frozenset[str] | None) -> list[str]:
-    """The tasks that are to be asked where they stand; those whose programs run, if none is named.
+    """Return the tasks to get stack traces of: the chosen ones, or all running ones if None.
 
     Raises:
         UserError: the job has ended.
-        InfraError: no program of it runs now.
+        InfraError: no task is running.
     """
     require_running(report, NO_STACKS)
     if chosen is not None:
         return [each.task for each in report.tasks if each.task in chosen]
     running = [each.task for each in report.tasks if each.state in LIVING_TASK_STATES]
     if not running:
-        raise InfraError(f"{_standing(report)}: none of its programs runs now; see: tony status {report.job}")
+        raise InfraError(f"{_describe_status(report)}: no task is running; see: tony status {report.job}")
     return running
 
 
 def require_running(report: JobReport, otherwise: str) -> None:
-    """Says how a job has ended of which something is asked that only one can do that runs.
+    """Refuse a command to a job that has ended, saying how it ended.
 
     Raises:
         UserError: it has ended.
@@ -119,13 +119,15 @@ def require_running(report: JobReport, otherwise: str) -> None:
         raise UserError(f"{outcome(report)}: {otherwise}")
 
 
-def _standing(report: JobReport) -> str:
+def _describe_status(report: JobReport) -> str:
     why = f" ({report.waiting})" if report.waiting else ""
     return f"job {report.job} ({report.name}) is {report.state.value}{why}"
 
 
-async def _told(home: Home, job_id: str, otherwise: str, tell: Callable[[JobReport], Awaitable[None]]) -> JobReport:
-    """Tells the job's master something, which may be coming up just now, or handing over to another one."""
+async def _send_command(
+    home: Home, job_id: str, otherwise: str, tell: Callable[[JobReport], Awaitable[None]]
+) -> JobReport:
+    """Send a command to the job's AM, retrying while it is starting or being replaced by another AM attempt."""
     give_up = clock.monotonic() + PATIENCE
     first: JobReport | None = None
     while True:
@@ -139,8 +141,8 @@ async def _told(home: Home, job_id: str, otherwise: str, tell: Callable[[JobRepo
             late = clock.monotonic() > give_up
             if error.gone and late and report.am is None:
                 raise ConnectionFailed(
-                    f"{_standing(report)}: nobody could be told; see: tony status {job_id}"
+                    f"{_describe_status(report)}: its application master is not running; see: tony status {job_id}"
                 ) from error
             if not error.gone or late:
                 raise
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Two jobs side by side: what differs in their settings, how they went, where their time went, what was measured."""
+"""Comparison of two jobs: their settings, results, goodput and metrics."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 
-#: A change by less than this share is none.
-_SAME = 0.005
-#: A setting's value as a job file has it, and where it was set.
+#: Relative changes below this are not shown.
+_NEGLIGIBLE_CHANGE = 0.005
+#: A setting's value as written in a job file, and the place where it was set.
 Value = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDifference:
-    """One that differs; None where a job has no such value."""
+    """A setting that differs; None where a job does not have it."""
 
     key: str
     a: Value | None
@@ -35,7 +35,7 @@ class SettingDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDifference:
-    """One series of one role: the medians of its tasks' means; None where nothing is known."""
+    """One series of one role: the median of its tasks' means; None if unknown."""
 
     role: str
     series: str
@@ -45,12 +45,12 @@ class MetricDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedJob:
-    """How one of the two went; a number that is not known is None.
+    """The result of one of the two jobs; unknown numbers are None.
 
     Attributes:
-        took: seconds, so far if it runs.
-        restarts: of the gang and of single tasks, charged or not.
-        seconds: what its task-seconds went into.
+        took: seconds; so far, for a running job.
+        restarts: of the gang and of single tasks, whether they count against max_restarts or not.
+        seconds: goodput bucket -> task-seconds.
     """
 
     report: JobReport
@@ -65,11 +65,11 @@ class ComparedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All of it.
+    """A comparison of two jobs.
 
     Attributes:
-        settings: those that differ; None if those of one job are not known.
-        same: how many do not.
+        settings: those that differ; None if those of one job are unknown.
+        same: number of equal settings.
     """
 
     a: ComparedJob
@@ -81,11 +81,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFacts:
-    """What is known of one of the two.
+    """The input of a comparison for one job.
 
     Attributes:
-        record: None if it was not kept; then nothing is said of settings.
-        metrics: open; they are closed by `compared`.
+        record: None if it is not available; then settings are not compared.
+        metrics: open; closed by `compared`.
     """
 
     report: JobReport
@@ -95,16 +95,16 @@ class ComparedFacts:
 
 
 async def compare(home: Home, a: str, b: str) -> Comparison:
-    """Compares two jobs of a home.
+    """Compare two jobs of a state directory.
 
     Raises:
-        UnknownJobError, RecordError, InfraError: as `tell`, of either.
+        UnknownJobError, RecordError, InfraError: as `load_overview`, for either job.
     """
     first, second = await load_overview(home, a), await load_overview(home, b)
-    return await to_thread(_compared, home, first, second)
+    return await to_thread(_compare_overviews, home, first, second)
 
 
-def _compared(home: Home, *both: JobOverview) -> Comparison:
+def _compare_overviews(home: Home, *both: JobOverview) -> Comparison:
     first, second = (
         ComparedFacts(
             report=told.report,
@@ -118,12 +118,14 @@ def _compared(home: Home, *both: JobOverview) -> Comparison:
 
 
 def compared(a: ComparedFacts, b: ComparedFacts) -> Comparison:
-    """Compares what is known of two jobs; reads what was measured."""
-    settings, same = _settings(a.record, b.record)
-    return Comparison(a=_side(a), b=_side(b), settings=settings, same=same, measures=_measures(a.metrics, b.metrics))
+    """Compare two jobs; reads and closes their metrics."""
+    settings, same = _compare_settings(a.record, b.record)
+    return Comparison(
+        a=_summarize(a), b=_summarize(b), settings=settings, same=same, measures=_compare_metrics(a.metrics, b.metrics)
+    )
 
 
-def _side(seen: ComparedFacts) -> ComparedJob:
+def _summarize(seen: ComparedFacts) -> ComparedJob:
     report, used = seen.report, seen.report.used
     charged = report.restarts
     seconds = seen.goodput.seconds if seen.goodput else {}
@@ -142,7 +144,7 @@ def _side(seen: ComparedFacts) -> ComparedJob:
     )
 
 
-def _settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[SettingDifference, ...] | None, int]:
+def _compare_settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[SettingDifference, ...] | None, int]:
     values = [_values(record) for record in (a, b)]
     first, second = values
     if first is None or second is None:
@@ -158,13 +160,13 @@ def _values(record: JobRecord | None) -> Mapping[str, Value] | None:
         return None
     try:
         rows = resolved_rows(Resolved(spec=record.spec, sources=record.sources))
-    except (TonyError, ValueError, LookupError):  # of a plug-in that is gone, or a record that somebody damaged
+    except (TonyError, ValueError, LookupError):  # its plug-in is not installed, or the record is damaged
         return None
     return {row.key: (row.value, row.source) for row in rows}
 
 
-def _measures(a: Metrics | None, b: Metrics | None) -> tuple[MetricDifference, ...]:
-    first, second = _medians(a), _medians(b)
+def _compare_metrics(a: Metrics | None, b: Metrics | None) -> tuple[MetricDifference, ...]:
+    first, second = _task_medians(a), _task_medians(b)
     roles = dict.fromkeys(role for role, _ in (*first, *second))
     names = ordered({name for _, name in (*first, *second)})
     return tuple(
@@ -175,7 +177,7 @@ def _measures(a: Metrics | None, b: Metrics | None) -> tuple[MetricDifference, .
     )
 
 
-def _medians(metrics: Metrics | None) -> Mapping[tuple[str, str], float]:
+def _task_medians(metrics: Metrics | None) -> Mapping[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     if metrics is not None:
         with metrics:
@@ -186,10 +188,10 @@ def _medians(metrics: Metrics | None) -> Mapping[tuple[str, str], float]:
 
 
 def change(before: float | None, after: float | None) -> str:
-    """From one number to the other: `+12 %`, `x 3.1`; empty where that says nothing."""
+    """Format a change: `+12 %`, `x 3.1`; empty if it is negligible or undefined."""
     if before is None or after is None or before <= 0 or after < 0:
         return ""
     ratio = after / before
     if ratio >= 3:
         return f"x {ratio:.3g}"
-    return "" if abs(ratio - 1) < _SAME else f"{100 * (ratio - 1):+.0f} %"
+    return "" if abs(ratio - 1) < _NEGLIGIBLE_CHANGE else f"{100 * (ratio - 1):+.0f} %"

@@ -1,4 +1,4 @@
-"""What a job came to whose application master died: its log, replayed, and a verdict."""
+"""The final report of a job whose AM died: its log, replayed, and a failure."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.schedulers.interface import ApplicationStatus
 
-#: Lines of the application master's own log that a verdict quotes.
-_QUOTED = 10
-#: Bytes of that log that are looked at for them.
-_LOOKED_AT = 16 * 1024
+#: Lines of the AM's own log quoted in the failure.
+_QUOTED_LINES = 10
+#: Bytes read from the end of that log for them.
+_TAIL_BYTES = 16 * 1024
 _LOST = "lost with the application master"
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
 def last_report(folder: JobFolder, record: JobRecord, sight: ApplicationStatus | None = None) -> JobReport:
-    """The last report of a job whose application master is dead. Blocking: replays the whole log.
+    """Return the final report of a job whose AM is dead. Blocking: replays the whole log.
 
     Args:
-        sight: what the scheduler says of the end, if it says something: its word counts where the log breaks off.
+        sight: the scheduler's report of the end, if any; it decides where the event log breaks off.
     """
     report = _last_report(folder, record)
     lost = report.failure
@@ -45,25 +45,25 @@ def last_report(folder: JobFolder, record: JobRecord, sight: ApplicationStatus |
     if sight.overdue:
         return timed_out_report(ended_with_the_job(report), sight.overdue)
     if sight.result is JobState.SUCCEEDED:
-        tasks = tuple(_told(task, "the end of its record is missing") for task in report.tasks)
+        tasks = tuple(_mark_stopped(task, "the end of its event log is missing") for task in report.tasks)
         return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
-    reason = sight.note or f"the scheduler says that it was {sight.result.value}"
+    reason = sight.note or f"the scheduler reports that it was {sight.result.value}"
     if sight.result is JobState.KILLED:
         failure = replace(
             lost, failure_class=FailureClass.KILLED, cause="killed", reason=reason, others=(), tail=(), log=None
         )
         report = ended_with_the_job(report)
         return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
-    return replace(report, failure=replace(lost, reason=f"{reason} (the end of its record is missing)"))
+    return replace(report, failure=replace(lost, reason=f"{reason} (the end of the event log is missing)"))
 
 
 def as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
-    """The job as the log here leaves it, without a verdict: for somebody who cannot be asked, and may live."""
-    with contextlib.suppress(Exception):  # as in `last_report`; and of a log that is still to come there is nothing
+    """Return the job as the local event log leaves it, without a failure: its AM may still be alive."""
+    with contextlib.suppress(Exception):  # as in `_last_report`; and the log may not exist yet
         result = replay(record.job_id, record.spec, event_log.read(event_log.segments(folder.path)))
         if result.events:
-            around = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
-            return view(result.app, result.last_at, around)
+            context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
+            return view(result.app, result.last_at, context)
     return pending_report(folder, record)
 
 
@@ -72,21 +72,23 @@ def _last_report(folder: JobFolder, record: JobRecord) -> JobReport:
         entries = event_log.read(event_log.segments(folder.path))
         result = replay(record.job_id, record.spec, entries)
     except RecordError as error:
-        return _lost(folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}")
-    except Exception as error:  # a bug that our machine meets again in the log must not keep the job open for ever
-        note = f" Its event log cannot be replayed ({type(error).__name__}: {error}), which is a bug of ours."
-        return _lost(folder, pending_report(folder, record), last_sign=0.0, note=note)
-    around = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
+        return _lost_report(
+            folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}"
+        )
+    except Exception as error:  # a bug that replaying hits again must not keep the job open for ever
+        note = f" Its event log cannot be replayed ({type(error).__name__}: {error}); this is a bug in tony."
+        return _lost_report(folder, pending_report(folder, record), last_sign=0.0, note=note)
+    context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
     if not result.events:
-        return _lost(folder, pending_report(folder, record), last_sign=0.0)
-    report = view(result.app, result.last_at, around)
+        return _lost_report(folder, pending_report(folder, record), last_sign=0.0)
+    report = view(result.app, result.last_at, context)
     if result.app.state.final is not None:
-        return _decided(result.app, report, result.last_wall)
-    return _lost(folder, report, last_sign=result.last_wall)
+        return _complete_report(result.app, report, result.last_wall)
+    return _lost_report(folder, report, last_sign=result.last_wall)
 
 
-def _decided(app: Application, report: JobReport, last_wall: float) -> JobReport:
-    """The result was known, only the tidying up was not done: the result stands."""
+def _complete_report(app: Application, report: JobReport, last_wall: float) -> JobReport:
+    """Complete the report of a job whose result was decided before the AM died during cleanup."""
     final = app.state.final
     assert final is not None
     ended = report.ended or last_wall
@@ -99,19 +101,19 @@ def _decided(app: Application, report: JobReport, last_wall: float) -> JobReport
         am=None,
         waiting="",
         ended=ended,
-        tasks=tuple(_ended(task, TaskState.STOPPED, "stopped at the job's end", ended) for task in report.tasks),
+        tasks=tuple(_end_task(task, TaskState.STOPPED, "stopped at the job's end", ended) for task in report.tasks),
     )
 
 
-def _lost(folder: JobFolder, report: JobReport, last_sign: float, note: str = "") -> JobReport:
-    ended = max(last_sign, _last_change(folder), report.submitted or 0.0)
+def _lost_report(folder: JobFolder, report: JobReport, last_sign: float, note: str = "") -> JobReport:
+    ended = max(last_sign, _last_write_time(folder), report.submitted or 0.0)
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
-    note += _without_supervisor(folder)
+    note += _supervisor_note(folder)
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause="am-lost",
-        reason=f"{who} {how}, and the job with it; its own log is {folder.am_log}.{note}",
+        reason=f"{who} {how}, and the job with it; AM log: {folder.am_log}.{note}",
         session=report.session,
         at=max(0.0, ended - (report.submitted or ended)),
         host=report.am.host if report.am else None,
@@ -127,20 +129,20 @@ def _lost(folder: JobFolder, report: JobReport, last_sign: float, note: str = ""
         am=None,
         waiting="",
         ended=ended,
-        tasks=tuple(_ended(task, TaskState.LOST, _LOST, ended) for task in report.tasks),
+        tasks=tuple(_end_task(task, TaskState.LOST, _LOST, ended) for task in report.tasks),
     )
 
 
-def _without_supervisor(folder: JobFolder) -> str:
-    """Why no other one followed, if that is because who would have seen to it was killed, too."""
+def _supervisor_note(folder: JobFolder) -> str:
+    """Return a note that the AM's supervisor, which would have restarted it, is dead too; empty if it is not."""
     with contextlib.suppress(RecordError, StorageError):
         there = whereabouts(folder)
         if there and there.supervisor is not None:
-            return f" Its supervisor (pid {there.supervisor}), which has the next one begin, was dead as well."
+            return f" Its supervisor (pid {there.supervisor}), which would have restarted it, is dead as well."
     return ""
 
 
-def _ended(task: TaskReport, state: TaskState, note: str, at: float) -> TaskReport:
+def _end_task(task: TaskReport, state: TaskState, note: str, at: float) -> TaskReport:
     if task.state in ENDED_TASK_STATES:
         return replace(task, pid=None, executor_pid=None)
     if task.state in _NEVER_RAN:
@@ -149,19 +151,19 @@ def _ended(task: TaskReport, state: TaskState, note: str, at: float) -> TaskRepo
 
 
 def ended_with_the_job(report: JobReport) -> JobReport:
-    """The report of a job that somebody ended on purpose: its tasks were not lost, they were to end."""
-    return replace(report, tasks=tuple(_told(task, "ended with the job") for task in report.tasks))
+    """Mark the tasks of a job that was ended deliberately as stopped instead of lost."""
+    return replace(report, tasks=tuple(_mark_stopped(task, "ended with the job") for task in report.tasks))
 
 
-def _told(task: TaskReport, note: str) -> TaskReport:
-    """It was not lost with its master, only its end is nowhere written. Others were lost before."""
+def _mark_stopped(task: TaskReport, note: str) -> TaskReport:
+    """Mark a task as stopped if it was counted as lost with the AM; tasks lost earlier are unchanged."""
     if task.state is not TaskState.LOST or task.note != _LOST:
         return task
     return replace(task, state=TaskState.STOPPED, note=note)
 
 
-def _last_change(folder: JobFolder) -> float:
-    """When something was last written for this job: executors write down that they lost their master."""
+def _last_write_time(folder: JobFolder) -> float:
+    """Return the time of the last write for this job; executors log that they lost their AM."""
     paths = [folder.am_log]
     with contextlib.suppress(OSError):
         paths += folder.logs.iterdir()
@@ -175,8 +177,8 @@ def _last_change(folder: JobFolder) -> float:
 def _last_lines(path: Path) -> tuple[str, ...]:
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOOKED_AT))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             text = file.read().decode("utf-8", errors="replace")
     except OSError:
         return ()
-    return tuple(text.splitlines()[-_QUOTED:])
+    return tuple(text.splitlines()[-_QUOTED_LINES:])

@@ -1,7 +1,7 @@
-"""How a job stands, from whoever knows: its living application master, its summary, or its record.
+"""The status of a job, from its running AM, its summary or its record.
 
-*Missing is not finished.* A job without a summary has not ended: its application master is asked. If that one is dead,
-the record is closed with a verdict that says so; if nothing can be known, that is an error, never an answer.
+*Missing is not finished.* A job without a summary has not ended, so its AM is queried. If that is dead, the job is
+finalized with a failure that says so; if nothing can be found out, that is an error, never an answer.
 """
 
 from __future__ import annotations
@@ -21,50 +21,51 @@ from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 from tony.schedulers.interface import Submitter
 
-#: Seconds that lie at most between a job's record and its application master's first sign of life.
-_SUBMITTING = 30.0
-#: Seconds between the making of its lock file and its first event, at most.
-_LOCKING = 2.0
-#: A connection that breaks within so many seconds may be one to a master that just ends: it is worth another look.
+#: Seconds, at most, from submission to the first sign of the AM.
+_SUBMISSION_SECONDS = 30.0
+#: Seconds, at most, from the creation of its lock file to its first event.
+_FIRST_EVENT_SECONDS = 2.0
+#: Seconds; a connection that breaks sooner may be one to an AM that is just exiting, so it is tried once more.
 PROMPT = 1.0
-#: Seconds between two looks at a job that is just coming up, ending, or being closed by somebody else.
-_LOOK_AGAIN = 0.02
-#: Elsewhere a look costs more, and every next pause is longer, up to so many seconds.
-_SLOWER, _SELDOM = 1.3, 0.3
+#: Seconds between two polls of a job that is starting, ending, or being finalized by another process.
+_POLL_SECONDS = 0.02
+#: On other machines polls cost more, so pauses grow.
+_POLL_BACKOFF = 1.3
+_MAX_POLL_SECONDS = 0.3
 
 
 def submitter_of(home: Home, record: JobRecord) -> Submitter:
-    """The client's half of the scheduler that a job went to.
+    """Return the client half of a job's scheduler.
 
     Raises:
-        InfraError: this installation does not know that scheduler.
+        InfraError: this installation does not have that scheduler.
     """
     try:
         return registry.load(record.spec.scheduler).submitter(home)
     except LookupError:
         raise InfraError(
-            f"job {record.job_id} went to scheduler {record.spec.scheduler!r}, which this tony does not know"
+            f"job {record.job_id} was submitted to scheduler {record.spec.scheduler!r}, which is not installed here"
         ) from None
 
 
 async def load_report(home: Home, job_id: str, patience: float | None = None) -> JobReport:
-    """The job as it stands.
+    """Return the status of a job.
 
-    A job whose application master died is closed first; the answer then is its verdict. If another one goes on, that
-    one is waited for.
+    If its AM died, the job is finalized first and its final report returned. If another AM attempt follows, wait for
+    it.
 
     Args:
-        patience: seconds to wait for one that can be asked; `PATIENCE` if nothing is said.
+        patience: seconds to wait for a reachable AM; default `PATIENCE`.
 
     Raises:
         UnknownJobError: there is no such job.
-        ConnectionFailed: its application master lives, but cannot be reached or does not answer.
+        ConnectionFailed: its AM is alive, but cannot be reached or does not answer.
     """
     folder = home.job(job_id)
     record: JobRecord | None = None
     submitter: Submitter | None = None
     broken = False
-    pause = _LOOK_AGAIN
+    pause = _POLL_SECONDS
     give_up = clock.monotonic() + (PATIENCE if patience is None else patience)
     while True:
         ended = read_summary(folder)
@@ -74,7 +75,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
         submitter = submitter or submitter_of(home, record)
         began = clock.monotonic()
         try:
-            found = await _look(folder, record, submitter)
+            found = await _poll(folder, record, submitter)
         except ConnectionFailed:
             if broken or clock.monotonic() - began > PROMPT:
                 raise
@@ -85,14 +86,14 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
             if not submitter.capabilities.same_host:
                 return await remote_jobs.unanswered(folder, record, submitter)
             raise ConnectionFailed(
-                f"the application master of {job_id} lives, but nobody answers for it; see {folder.am_log}", gone=True
+                f"the application master of {job_id} is alive but does not answer; see {folder.am_log}", gone=True
             )
         await asyncio.sleep(pause)
-        pause = pause if submitter.capabilities.same_host else min(_SLOWER * pause, _SELDOM)
+        pause = pause if submitter.capabilities.same_host else min(_POLL_BACKOFF * pause, _MAX_POLL_SECONDS)
 
 
-async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
-    """One look; None if things are changing right now and the next look will tell."""
+async def _poll(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
+    """Poll once; return None if the job is changing state right now and must be polled again."""
     if not submitter.capabilities.same_host:
         return await remote_jobs.poll_job(folder, record, submitter)
     if _is_being_submitted(folder, record):
@@ -111,10 +112,10 @@ async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
 
 
 def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
-    """Whether an application master may be about to come up: the record is new, and there is no trace of its life."""
+    """Return True if an AM may be about to start: the job is new, and there is no trace of an AM."""
     try:
-        since, patience = folder.am_lock.stat().st_mtime, _LOCKING
+        since, patience = folder.am_lock.stat().st_mtime, _FIRST_EVENT_SECONDS
     except FileNotFoundError:
-        since, patience = record.submitted, _SUBMITTING
-    # A clock that was set back meanwhile must not have us believe this for as long as it was set back.
+        since, patience = record.submitted, _SUBMISSION_SECONDS
+    # abs(): a clock that was set back must not make this true for as long as it was set back.
     return abs(clock.wall() - since) < patience and not event_log.segments(folder.path)

@@ -1,4 +1,4 @@
-"""A job's end in words: the earliest decisive failure first, then the others, then what to type next."""
+"""The final report of a failed job as text: root cause first, then later failures, then suggested commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony.model.job_report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration
 
-#: The verdict on a job that was never to restart: nobody needs to be told.
+#: The verdict of a job that may not restart at all; not worth a line.
 _NO_BUDGET = "max_restarts = 0"
 
 _ERRORS: dict[FailureClass, type[TonyError]] = {
@@ -23,7 +23,7 @@ _ERRORS: dict[FailureClass, type[TonyError]] = {
 
 
 def outcome(report: JobReport) -> str:
-    """One line: which job, how it ended, how long it took."""
+    """Return one line: the job, how it ended and how long it took."""
     took = ""
     if report.submitted is not None and report.ended is not None:
         took = f" after {format_duration(max(0.0, report.ended - report.submitted))}"
@@ -32,12 +32,12 @@ def outcome(report: JobReport) -> str:
 
 
 def page(report: JobReport, here: str = "") -> list[str]:
-    """What somebody reads whose job failed; nothing for a job that did not.
+    """Return the report of a failed job; nothing for a job that did not fail.
 
-    Names and a program's last lines stand in it as they are: whoever prints it must make them harmless.
+    Names and output lines are not escaped: the caller must remove control characters.
 
     Args:
-        here: the command that shows it, which need not be typed next.
+        here: the command that shows the report, which is then not suggested.
     """
     failure = report.failure
     if failure is None or report.state is JobState.SUCCEEDED:
@@ -48,24 +48,24 @@ def page(report: JobReport, here: str = "") -> list[str]:
         f"{outcome(report)}: {_headline(failure)}",
         *_verdict(failure),
         *_evidence(report, failure),
-        *_others(failure),
+        *_other_failures(failure),
         "",
-        "next:",
-        *(f"  {line}" for line in _next(report, failure, here)),
+        "Next:",
+        *(f"  {line}" for line in _suggested_commands(report, failure, here)),
     ]
 
 
 def error_of(report: JobReport) -> TonyError | None:
-    """The error that a failed job is, with the page as its text; None for one that did not fail."""
+    """Return a failed job as an error with the report as its text; None for a job that did not fail."""
     if report.failure is None or report.state is JobState.SUCCEEDED:
         return None
-    refused = report.exit_code == ExitCode.REFUSED  # by the application master, for a site's rules
+    refused = report.exit_code == ExitCode.REFUSED  # by the AM, because of a site policy
     kind = UserError if refused else _ERRORS[report.failure.failure_class]
     return kind("\n".join(page(report)))
 
 
 def _headline(failure: Failure) -> str:
-    """The reason; of a program that ended with an exit code the short form of it."""
+    """Return the reason, in short form for a program that exited with an exit code."""
     if failure.reason == f"{failure.task} failed with exit code {failure.exit_code} on {failure.host}":
         return f"{failure.task} on {failure.host}: exit code {failure.exit_code}"
     return failure.reason
@@ -73,22 +73,22 @@ def _headline(failure: Failure) -> str:
 
 def _verdict(failure: Failure) -> list[str]:
     known = not failure.verdict or failure.verdict == _NO_BUDGET
-    return [] if known else [f"  not started again: {failure.verdict}"]
+    return [] if known else [f"  Not restarted: {failure.verdict}"]
 
 
 def _evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
     if failure.tail:
-        lines += ["  its last lines:", *(f"    {line}" for line in failure.tail)]
-        lines += [f"  hint: {hint}" for hint in find_hints(failure.tail)]
-    files = _output(report, failure)
+        lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
+        lines += [f"  Hint: {hint}" for hint in find_hints(failure.tail)]
+    files = _log_files(report, failure)
     if files:
-        lines.append(f"  all of it: {' and '.join(map(str, files))}")
+        lines.append(f"  Full log: {' and '.join(map(str, files))}")
     return lines
 
 
-def _output(report: JobReport, failure: Failure) -> list[Path]:
-    """The files that hold what the program printed, as far as it printed anything."""
+def _log_files(report: JobReport, failure: Failure) -> list[Path]:
+    """Return the non-empty log files of the failed program."""
     if not failure.log:
         return []
     path = Path(report.folder) / failure.log
@@ -103,13 +103,13 @@ def _is_written(file: Path) -> bool:
         return False
 
 
-def _others(failure: Failure) -> list[str]:
-    return ["", "after it:", *(f"  {line}" for line in failure.others)] if failure.others else []
+def _other_failures(failure: Failure) -> list[str]:
+    return ["", "Also failed:", *(f"  {line}" for line in failure.others)] if failure.others else []
 
 
-def _next(report: JobReport, failure: Failure, here: str) -> list[str]:
+def _suggested_commands(report: JobReport, failure: Failure, here: str) -> list[str]:
     commands = []
-    if failure.task and _output(report, failure):
+    if failure.task and _log_files(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
         commands.append(f"tony logs {report.job} {failure.task}{session}")
     if here != "status":

@@ -1,4 +1,4 @@
-"""Closing the record of a job whose application master died: done once, by whoever reads it next."""
+"""Finalize a job whose AM died: done once, by the next client that reads its status."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tony.schedulers.interface import ApplicationStatus, Submitter
 async def close_lost(
     folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus | None = None
 ) -> JobReport | None:
-    """Ends what a dead application master left behind and writes the job's last report.
+    """Clean up after a dead AM and write the job's final report.
 
-    May be called by many at once: one does it, and the others get None and look again.
+    Safe to call concurrently: one caller does it; the others get None and must poll again.
 
     Args:
-        sight: what the scheduler says of the end, if it says something.
+        sight: the scheduler's report of the end, if any.
 
     Raises:
-        StorageError: the record cannot be written.
+        StorageError: the summary cannot be written.
     """
     with lock_finalization(folder) as mine:
         if not mine:
@@ -40,21 +40,21 @@ async def close_lost(
         if known is not None:
             return known
         await submitter.sweep(folder)
-        # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
+        # Late: rarely needed, and it loads the state machine.
         from tony.jobs.dead_am_report import ended_with_the_job, last_report
 
         report = await to_thread(last_report, folder, record, sight)
-        report = add_signal_source(report, sight) if sight else _as_asked(folder, report)
+        report = add_signal_source(report, sight) if sight else _apply_kill_request(folder, report)
         if report.state is JobState.KILLED:
             report = ended_with_the_job(report)
         _remove_secrets(folder)
         write_summary(folder, report)
-        _remove_secrets(folder)  # once more: somebody who looked in between may have fetched them again
+        _remove_secrets(folder)  # again: another process may have fetched them in between
         return report
 
 
-def _as_asked(folder: JobFolder, report: JobReport) -> JobReport:
-    """The report of a job that somebody had wanted to end when no application master answered any more."""
+def _apply_kill_request(folder: JobFolder, report: JobReport) -> JobReport:
+    """Apply a pending kill request, made while no AM answered, to the report."""
     request, failure = load_kill_request(folder), report.failure
     if request is None or failure is None or failure.cause != "am-lost":
         return report
@@ -70,16 +70,15 @@ def _as_asked(folder: JobFolder, report: JobReport) -> JobReport:
 
 
 def was_killed_by_signal(report: JobReport) -> bool:
-    """Whether a job was killed through its application master, which cannot know who sent the signal."""
+    """Return True if a job was killed by a signal to its AM, which cannot know the sender."""
     reason = report.failure.reason if report.failure else ""
     return report.state is JobState.KILLED and reason.startswith("killed by signal ")
 
 
 def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
-    """The report with the scheduler's words in it, if it was the scheduler that sent the signal.
+    """Add the scheduler's explanation to the report, if the scheduler sent the signal to the AM.
 
-    It was told to end the job; or it has given the master up, which is nobody's wish, but a failure of the cluster;
-    or a limit of time that it keeps was over.
+    It either killed the job on request, or gave up the AM, which is a failure of the cluster, or enforced a time limit.
     """
     if report.failure is None or not was_killed_by_signal(report):
         return report
@@ -95,10 +94,10 @@ def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
 
 
 def timed_out_report(report: JobReport, limit: str) -> JobReport:
-    """The report of a job that its scheduler has ended for a limit of time: that is no accident, and nobody's wish.
+    """Return the report of a job that its scheduler ended because of a time limit: neither an accident nor a kill.
 
     Args:
-        limit: in a sentence.
+        limit: one sentence.
     """
     assert report.failure is not None
     failure = replace(
@@ -109,7 +108,7 @@ def timed_out_report(report: JobReport, limit: str) -> JobReport:
 
 @contextmanager
 def lock_finalization(folder: JobFolder) -> Iterator[bool]:
-    """Holds the lock that a living application master holds: none can come up, and nobody else closes the record."""
+    """Try to hold the lock that a running AM holds; yields True if held: no AM can start and no one else finalizes."""
     lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -1,7 +1,7 @@
-"""Waking up when something happens in a folder, instead of looking again and again.
+"""Wait for changes in folders with inotify instead of polling.
 
-Where the kernel cannot tell (a user's number of watches is limited, and a network file system does not tell of other
-hosts' writes), waiting ends after a short while at the latest, so that nothing is missed.
+Where inotify does not work (a user's number of watches is limited; network file systems do not report writes of other
+hosts), each wait ends after a short time, so that no change is missed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Self
 from tony.linux.inotify import Inotify, InotifyMask
 
 _CHANGES = InotifyMask.MODIFY | InotifyMask.CLOSE_WRITE | InotifyMask.MOVED_TO | InotifyMask.CREATE
-#: Seconds between two looks where the kernel does not wake us.
+#: Seconds between polls if inotify does not work.
 LOOK_AGAIN = 0.5
 
 
 class FolderWatch:
-    """Tells which files of some folders changed since it was asked last.
+    """Reports changed files in some folders. A context manager.
 
-    A context manager. Folders added before they are read miss nothing: a change between two reads stays noted.
+    Add a folder before reading its files: changes between two reads are queued, so that none is missed.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class FolderWatch:
         self.close()
 
     def close(self) -> None:
-        """Gives the watch back to the kernel; may be called twice."""
+        """Release the inotify descriptor. May be called twice."""
         if self._inotify:
             self._inotify.close()
 
     def add(self, folder: Path) -> None:
-        """Watches the files directly in `folder`, which must exist."""
+        """Watch the files directly in `folder`, which must exist."""
         if self._inotify is None:
             return
         try:
@@ -56,7 +56,7 @@ class FolderWatch:
             self._inotify = None
 
     async def wait_change(self) -> AbstractSet[Path] | None:
-        """Waits until a file changed; answers which ones, or None for "look at all of them"."""
+        """Wait for a change; return the changed files, or None if any file may have changed."""
         if self._inotify is None:
             await asyncio.sleep(LOOK_AGAIN)
             return None
@@ -70,7 +70,7 @@ class FolderWatch:
         return self.changed()
 
     def changed(self) -> AbstractSet[Path] | None:
-        """What changed since the last call, without waiting; None for "look at all of them"."""
+        """Return the files changed since the last call, without waiting; None if any file may have changed."""
         if self._inotify is None:
             return None
         happened = self._inotify.read()

@@ -13,17 +13,17 @@ from tony.jobs.inotify import FolderWatch
 from tony.jobs.remote_jobs import refresh
 from tony.model.layout import Home
 
-#: Seconds without an event after which it is looked whether anybody is left to write one.
-_LOOK_AGAIN = 1.0
+#: Seconds without an event after which to check whether the AM is still alive.
+_CHECK_SECONDS = 1.0
 
 
 async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGenerator[LogEntry, None]:
-    """What has happened to a job, oldest first; with `follow` also what will, until it has ended.
+    """Yield a job's events, oldest first; with `follow` also new ones until it has ended.
 
     Raises:
         UnknownJobError: there is no such job.
         RecordError: its log cannot be read.
-        SchedulerError: it is in a cluster, and cannot be had from there.
+        SchedulerError: it runs in a cluster whose files cannot be read.
     """
     folder = home.job(job_id)
     submitter = facts.submitter_of(home, record_of(home, job_id))
@@ -39,7 +39,7 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
             if last_look:
                 return
             try:
-                async with asyncio.timeout(_LOOK_AGAIN):
+                async with asyncio.timeout(_CHECK_SECONDS):
                     await changes.wait_change()
             except TimeoutError:
                 if far or submitter.am_alive(folder) is False:

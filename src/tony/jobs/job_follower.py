@@ -1,4 +1,4 @@
-"""Following a job to its end: how it stands, and what its programs print."""
+"""Following a job to its end: its status and its output."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 
-#: Seconds for which more lines gather before they are read: who was silent is heard at once, and eight tasks with two
-#: hundred lines a second each are read fifty times a second and not fifteen hundred.
-_GATHER = 0.02
-#: Seconds between two looks at a job whose application master cannot be reached, if nothing happens before: at first,
-#: and at most.
-_SOON, _LATER = 0.05, 1.0
-#: Of a master on another machine nothing tells us that it comes up: for some seconds we look often.
-_SLOWER = 1.03
-#: Seconds for which a scheduler may be away that has taken the job, or told of it: as long as its own programs bear it.
-_AWAY = 900.0
+#: Seconds to collect lines before the next read. The first line after a silence is read at once; eight tasks with 200
+#: lines/s each cause 50 reads a second instead of 1,500.
+_BATCH_SECONDS = 0.02
+#: Between two polls of a job whose AM cannot be reached.
+_MIN_POLL_SECONDS = 0.05
+_MAX_POLL_SECONDS = 1.0
+#: Growth of pauses on another machine, where no file change announces a new AM: so it is polled often at first.
+_BACKOFF = 1.03
+#: Seconds for which a scheduler that has accepted the job may be unreachable; Hadoop's own clients wait as long.
+_UNREACHABLE_SECONDS = 900.0
 
 
 class Viewer(Protocol):
-    """Whoever looks on. Called from the event loop; each call should be quick."""
+    """Receives what happens to a job. Called from the event loop; each call should be quick."""
 
     def saw(self, report: JobReport) -> None:
-        """The job stands like this now."""
+        """Called with every new status."""
 
     def opened(self, session: int, reason: str) -> None:
-        """A further session begins. Told before the first report of it."""
+        """Called when a further session opens, before the first report of it."""
 
     def printed(self, lines: Sequence[LogLine]) -> None:
-        """Programs printed these lines."""
+        """Called with output lines."""
 
     def noticed(self, text: str) -> None:
-        """Something about the following itself: the connection broke, for instance."""
+        """Called with a message about the following itself, such as a lost connection."""
 
 
 async def follow(
@@ -63,16 +63,16 @@ async def follow(
     live: bool = True,
     ages: bool = False,
 ) -> JobReport:
-    """Tells `viewer` everything until the job has ended; answers its last report.
+    """Report everything to `viewer` until the job has ended; return its final report.
 
-    Every line that was printed has been told before the report that the job has ended.
+    All output is reported before the report that the job has ended.
 
     Args:
-        selection: which lines are told; all by default.
+        selection: which output to report; all by default.
         keep: lines of each stream to begin with; None for all.
-        live: tell lines as somebody wants them who looks on: progress bars as they move, and what waits for its line's
-            end. Otherwise whole lines, byte for byte.
-        ages: tell also how the job stands when nothing but time has passed: for a view that shows since when.
+        live: for display: only the newest state of progress bars, and incomplete lines after a while. Otherwise
+            complete lines, byte for byte.
+        ages: also report the status when only ages have changed.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -111,7 +111,7 @@ async def _watch(
 
 
 class _Sessions:
-    """Tells of further sessions. A quick one begins and ends between two reports: of that the log says why."""
+    """Reports further sessions. Reasons of sessions that began and ended between two reports come from the log."""
 
     def __init__(self, home: Home, job_id: str, viewer: Viewer) -> None:
         self._home = home
@@ -120,7 +120,7 @@ class _Sessions:
         self._told = 1
 
     async def tell(self, report: JobReport) -> None:
-        """The job stands like this now."""
+        """Report sessions that opened since the last report."""
         session = report.session
         if session <= self._told:
             return
@@ -138,14 +138,14 @@ class _Notice(Protocol):
 
 
 async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = False) -> AsyncGenerator[JobReport, None]:
-    """The job as it stands, now and after every change, over all breaks of the connection; ends with the last report.
+    """Yield the status now and after every change, reconnecting as necessary; end with the final report.
 
     Args:
-        ages: also when nothing but time has passed.
+        ages: also yield when only ages have changed.
 
     Raises:
         UnknownJobError: there is no such job.
-        ProtocolError: the application master refuses us.
+        ProtocolError: the AM refused this client.
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
@@ -153,16 +153,16 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     far = not submitter.capabilities.same_host
     with FolderWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
         changes.add(folder.path)
-        pause = _SOON
-        asker = _Asker(home, record, notice)
-        attempts = _Attempts(notice)
+        pause = _MIN_POLL_SECONDS
+        poller = _StatusPoller(home, record, notice)
+        attempts = _AmAttempts(notice)
         while True:
             try:
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
-                        pause = _SOON
+                        pause = _MIN_POLL_SECONDS
                         heard.last = None if message.final else message.report
-                        asker.heard()
+                        poller.heard()
                         attempts.tell(message.report)
                         if message.final and far:
                             yield await remote_jobs.last_am_report(folder, submitter, message.report)
@@ -174,55 +174,55 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
             except ConnectionFailed as error:
                 broken = None if error.gone else error
             heard.keep()
-            report = await asker.ask()
+            report = await poller.ask()
             another = report is not None and attempts.tell(report)
             if report is not None:
                 yield report
                 if folder.summary.exists():
-                    return  # a connection that broke with the job's end is no news
+                    return  # the job ended, so the broken connection is not worth a message
             if broken is not None and not another:
-                notice(f"{broken}; looking again")
+                notice(f"{broken}; retrying")
             await _wait_change(changes, pause)
-            pause = min(_SLOWER * pause if far else 2 * pause, _LATER)
+            pause = min(_BACKOFF * pause if far else 2 * pause, _MAX_POLL_SECONDS)
 
 
-class _Attempts:
-    """Tells that an application master died and another one goes on."""
+class _AmAttempts:
+    """Reports that the AM died and another AM attempt took over."""
 
     def __init__(self, notice: _Notice) -> None:
         self._notice = notice
         self._seen = 0
 
     def tell(self, report: JobReport) -> bool:
-        """The job stands like this now; answers whether there was anything to tell."""
+        """Compare a report with the previous one; return True if there was a new AM attempt."""
         before, self._seen = self._seen, max(self._seen, report.attempt)
         if not before or report.attempt <= before or report.state.ended:
             return False
-        self._notice(f"the application master died; attempt {report.attempt} goes on")
+        self._notice(f"the application master died; AM attempt {report.attempt} took over")
         return True
 
 
-class _Asker:
-    """Asks how a job stands of which nobody tells by himself. A scheduler that was there may be away for a while.
+class _StatusPoller:
+    """Polls a job without a connection to its AM, tolerating an unreachable scheduler for a while.
 
-    A job that has waited for its master longer than it may is ended.
+    A job that has waited in the queue for its AM longer than allowed is ended.
     """
 
     def __init__(self, home: Home, record: JobRecord, notice: _Notice) -> None:
         self._home, self._job_id, self._notice = home, record.job_id, notice
-        self._give_up = clock.monotonic() + _AWAY - (clock.wall() - record.submitted)
+        self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS - (clock.wall() - record.submitted)
         self._is_away = False
         self._told = ""
         self._limit = QueueLimit(home.job(record.job_id), record, facts.submitter_of(home, record))
 
     def heard(self) -> None:
-        """Somebody has told how it stands."""
-        self._give_up = clock.monotonic() + _AWAY
+        """Reset the deadline: there was an answer."""
+        self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS
         self._is_away = False
         self._told = ""
 
     async def ask(self) -> JobReport | None:
-        """How it stands; None if that is not to be known now."""
+        """Return the status; None if it cannot be determined now."""
         try:
             report = await facts.load_report(self._home, self._job_id)
             if self._limit.is_over(report):
@@ -231,18 +231,18 @@ class _Asker:
         except ConnectionFailed as error:
             if str(error) != self._told:
                 self._told = str(error)
-                self._notice(f"{error}; looking again")
+                self._notice(f"{error}; retrying")
             return None
         except StorageError:
             raise
         except NoClusterError as error:
-            raise NoClusterError(f"nobody can tell any more how {self._job_id} stands or ended: {error}") from error
+            raise NoClusterError(f"the status of {self._job_id} is no longer available: {error}") from error
         except InfraError as error:
             if clock.monotonic() > self._give_up:
                 raise
             if not self._is_away:
                 self._is_away = True
-                self._notice(f"{str(error).partition(chr(10))[0].rstrip(':')}; looking again")
+                self._notice(f"{str(error).partition(chr(10))[0].rstrip(':')}; retrying")
             return None
         self.heard()
         return report
@@ -257,28 +257,28 @@ async def _wait_change(changes: FolderWatch, patience: float) -> None:
 
 
 class _Printer:
-    """Hands lines to a viewer. What was read is handed over, even if it is cancelled in the middle."""
+    """Passes lines to a viewer. Lines that were read are passed on even if it is cancelled in between."""
 
     def __init__(self, tail: LogTail, viewer: Viewer) -> None:
         self._tail = tail
         self._viewer = viewer
         self._lines: Iterator[LogLine] = iter(())
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         await self._tell(self._tail.new_lines())
         while True:
             changed = await self._change()
             await self._tell(chain(self._tail.new_lines(changed), self._tail.due_lines()))
-            await asyncio.sleep(_GATHER)
+            await asyncio.sleep(_BATCH_SECONDS)
 
     async def rest(self) -> None:
-        """No program runs any more: all that is left, lines without an end included."""
+        """Report all remaining output, including incomplete lines, after all programs have exited."""
         await self._tell(self._tail.drain())
 
     async def _change(self) -> AbstractSet[Path] | None:
-        """Waits until something was printed, or has waited for its line's end long enough."""
+        """Wait until a log file changed, or an incomplete line is due."""
         due = self._tail.due
         try:
             async with asyncio.timeout(None if due is None else max(0.0, due - clock.monotonic())):
@@ -287,20 +287,20 @@ class _Printer:
             return frozenset()
 
     async def _tell(self, lines: Iterator[LogLine]) -> None:
-        async with self._turn:
-            await self._hand_over()  # what was left when it was cancelled
+        async with self._lock:
+            await self._pass_on()  # lines left by a cancelled call
             self._lines = lines
-            await self._hand_over()
+            await self._pass_on()
 
-    async def _hand_over(self) -> None:
+    async def _pass_on(self) -> None:
         for portion in portions(self._lines):
             self._viewer.printed(portion)
-            await asyncio.sleep(0)  # between two portions everything else gets its turn
+            await asyncio.sleep(0)  # let other tasks run between portions
 
 
 @contextmanager
 def first_error() -> Iterator[None]:
-    """Raises what went wrong in a task group as itself: nobody outside cares in how many tasks the work was done."""
+    """Raise the first error of a task group itself instead of a group."""
     try:
         yield
     except BaseExceptionGroup as several:

@@ -1,4 +1,4 @@
-"""A job's id: made, and found again from the part of it that a person types."""
+"""Job ids: creating them, and resolving abbreviations typed by a user."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tony.history.job_listing import newest_jobs, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 
-#: The word for the newest job.
+#: Abbreviation for the newest job.
 LAST = "last"
-#: Characters of a part that may come from the middle of an id; a shorter one must be its beginning or its end.
-_ENOUGH = 3
-_SHOWN = 3
+#: Characters of a part that may be in the middle of an id; a shorter one must be its beginning or its end.
+_MIN_INNER_LENGTH = 3
+_MAX_SHOWN = 3
 
 
 def new_job_id(scheduler: str, now: float) -> str:
-    """A new id such as `local-20260131-235959-0a1b2c`: sorts by time, and is safe as a folder's name.
+    """Return a new id such as `local-20260131-235959-0a1b2c`: sorts by time, and is safe as a folder name.
 
     Args:
         now: seconds since 1970; written as UTC.
@@ -29,7 +29,7 @@ def new_job_id(scheduler: str, now: float) -> str:
 
 
 def remember(home: Home, job_id: str) -> None:
-    """Notes which job was submitted last: the times on the records do not tell once a clock was set back."""
+    """Note which job was submitted last: times are unreliable after the clock was set back."""
     draft = home.last.with_name(f".{home.last.name}.{os.urandom(4).hex()}.new")
     with contextlib.suppress(OSError):
         try:
@@ -40,7 +40,7 @@ def remember(home: Home, job_id: str) -> None:
 
 
 def known(home: Home) -> list[str]:
-    """Ids of all jobs that have a record, oldest first."""
+    """Return the ids of all jobs, oldest first."""
     return [job_id for job_id in _folders(home) if home.job(job_id).job.exists()]
 
 
@@ -53,10 +53,10 @@ def _folders(home: Home) -> list[str]:
 
 
 def resolve(home: Home, text: str) -> str:
-    """The id that `text` means: an id, a part of one that no other has, or `last`: the one that was submitted last.
+    """Resolve `text` to a job id: a whole id, a unique part of one, or `last` for the job submitted last.
 
     Raises:
-        UnknownJobError: none or several; the message names them, or the nearest ones.
+        UnknownJobError: no job matches, or several do; the message names them, or similar ones.
     """
     if JOB_ID.fullmatch(text) and home.job(text).job.exists():
         return text
@@ -66,19 +66,19 @@ def resolve(home: Home, text: str) -> str:
     matches = [job_id for job_id in found if home.job(job_id).job.exists()]
     if len(matches) == 1:
         return matches[0]
-    if not matches and JOB_ID.fullmatch(text) and _is_of_a_cluster(text):
-        if _adopted(home, text):
+    if not matches and JOB_ID.fullmatch(text) and _is_cluster_id(text):
+        if _adopt(home, text):
             return text
-        raise UnknownJobError(f"there is no job {text!r}: neither {home.jobs} has it, nor does the cluster know it.")
+        raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster.")
     raise UnknownJobError(_explain(home, text, known(home), matches))
 
 
-def _is_of_a_cluster(text: str) -> bool:
-    return text.startswith("application_")  # so far the only ids that clusters give
+def _is_cluster_id(text: str) -> bool:
+    return text.startswith("application_")  # so far the only ids that clusters assign
 
 
-def _adopted(home: Home, text: str) -> bool:
-    """Whether it is a job of the cluster that was submitted from another machine, or another home."""
+def _adopt(home: Home, text: str) -> bool:
+    """Return True if it is a job of the cluster that was submitted from another machine or state directory."""
     import asyncio
 
     from tony.jobs.remote_jobs import adopt
@@ -87,17 +87,17 @@ def _adopted(home: Home, text: str) -> bool:
 
 
 def ending(job_id: str, ids: Collection[str]) -> str:
-    """The shortest end of an id, from one of its dashes on, that means it and none of the others."""
+    """Return the shortest suffix of an id, starting after a dash, that matches none of the other ids."""
     pieces = job_id.split("-")
     for start in range(len(pieces) - 1, 0, -1):
         end = "-".join(pieces[start:])
-        if len(end) >= _ENOUGH and not any(end in other for other in ids if other != job_id):
+        if len(end) >= _MIN_INNER_LENGTH and not any(end in other for other in ids if other != job_id):
             return end
     return job_id
 
 
 def _last(home: Home) -> str | None:
-    """What was noted when it was submitted; the newest by its record if that job is gone, or nothing was noted."""
+    """Return the job noted as last submitted; if it was removed or none was noted, the newest by its record."""
     noted = ""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         noted = home.last.read_text(encoding="ascii")
@@ -105,21 +105,21 @@ def _last(home: Home) -> str | None:
 
 
 def _matches(text: str, job_id: str) -> bool:
-    return job_id.startswith(text) or job_id.endswith(text) or (len(text) >= _ENOUGH and text in job_id)
+    return job_id.startswith(text) or job_id.endswith(text) or (len(text) >= _MIN_INNER_LENGTH and text in job_id)
 
 
 def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
     if matches:
         return f"{len(matches)} jobs match {text!r}: {_format_ids(matches[::-1])}. Write more of the id."
     if not ids:
-        return f"there is no job {text!r}: {home.jobs} holds no job yet."
+        return f"there is no job {text!r}: {home.jobs} has no jobs."
     named = _named(home, text)
     if named:
         count = "1 job" if len(named) == 1 else f"{len(named)} jobs"
         return f"{text!r} is the name of {count}: {_format_ids(named)}. Write the id of the job, or a part of it."
-    import difflib  # 10 ms, and only after a mistake
+    import difflib  # late: 10 ms, needed only after an error
 
-    near = difflib.get_close_matches(text, ids, n=_SHOWN, cutoff=0.6)
+    near = difflib.get_close_matches(text, ids, n=_MAX_SHOWN, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_format_ids(ids[::-1])}."
     return f"there is no job {text!r} in {home.jobs}; {hint}"
 
@@ -131,8 +131,8 @@ def _named(home: Home, name: str) -> list[str]:
 
 
 def _format_ids(ids: list[str]) -> str:
-    rest = len(ids) - _SHOWN
-    return ", ".join(ids[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(ids) - _MAX_SHOWN
+    return ", ".join(ids[:_MAX_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _age(job_id: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The jobs of a home, the living ones as their application masters say."""
+"""List the jobs of a state directory; the status of running ones comes from their AMs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tony.history.job_listing import JobListing, scan
 from tony.model.layout import Home
 from tony.model.states import JobState
 
-#: Jobs that are asked at the same time.
-_AT_ONCE = 50
+#: Jobs queried concurrently.
+_CONCURRENT_QUERIES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which jobs are wanted; None takes all.
+    """Selects jobs; None matches all.
 
     Attributes:
-        name: the whole name; `*` and `?` stand for anything.
-        scheduler: whose jobs; it is asked for those, too, that are not recorded here.
-        since, until: bounds of the time of submission, seconds since 1970.
+        name: pattern for the whole name, with `*` and `?`.
+        scheduler: also lists jobs known only to this scheduler.
+        since, until: bounds of the submission time, seconds since 1970.
     """
 
     states: Collection[JobState] | None = None
@@ -34,7 +34,7 @@ class Filter:
     until: float | None = None
 
     def takes(self, head: JobHead) -> bool:
-        """Whether a job is wanted, its state left aside: that may have to be asked for first."""
+        """Return True if a job matches, ignoring its state, which may have to be queried first."""
         return (
             (self.name is None or fnmatchcase(head.name, self.name.replace("[", "[[]")))
             and (self.user is None or head.user == self.user)
@@ -46,11 +46,11 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """The answer.
+    """The result of listing jobs.
 
     Attributes:
         heads: newest first.
-        problems: one sentence for each reason why something could not be learnt of jobs.
+        problems: one sentence for each reason why the status of some jobs is unknown.
     """
 
     heads: tuple[JobHead, ...]
@@ -58,29 +58,29 @@ class Jobs:
 
 
 def ended_jobs(home: Home, wanted: Filter) -> Jobs | None:
-    """As `list_jobs`, if nobody has to be asked; else None. Blocking; loads nothing of what talks to living masters."""
+    """Like `list_jobs`, but None if an AM or scheduler must be queried. Blocking; loads no networking modules."""
     if wanted.scheduler is not None:
         return None
     listing = scan(home)
-    return None if _open(listing, wanted) else _chosen(listing, (), (), wanted)
+    return None if _open(listing, wanted) else _select(listing, (), (), wanted)
 
 
 async def list_jobs(home: Home, wanted: Filter) -> Jobs:
-    """All jobs of a home that are wanted. Jobs whose application master died are closed on the way.
+    """List all matching jobs of a state directory. Jobs whose AM died are finalized on the way.
 
     Raises:
-        SchedulerError: the scheduler whose jobs are wanted is not there, or cannot be asked.
+        SchedulerError: the scheduler of the filter cannot be reached.
     """
-    # Half of what a list of ended jobs would cost.
+    # Late: these imports would double the time to list ended jobs.
     import asyncio
 
     from tony.jobs import facts
     from tony.jobs.cached_status import last_known
     from tony.linux.threads import to_thread
 
-    elsewhere = await _jobs_of(home, wanted.scheduler) if wanted.scheduler else {}
+    elsewhere = await _scheduler_jobs(home, wanted.scheduler) if wanted.scheduler else {}
     listing = await to_thread(scan, home)
-    slots = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_CONCURRENT_QUERIES)
     unknown: dict[str, list[str]] = {}
 
     async def ask(head: JobHead) -> JobHead:
@@ -95,18 +95,18 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
 
     living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
     here = {head.job for head in (*listing.ended, *listing.open)}
-    foreign = [head for job, head in elsewhere.items() if job not in here and wanted.takes(head)]
-    problems = [f"{_named(jobs)}: {why}" for why, jobs in unknown.items()]
-    return _chosen(listing, (*living, *foreign), problems, wanted)
+    unrecorded = [head for job, head in elsewhere.items() if job not in here and wanted.takes(head)]
+    problems = [f"{_name_jobs(jobs)}: {why}" for why, jobs in unknown.items()]
+    return _select(listing, (*living, *unrecorded), problems, wanted)
 
 
-def _named(jobs: list[str]) -> str:
-    """The newest, and how many more there are."""
+def _name_jobs(jobs: list[str]) -> str:
+    """Name the newest job, and how many more there are."""
     return max(jobs) + (f" and {len(jobs) - 1} more" if len(jobs) > 1 else "")
 
 
-async def _jobs_of(home: Home, scheduler: str) -> Mapping[str, JobHead]:
-    """What a scheduler knows of jobs, by their ids. Of their tasks it knows nothing."""
+async def _scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobHead]:
+    """Return the jobs that a scheduler knows, by id. Schedulers do not know tasks."""
     from tony.schedulers import registry
 
     found = await registry.load(scheduler).submitter(home).all_jobs()
@@ -132,7 +132,7 @@ def _open(listing: JobListing, wanted: Filter) -> list[JobHead]:
     return [head for head in listing.open if wanted.takes(head)]
 
 
-def _chosen(listing: JobListing, living: Collection[JobHead], problems: Collection[str], wanted: Filter) -> Jobs:
+def _select(listing: JobListing, living: Collection[JobHead], problems: Collection[str], wanted: Filter) -> Jobs:
     ended = [head for head in listing.ended if wanted.takes(head)]
     heads = [head for head in (*ended, *living) if wanted.states is None or head.state in wanted.states]
     heads.sort(key=lambda head: (head.submitted, head.job), reverse=True)

@@ -1,4 +1,4 @@
-"""What was measured of a job: from the file of its record, and from its living application master what is newer."""
+"""Metrics of a job: from its file, and newer ones from its running AM."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from tony.model.metrics import OF_PROGRAMS, PROGRAM
 from tony.model.progress import Progress
 from tony.protocol.messages import MOST_POINTS, Points
 
-#: Tasks that a living master is asked about at one time.
-_AT_ONCE = 400
+#: Tasks per request to the AM.
+_TASKS_PER_REQUEST = 400
 
 
 async def measured(
     folder: JobFolder, tasks: Sequence[str], wanted: Sequence[str], most: int, *, live: bool
 ) -> list[Points]:
-    """Series of tasks, in the order of the tasks and of `ordered`; those of which nothing is known are left out.
+    """Return series of tasks, ordered by task and then as `ordered`; those without data are left out.
 
     Args:
-        tasks: all that are meant.
-        wanted: names of series, in which `*` and `?` stand for others.
+        tasks: all selected tasks.
+        wanted: patterns of series names, with `*` and `?`.
         most: points of each, at most.
-        live: ask its application master as well; one that cannot be asked is no error, what was written down counts.
+        live: query the AM as well; if it cannot be reached, only the file is used.
     """
-    kept = await to_thread(_kept, folder, tasks, wanted, most)
+    kept = await to_thread(_read_stored, folder, tasks, wanted, most)
     if live:
         newer = await newest(folder, tasks, (), min(most, MOST_POINTS))
-        _add(kept, [points for points in newer if takes(wanted, points.series)], most)
+        _append_newer(kept, [points for points in newer if takes(wanted, points.series)], most)
     places = {task: number for number, task in enumerate(tasks)}
     names = {name: number for number, name in enumerate(ordered({series for _, series in kept}))}
     return sorted(kept.values(), key=lambda points: (places[points.task], names[points.series]))
 
 
 async def newest(folder: JobFolder, tasks: Sequence[str], series: Sequence[str], points: int) -> list[Points]:
-    """The newest points of series, from the living application master; nothing, if it cannot be asked.
+    """Return the newest points of series from the running AM; nothing if it cannot be reached.
 
     Args:
-        series: exact names; none for all.
+        series: exact names; empty for all.
     """
     found: list[Points] = []
-    waiting = [list(tasks[at : at + _AT_ONCE]) for at in range(0, len(tasks), _AT_ONCE)]
+    waiting = [list(tasks[at : at + _TASKS_PER_REQUEST]) for at in range(0, len(tasks), _TASKS_PER_REQUEST)]
     try:
         while waiting:
             asked = waiting.pop(0)
@@ -57,26 +57,26 @@ async def newest(folder: JobFolder, tasks: Sequence[str], series: Sequence[str],
                 waiting[:0] = [asked[:half], asked[half:]]
                 continue
             found += answer.points
-    except (ConnectionFailed, ProtocolError):  # it ends just now, or is older than this question
+    except (ConnectionFailed, ProtocolError):  # it is exiting, or too old for this request
         return found
     return found
 
 
 async def read_progress(folder: JobFolder, tasks: Sequence[str], *, live: bool) -> Reports:
-    """Return what programs have reported of their steps: as the living application master has it, or the file.
+    """Return the steps reported by user programs, from the running AM or else from the file.
 
     Args:
-        live: ask the application master.
+        live: query the AM.
     """
     found: list[Progress] = []
     now = None
     if live:
         try:
-            for at in range(0, len(tasks), _AT_ONCE):
-                answer = await ask_metrics(folder, tasks[at : at + _AT_ONCE], ("step",), 1)
+            for at in range(0, len(tasks), _TASKS_PER_REQUEST):
+                answer = await ask_metrics(folder, tasks[at : at + _TASKS_PER_REQUEST], ("step",), 1)
                 now = answer.now
                 found += answer.progress
-        except (ConnectionFailed, ProtocolError):  # it ends just now
+        except (ConnectionFailed, ProtocolError):  # it is exiting
             found = []
     return Reports(progress=tuple(found), now=now) if found else await to_thread(_read_reports, folder)
 
@@ -87,10 +87,10 @@ def _read_reports(folder: JobFolder) -> Reports:
 
 
 def last(points: Points | None) -> float | None:
-    """The newest value of a series; None without one.
+    """Return the newest value of a series; None without one.
 
-    A point is the mean of some seconds. Steps only grow, so of them the most in it is what was told last, unless the
-    program began anew meanwhile.
+    A point is the mean of some seconds. Steps only grow, so their maximum is the last reported value, unless the
+    program was restarted meanwhile.
     """
     if points is None or not points.mean:
         return None
@@ -99,7 +99,7 @@ def last(points: Points | None) -> float | None:
 
 
 def accepted(folder: JobFolder) -> float | None:
-    """When a job was accepted, seconds since 1970; None if nothing of it is known here."""
+    """Return when a job was accepted, in seconds since 1970; None if there is no event log here."""
     try:
         first = next(event_log.read(event_log.segments(folder.path)), None)
     except (RecordError, StorageError):
@@ -108,12 +108,12 @@ def accepted(folder: JobFolder) -> float | None:
 
 
 def takes(wanted: Sequence[str], name: str) -> bool:
-    """Whether a series is among those that are wanted."""
+    """Return True if a series matches one of the patterns."""
     return any(fnmatchcase(name, each) for each in wanted)
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Series as people look for them: of the program, of its devices, its own."""
+    """Sort series for display: of the process, of its devices, reported by the program."""
     places = {name: number for number, name in enumerate(PROGRAM)}
 
     def key(name: str) -> tuple[int, int, str]:
@@ -122,12 +122,14 @@ def ordered(names: Iterable[str]) -> list[str]:
     return sorted(names, key=key)
 
 
-def _kept(folder: JobFolder, tasks: Sequence[str], wanted: Sequence[str], most: int) -> dict[tuple[str, str], Points]:
+def _read_stored(
+    folder: JobFolder, tasks: Sequence[str], wanted: Sequence[str], most: int
+) -> dict[tuple[str, str], Points]:
     with open_metrics(folder.metrics) as metrics:
-        return {(each.task, each.series): each for each in _each(metrics, tasks, wanted, most)}
+        return {(each.task, each.series): each for each in _read_points(metrics, tasks, wanted, most)}
 
 
-def _each(metrics: Metrics, tasks: Sequence[str], wanted: Sequence[str], most: int) -> Iterable[Points]:
+def _read_points(metrics: Metrics, tasks: Sequence[str], wanted: Sequence[str], most: int) -> Iterable[Points]:
     names = [name for name in metrics.series() if takes(wanted, name)]
     known = set(metrics.tasks())
     for task in tasks:
@@ -137,8 +139,8 @@ def _each(metrics: Metrics, tasks: Sequence[str], wanted: Sequence[str], most: i
                 yield points
 
 
-def _add(kept: dict[tuple[str, str], Points], newer: Iterable[Points], most: int) -> None:
-    """Lays what is newer behind what was written down."""
+def _append_newer(kept: dict[tuple[str, str], Points], newer: Iterable[Points], most: int) -> None:
+    """Append newer points to stored ones."""
     for points in newer:
         key = points.task, points.series
         before = kept.get(key)

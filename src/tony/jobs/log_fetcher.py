@@ -1,7 +1,7 @@
-"""The output of tasks that run on other machines, brought into the job's `logs/` here while it is printed.
+"""Copies the output of tasks on other machines into the job's local `logs/` while it is printed.
 
-The application master is asked for every wanted stream, one piece after the other (see `protocol/messages.py`), and
-each piece is added to a file of the same name here (see `log_mirror`). Whoever reads the files finds nothing special.
+Every wanted stream is requested from the AM in pieces (see `protocol/messages.py`), and each piece is appended to a
+local file of the same name (see `log_mirror`), which can be read like the log of a local job.
 """
 
 from __future__ import annotations
@@ -32,22 +32,25 @@ from tony.rpc.connection import RpcConnection
 from tony.schedulers.interface import LogSink, Submitter
 from tony.schedulers.registry import is_elsewhere
 
-#: Bytes that all open requests together may bring, and more for those whose programs print much.
-_CREDIT, _EXTRA = 8 << 20, 4 << 20
-#: Bytes of one answer, at least: many tasks share the credit.
-_LEAST = 256
-#: Requests that are sent before the connection is given time to take them.
-_AT_ONCE = 200
-#: Seconds between two tries to become the writer of a stream that another process of this machine brings.
-_LOCK_PAUSE = 0.3
-#: Seconds between two looks for an application master, if nothing tells us of one before.
-_PAUSE = 1.0
-#: Seconds at a job's end for the application master's last pieces, and for another process to write its last ones.
-_LAST, _LAST_OF_OTHERS = 10.0, 2.0
-#: Bytes of one program's output that are brought of a job that is not our own.
-_MOST_OF_OTHERS = 2 << 30
-#: Seconds that the cluster has at a job's end to show what nobody could tell us.
-_FETCH = 30.0
+#: Bytes that all open requests together may return.
+_CREDIT_BYTES = 8 << 20
+#: Additional bytes for streams with much output.
+_EXTRA_BYTES = 4 << 20
+#: Minimum bytes of one answer, if many tasks share the credit.
+_MIN_ANSWER_BYTES = 256
+#: Requests sent before waiting for the connection to drain.
+_REQUEST_BATCH = 200
+#: Seconds between attempts to lock a stream that another process of this machine fetches.
+_LOCK_POLL_SECONDS = 0.3
+#: Seconds between attempts to connect to the AM, if no file change announces one earlier.
+_RECONNECT_SECONDS = 1.0
+#: At a job's end: for the AM's last pieces, and for other processes to write theirs.
+_END_TIMEOUT_SECONDS = 10.0
+_END_TIMEOUT_OF_OTHERS_SECONDS = 2.0
+#: Maximum bytes of one log file of another user's job.
+_MAX_FILE_BYTES_OF_OTHERS = 2 << 30
+#: Seconds at a job's end for the scheduler to provide output that the AM did not.
+_SCHEDULER_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(slots=True, eq=False)
@@ -56,10 +59,10 @@ class _Stream:
 
     Attributes:
         number: among all streams of the job.
-        ours: we are the one who writes its files here.
-        most: bytes that the open request may bring; 0 if none is open.
-        done: nothing more will come.
-        missed: something was printed that the application master could not get at.
+        ours: this process holds the lock and writes the local files.
+        most: bytes that the open request may return; 0 if none is open.
+        done: the stream is complete.
+        missed: the AM could not get some of the output.
     """
 
     number: int
@@ -75,7 +78,7 @@ class _Stream:
 
     @property
     def label(self) -> str:
-        """As people and `.complete` write it."""
+        """The name for messages and for `.complete`."""
         return f"{self.task} {self.stream}"
 
     def takes(self, name: LogName) -> bool:
@@ -83,12 +86,12 @@ class _Stream:
 
 
 class LogFetcher:
-    """Brings some streams of one job. Inside `bringing` it is at work.
+    """Fetches some streams of one job. Used through `bringing`.
 
     Args:
-        submitter: who is asked for what the application master cannot get at; None: nobody.
-        wait: go on until the job has ended; otherwise until everything is here that was printed so far.
-        notice: is told what goes wrong.
+        submitter: provides output that the AM cannot get; None for none.
+        wait: continue until the job has ended; otherwise until everything printed so far is local.
+        notice: called with problems.
     """
 
     def __init__(
@@ -107,18 +110,18 @@ class LogFetcher:
         self._wait = wait
         self._mirror = Mirror(folder.logs)
         self._streams = {stream.number: stream for stream in _streams(folder.logs, record, selection)}
-        self._extra = _EXTRA
+        self._extra = _EXTRA_BYTES
         self._left = len(self._streams)
         self._ending = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins, in the background."""
+        """Start fetching in the background."""
         self._work = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stops."""
+        """Stop fetching and release all locks."""
         tasks = [task for task in (self._work, self._fetching) if task]
         for task in tasks:
             task.cancel()
@@ -126,25 +129,25 @@ class LogFetcher:
         self._mirror.close()
 
     async def finished(self, *, look: bool = True) -> None:
-        """The job has ended, or all is to be brought that there is now: returns when that is here.
+        """Wait for the rest of the output, when the job has ended or all current output was requested.
 
         Args:
-            look: ask the scheduler for what the application master did not tell.
+            look: request missing output from the scheduler.
         """
         self._ending.set()
         if self._work:
-            # Also where it never reached anybody: it looks once more.
-            await asyncio.wait([self._work], timeout=_LAST)
+            # Even if it never connected: it tries once more.
+            await asyncio.wait([self._work], timeout=_END_TIMEOUT_SECONDS)
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        await self._others()
+        await self._wait_for_other_processes()
         if self._fetching:
             await asyncio.gather(self._fetching, return_exceptions=True)
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
-        # What is there now was asked for already, where something was missed; at the job's end there may be more.
+        # If something was missed, current output was requested already; at the job's end there may be more.
         asked = self._fetching is not None and not self._wait
         if look and not asked and any(not _is_whole(stream) for stream in self._streams.values()):
-            await self._fetch()
+            await self._fetch_missing()
 
     # --- the application master -----------------------------------------------------------------------------------
 
@@ -154,65 +157,65 @@ class LogFetcher:
             while self._open_streams():
                 try:
                     async with connect_to_am(self._folder) as connection:
-                        await self._converse(connection)
+                        await self._fetch_from_am(connection)
                 except ConnectionFailed:
-                    pass  # whoever follows the job tells of that
+                    pass  # reported by the follower of the job
                 except (ProtocolError, RecordError) as error:
                     if not isinstance(error, ProtocolError) or error.code != Code.BUSY:
-                        self._notice(f"output cannot be had from the application master: {_why(error)}")
+                        self._notice(f"cannot fetch output from the application master: {_explain(error)}")
                         return
                 except (OSError, InfraError) as error:
-                    self._notice(f"output cannot be kept in {self._folder.logs}: {error}")
+                    self._notice(f"cannot write output to {self._folder.logs}: {error}")
                     return
                 if self._ending.is_set() or not self._wait:
                     return
                 await self._pause(changes)
 
     async def _pause(self, changes: FolderWatch) -> None:
-        """Until there may be an application master."""
+        """Wait until there may be an AM to connect to."""
         waits = [asyncio.ensure_future(changes.wait_change()), asyncio.ensure_future(self._ending.wait())]
         try:
-            await asyncio.wait(waits, timeout=_PAUSE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=_RECONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waits:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _converse(self, connection: RpcConnection) -> None:
-        self._extra = _EXTRA
+    async def _fetch_from_am(self, connection: RpcConnection) -> None:
+        self._extra = _EXTRA_BYTES
         for stream in self._streams.values():
             stream.most = 0
-        asking = asyncio.get_running_loop().create_task(self._ask_all(connection))
+        asking = asyncio.get_running_loop().create_task(self._request_all(connection))
         asking.add_done_callback(lambda task: connection.abort() if not task.cancelled() and task.exception() else None)
         self._left = sum(not stream.done for stream in self._streams.values())
         try:
             while self._left and (message := await connection.receive()) is not None:
                 if isinstance(message, LogPiece):
-                    self._take(connection, message)
-                await asyncio.sleep(0)  # who prints the lines gets its turn
+                    self._handle_piece(connection, message)
+                await asyncio.sleep(0)  # let the printer of the lines run
             if asking.done():
                 asking.result()
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def _ask_all(self, connection: RpcConnection) -> None:
-        """Asks for every stream; for those that another process brings, as soon as it does so no more."""
+    async def _request_all(self, connection: RpcConnection) -> None:
+        """Request every stream; those locked by another process as soon as it releases them."""
         while waiting := [stream for stream in self._open_streams() if not stream.most]:
-            self._take_over(stream for stream in waiting if not stream.ours)
+            self._resume_unlocked(stream for stream in waiting if not stream.ours)
             for number, stream in enumerate(stream for stream in waiting if stream.ours):
-                self._ask(connection, stream)
-                if number % _AT_ONCE == 0:
+                self._request(connection, stream)
+                if number % _REQUEST_BATCH == 0:
                     await connection.drain()
-            if not self._wait:  # what another process brings is as good as here
+            if not self._wait:  # output fetched by another process need not be fetched again
                 for stream in waiting:
                     if not stream.ours:
                         self._done(stream)
-            await asyncio.sleep(_LOCK_PAUSE)
+            await asyncio.sleep(_LOCK_POLL_SECONDS)
 
-    def _take_over(self, streams: Iterable[_Stream]) -> None:
-        """Makes us the writer of those that have none, and goes on where the newest file ends that is here."""
-        taken = {(it.task.role, it.task.index, it.stream): it for it in streams if self._locked(it)}
+    def _resume_unlocked(self, streams: Iterable[_Stream]) -> None:
+        """Lock streams without a writer, and resume them at the end of their newest local file."""
+        taken = {(it.task.role, it.task.index, it.stream): it for it in streams if self._try_lock(it)}
         for stream in taken.values():
             stream.ours = True
         for name in find(self._folder.logs, Selection()) if taken else ():
@@ -221,14 +224,14 @@ class LogFetcher:
                 self._mirror.forget(name)
                 found.name, found.offset = name.file, self._mirror.end(name)
 
-    def _locked(self, stream: _Stream) -> bool:
+    def _try_lock(self, stream: _Stream) -> bool:
         try:
             return self._mirror.take(stream.number)
-        except OSError:  # a file system without locks: two who follow at once may write lines twice
+        except OSError:  # a file system without locks: two concurrent followers may write lines twice
             return True
 
-    def _ask(self, connection: RpcConnection, stream: _Stream) -> None:
-        stream.most = self._share()
+    def _request(self, connection: RpcConnection, stream: _Stream) -> None:
+        stream.most = self._answer_bytes()
         if stream.full and self._extra >= LOG_PIECE > stream.most:
             stream.most = LOG_PIECE
             self._extra -= LOG_PIECE
@@ -244,29 +247,29 @@ class LogFetcher:
             )
         )
 
-    def _share(self) -> int:
-        return max(_LEAST, min(LOG_PIECE, _CREDIT // len(self._streams)))
+    def _answer_bytes(self) -> int:
+        return max(_MIN_ANSWER_BYTES, min(LOG_PIECE, _CREDIT_BYTES // len(self._streams)))
 
-    def _take(self, connection: RpcConnection, piece: LogPiece) -> None:
+    def _handle_piece(self, connection: RpcConnection, piece: LogPiece) -> None:
         stream = self._streams.get(piece.reader)
         if stream is None or not stream.most:
             return
-        if stream.most > self._share():
+        if stream.most > self._answer_bytes():
             self._extra += stream.most
         if piece.data:
-            self._keep(stream, piece)
+            self._write_piece(stream, piece)
         if piece.missed:
             stream.missed = True
             self._fetch_soon()
         if piece.over or not (piece.data or piece.missed or self._wait):
             self._done(stream)
         else:
-            self._ask(connection, stream)
+            self._request(connection, stream)
 
-    def _keep(self, stream: _Stream, piece: LogPiece) -> None:
+    def _write_piece(self, stream: _Stream, piece: LogPiece) -> None:
         name = LogName.parse(piece.name)
         if name is None or name.file != piece.name or not stream.takes(name):
-            raise ProtocolError(Code.BAD_MESSAGE, f"{piece.name[:100]!a} is no file of {stream.label}")
+            raise ProtocolError(Code.BAD_MESSAGE, f"{piece.name[:100]!a} is not a log file of {stream.label}")
         try:
             data = base64.b64decode(piece.data, validate=True)
         except binascii.Error:
@@ -281,28 +284,28 @@ class LogFetcher:
         if not stream.done:
             self._left -= 1
         stream.done, stream.most = True, 0
-        self._leave(stream)
+        self._unlock(stream)
 
-    def _leave(self, stream: _Stream) -> None:
+    def _unlock(self, stream: _Stream) -> None:
         if stream.ours:
             stream.ours = False
             try:
                 self._mirror.leave(stream.number)
             except OSError:
-                pass  # as there was none to take
+                pass  # file system without locks
 
     def _open_streams(self) -> list[_Stream]:
         return [stream for stream in self._streams.values() if not stream.done]
 
-    async def _others(self) -> None:
-        """Waits a moment for those who bring streams in our place."""
+    async def _wait_for_other_processes(self) -> None:
+        """Wait briefly for other processes that fetch streams."""
         try:
-            async with asyncio.timeout(_LAST_OF_OTHERS):
+            async with asyncio.timeout(_END_TIMEOUT_OF_OTHERS_SECONDS):
                 for stream in self._open_streams():
-                    while not stream.ours and not self._locked(stream):
-                        await asyncio.sleep(_LOCK_PAUSE / 10)
+                    while not stream.ours and not self._try_lock(stream):
+                        await asyncio.sleep(_LOCK_POLL_SECONDS / 10)
                     stream.ours = True
-                    self._leave(stream)
+                    self._unlock(stream)
         except TimeoutError:
             pass
         have = complete(self._folder.logs)
@@ -314,50 +317,52 @@ class LogFetcher:
 
     def _fetch_soon(self) -> None:
         if self._fetching is None or self._fetching.done():
-            self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch_missing())
 
-    async def _fetch(self) -> None:
-        """What executors that are gone had printed. Of files that were begun anew nobody knows where they go on."""
+    async def _fetch_missing(self) -> None:
+        """Fetch output of exited executors. Rotated files are skipped: their local copies cannot be continued."""
         await asyncio.sleep(0)
         wanted = [stream for stream in self._streams.values() if not _is_whole(stream)]
-        taken = [stream for stream in wanted if not stream.ours and self._locked(stream)]
+        taken = [stream for stream in wanted if not stream.ours and self._try_lock(stream)]
         streams = [stream for stream in wanted if stream.ours or stream in taken]
         try:
-            await _fetched(self._submitter, self._folder, _Sink(self._mirror, streams, again=False), self._notice)
+            await _fetch_from_scheduler(
+                self._submitter, self._folder, _Sink(self._mirror, streams, again=False), self._notice
+            )
         finally:
             for stream in taken:
                 stream.ours = True
-                self._leave(stream)
+                self._unlock(stream)
 
 
-async def _fetched(
+async def _fetch_from_scheduler(
     submitter: Submitter | None, folder: JobFolder, sink: LogSink, notice: Callable[[str], None], owner: str = ""
 ) -> bool:
-    """Takes what the scheduler finds; answers whether that was everything."""
+    """Fetch what the scheduler has; return True if that was everything."""
     if submitter is None:
         return False
     try:
-        async with asyncio.timeout(_FETCH):
+        async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
             if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
                 await submitter.fetch(folder)  # for the newest events
             containers = await to_thread(_ended_containers, folder)
             await submitter.fetch_logs(folder, containers, sink, owner=owner)
     except TimeoutError:
-        notice(f"some output may be missing: the scheduler did not show it within {_FETCH:g} s")
+        notice(f"some output may be missing: the scheduler did not provide it within {_SCHEDULER_TIMEOUT_SECONDS:g} s")
     except (TonyError, OSError) as error:
-        notice(f"some output may be missing: {_on_a_line(error)}")
+        notice(f"some output may be missing: {_one_line(error)}")
     else:
         return True
     return False
 
 
-def _on_a_line(error: Exception) -> str:
-    """What went wrong, of which a list of daemons that do not answer has several lines."""
+def _one_line(error: Exception) -> str:
+    """Join the lines of an error message, such as a list of unreachable daemons."""
     return " ".join(str(error).split())
 
 
 def _ended_containers(folder: JobFolder) -> dict[str, str]:
-    """Containers that have ended, and their hosts; all, of a job that has."""
+    """Return container -> host of ended containers; of all, if the job has ended."""
     held: dict[str, str] = {}
     ended: dict[str, str] = {}
     for entry in event_log.read(event_log.segments(folder.path)):
@@ -371,14 +376,14 @@ def _ended_containers(folder: JobFolder) -> dict[str, str]:
 
 
 class _Sink:
-    """Adds what a scheduler finds to the copies here.
+    """Appends log files provided by a scheduler to the local copies.
 
     Args:
-        again: begin copies anew that cannot be gone on with.
-        most: bytes of a file that is taken; None: of any length.
+        again: replace copies that cannot be continued.
+        most: maximum bytes of a file; None for any length.
 
     Attributes:
-        too_long: names of those that were not.
+        too_long: names of files that exceeded `most`.
     """
 
     def __init__(self, mirror: Mirror, streams: Iterable[_Stream], *, again: bool, most: int | None = None) -> None:
@@ -389,7 +394,7 @@ class _Sink:
         self.too_long: list[str] = []
 
     def begins(self, name: str, older: int, newer: int) -> int | None:
-        """How much of it is here."""
+        """Return the offset from which on a file is needed; None to skip it."""
         parsed = LogName.parse(name)
         if parsed is None or parsed.file != name or (parsed.task, parsed.stream) not in self._streams:
             return None
@@ -408,14 +413,14 @@ class _Sink:
         return here[1]
 
     def put(self, name: str, start: int, offset: int, data: bytes) -> None:
-        """Keeps a piece."""
+        """Write a piece."""
         parsed = LogName.parse(name)
         assert parsed is not None
         self._mirror.write(parsed, start, offset, data)
 
 
 def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
-    """Who knows where a job's output is; None if it is here, or nobody knows."""
+    """Return the submitter that knows where a job's output is; None if it is local, or if none knows."""
     if not is_elsewhere(record.spec.scheduler):
         return None
     try:
@@ -429,10 +434,10 @@ def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
 async def bringing(
     home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]
 ) -> AsyncIterator[LogFetcher | None]:
-    """Inside, what programs print comes into the job's folder; None where it is there, or comes by itself.
+    """Fetch a job's output inside the context; yields None if it is local or already complete.
 
     Raises:
-        StorageError: nothing can be written there.
+        StorageError: the job directory cannot be written.
     """
     submitter = far_submitter(home, record)
     folder = home.job(record.job_id)
@@ -440,7 +445,7 @@ async def bringing(
         yield None
         return
     if folder.summary.exists():
-        await _bring_all(folder, record, submitter, selection, notice)
+        await _fetch_ended(folder, record, submitter, selection, notice)
         yield None
         return
     logs = LogFetcher(folder, record, submitter, selection, notice, wait=True)
@@ -452,10 +457,10 @@ async def bringing(
 
 
 async def bring(home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]) -> None:
-    """Brings what was printed so far, from whoever has it; nothing where it is here by itself.
+    """Fetch the output printed so far; do nothing if it is local.
 
     Raises:
-        StorageError: nothing can be written there.
+        StorageError: the job directory cannot be written.
     """
     submitter = far_submitter(home, record)
     folder = home.job(record.job_id)
@@ -463,12 +468,12 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
         return
     if not folder.summary.exists():
         try:
-            await facts.load_report(home, record.job_id)  # it also finds out where the application master is
+            await facts.load_report(home, record.job_id)  # it also locates the AM
         except TonyError as error:
-            notice(f"what was printed last may be missing: {_on_a_line(error)}")
+            notice(f"the latest output may be missing: {_one_line(error)}")
             return
     if folder.summary.exists():
-        await _bring_all(folder, record, submitter, selection, notice)
+        await _fetch_ended(folder, record, submitter, selection, notice)
         return
     logs = LogFetcher(folder, record, submitter, selection, notice, wait=False)
     logs.start()
@@ -486,19 +491,19 @@ async def bring_ended(
     notice: Callable[[str], None],
     owner: str,
 ) -> None:
-    """Brings what was printed in a job that has ended, and whose record is not one of our own home's.
+    """Fetch the output of a job that has ended and is not in the user's own state directory.
 
     Args:
-        folder: of ours, with a copy of the record.
-        owner: whose the record is where it lies, and so the job must be, as the scheduler knows them.
+        folder: a local copy of the job directory.
+        owner: the owner of the job directory in its file system, and so of the job as the scheduler knows it.
 
     Raises:
-        StorageError: nothing can be written there.
+        StorageError: the job directory cannot be written.
     """
-    await _bring_all(folder, record, submitter, selection, notice, owner)
+    await _fetch_ended(folder, record, submitter, selection, notice, owner)
 
 
-async def _bring_all(
+async def _fetch_ended(
     folder: JobFolder,
     record: JobRecord,
     submitter: Submitter,
@@ -506,16 +511,16 @@ async def _bring_all(
     notice: Callable[[str], None],
     owner: str = "",
 ) -> None:
-    """Of a job that has ended."""
+    """Fetch the output of a job that has ended."""
     missing = list(_streams(folder.logs, record, selection))
     if not missing:
         return
     mirror = Mirror(folder.logs)
     try:
-        sink = _Sink(mirror, missing, again=True, most=_MOST_OF_OTHERS if owner else None)
-        whole = await _fetched(submitter, folder, sink, notice, owner)
+        sink = _Sink(mirror, missing, again=True, most=_MAX_FILE_BYTES_OF_OTHERS if owner else None)
+        whole = await _fetch_from_scheduler(submitter, folder, sink, notice, owner)
         if sink.too_long:
-            notice(f"{sink.too_long[0]} is longer than {_MOST_OF_OTHERS >> 30} GiB: see it with `yarn logs`")
+            notice(f"{sink.too_long[0]} is longer than {_MAX_FILE_BYTES_OF_OTHERS >> 30} GiB; read it with `yarn logs`")
         if whole:
             note_complete(folder.logs, [stream.label for stream in missing])
     finally:
@@ -523,7 +528,7 @@ async def _bring_all(
 
 
 def _streams(logs: Path, record: JobRecord, selection: Selection) -> Iterable[_Stream]:
-    """The wanted streams that are not complete."""
+    """Yield the selected streams that are not complete."""
     have = complete(logs)
     for at, task in enumerate(record.spec.task_ids):
         if selection.tasks is None or str(task) in selection.tasks:
@@ -537,7 +542,7 @@ def _is_whole(stream: _Stream) -> bool:
     return stream.done and not stream.missed
 
 
-def _why(error: TonyError) -> str:
+def _explain(error: TonyError) -> str:
     if isinstance(error, ProtocolError) and error.code == Code.UNKNOWN_KIND:
-        return "its version is older than this tony; see the output when the job has ended: tony logs"
+        return "its version is older than this tony; run `tony logs` again when the job has ended"
     return str(error)

@@ -1,12 +1,11 @@
-"""Copies of log files that lie on other machines, in the job's `logs/` here, under the same names.
+"""Local copies of log files on other machines, in the job's `logs/`, under the same names.
 
-A copy is written by one process at a time (a lock for each stream), only ever appended to, and begun anew where its
-original was: so it takes no more room than that one, and whoever reads it sees what a reader of the original would.
-Beside the copies lie, hidden:
+A copy is written by one process at a time (with a lock for each stream), is append-only, and is rotated where the
+remote file was: so it takes no more space than that, and can be read in the same way. Hidden files next to the copies:
 
-    .lock             one byte for each stream, locked by who writes its copies
-    .complete         streams of which everything is here, one a line
-    .<name>.start     for a file that was begun anew: how many bytes its program had printed before
+    .lock             one byte for each stream, locked by the writer of its copies
+    .complete         streams that are complete, one a line
+    .<name>.start     for a rotated file: the bytes that its program had printed before
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from tony.errors import StorageError, TonyError
 from tony.history.json_files import read_json, write_json
 from tony.jobs.log_names import LogName
 
-#: As `struct flock` of Linux with 64-bit offsets: type, whence, start, length, pid.
+#: `struct flock` of Linux with 64-bit offsets: type, whence, start, length, pid.
 _FLOCK = "hhqqi0q"
 
 
 @dataclass(slots=True)
 class _Copy:
-    """A file here.
+    """A local file.
 
     Attributes:
-        start: bytes that its program had printed before its first one.
+        start: bytes that its program had printed before the file's first one.
         size: bytes.
     """
 
@@ -45,13 +44,13 @@ class _Copy:
 
 
 class Mirror:
-    """The copies of one job. To be closed.
+    """The local copies of one job's logs. Must be closed.
 
     Args:
         folder: the job's `logs/`.
 
     Raises:
-        StorageError: it cannot be written to.
+        StorageError: it cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,67 +60,67 @@ class Mirror:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StorageError(f"{folder} cannot be written to: {error.strerror}") from error
+            raise StorageError(f"cannot write {folder}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Gives back every lock. May be called twice."""
+        """Release all locks. May be called twice."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
-    # --- who writes -----------------------------------------------------------------------------------------------
+    # --- locks ----------------------------------------------------------------------------------------------------
 
     def take(self, number: int) -> bool:
-        """Makes us the writer of a stream, by its number among the job's; False if another process is.
+        """Lock a stream, given by its number in the job; return False if another process holds the lock.
 
         Raises:
-            OSError: there is no locking in this file system.
+            OSError: the file system does not support locks.
         """
         try:
-            self._set(fcntl.F_WRLCK, number)
+            self._set_lock(fcntl.F_WRLCK, number)
         except (BlockingIOError, PermissionError):
             return False
         return True
 
     def leave(self, number: int) -> None:
-        """Others may write that stream."""
-        self._set(fcntl.F_UNLCK, number)
+        """Unlock a stream."""
+        self._set_lock(fcntl.F_UNLCK, number)
 
-    def _set(self, kind: int, number: int) -> None:
+    def _set_lock(self, kind: int, number: int) -> None:
         fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, number, 1, 0))
 
-    # --- what is here ---------------------------------------------------------------------------------------------
+    # --- files ----------------------------------------------------------------------------------------------------
 
     def end(self, name: LogName) -> int:
-        """How many bytes the program had printed when its copy ends."""
+        """Return how many bytes the program had printed at the end of its copy."""
         return self._copy(name).end
 
     def forget(self, name: LogName) -> None:
-        """Another process may have written it since we looked last."""
+        """Forget the cached size, because another process may have written since."""
         self._copies.pop(name, None)
 
     def is_rotated(self, name: LogName) -> bool:
-        """Whether it was begun anew."""
-        return name.rotated(self._folder).exists() or self._note(name).exists()
+        """Return True if the copy was rotated."""
+        return name.rotated(self._folder).exists() or self._start_file(name).exists()
 
     def sizes(self, name: LogName) -> tuple[int, int]:
-        """Bytes here of the older file and of the newer one."""
+        """Return the local bytes of the older file and of the newer one."""
         return _size(name.rotated(self._folder)), _size(self._folder / name.file)
 
     def remove(self, name: LogName) -> None:
-        """Begins a copy anew from nothing."""
+        """Remove a copy, to start again from nothing."""
         self._copies.pop(name, None)
-        for path in (self._folder / name.file, name.rotated(self._folder), self._note(name)):
+        for path in (self._folder / name.file, name.rotated(self._folder), self._start_file(name)):
             path.unlink(missing_ok=True)
 
     def write(self, name: LogName, start: int, offset: int, data: bytes) -> None:
-        """Adds a piece; what is here already is left out.
+        """Append a piece; bytes that are already here are skipped.
 
         Args:
-            start: of the original file, and `offset` of the data: bytes that the program had printed before.
+            start, offset: bytes that the program had printed before the remote file, and before `data`.
 
         Raises:
-            OSError, StorageError: the disk refuses.
+            OSError, StorageError: the copy cannot be written.
         """
         copy = self._copy(name)
         data = data[max(0, copy.end - offset) :]
@@ -129,7 +128,7 @@ class Mirror:
             return
         offset = max(offset, copy.end)
         if offset > copy.end or (offset == start and copy.start < start):
-            copy = self._begin(name, offset)
+            copy = self._rotate(name, offset)
         path = self._folder / name.file
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -144,20 +143,20 @@ class Mirror:
     def _copy(self, name: LogName) -> _Copy:
         found = self._copies.get(name)
         if found is None:
-            found = self._copies[name] = self._look(name)
+            found = self._copies[name] = self._measure_copy(name)
         return found
 
-    def _look(self, name: LogName) -> _Copy:
+    def _measure_copy(self, name: LogName) -> _Copy:
         starts = self._starts(name)
         newer, older = _stat(self._folder / name.file), _stat(name.rotated(self._folder))
         if newer:
             return _Copy(starts.get(str(newer.st_ino), 0), newer.st_size)
-        if older:  # who began the newer one was ended in the middle of it
+        if older:  # a writer was killed in the middle of a rotation
             return _Copy(starts.get(str(older.st_ino), 0) + older.st_size, 0)
         return _Copy(0, 0)
 
-    def _begin(self, name: LogName, start: int) -> _Copy:
-        """Begins the newer file anew. Whatever ends us on the way, the next one knows where each file starts."""
+    def _rotate(self, name: LogName, start: int) -> _Copy:
+        """Rotate the copy. If this process is killed in between, the start of each file is still known."""
         path, draft = self._folder / name.file, self._folder / f".{name.file}.new"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         inode = os.fstat(descriptor).st_ino
@@ -165,7 +164,7 @@ class Mirror:
         before = _stat(path)
         starts = self._starts(name)
         kept = {} if before is None else {str(before.st_ino): starts.get(str(before.st_ino), 0)}
-        write_json(self._note(name), {**kept, str(inode): start})
+        write_json(self._start_file(name), {**kept, str(inode): start})
         if before and before.st_size:
             os.replace(path, name.rotated(self._folder))
         os.replace(draft, path)
@@ -174,17 +173,17 @@ class Mirror:
 
     def _starts(self, name: LogName) -> dict[str, int]:
         try:
-            found = read_json(self._note(name))
+            found = read_json(self._start_file(name))
         except TonyError:
             return {}
         return {key: value for key, value in found.items() if isinstance(value, int)} if isinstance(found, dict) else {}
 
-    def _note(self, name: LogName) -> Path:
+    def _start_file(self, name: LogName) -> Path:
         return self._folder / f".{name.file}.start"
 
 
 def complete(folder: Path) -> frozenset[str]:
-    """The streams (`worker:0 out`) of which everything is here."""
+    """Return the streams (`worker:0 out`) whose local copies are complete."""
     try:
         return frozenset((folder / ".complete").read_text(encoding="utf-8").splitlines())
     except (OSError, ValueError):
@@ -192,7 +191,7 @@ def complete(folder: Path) -> frozenset[str]:
 
 
 def note_complete(folder: Path, streams: Iterable[str]) -> None:
-    """Notes that everything of these streams is here."""
+    """Record that the local copies of these streams are complete."""
     text = "".join(f"{stream}\n" for stream in streams)
     if text:
         with contextlib.suppress(OSError), (folder / ".complete").open("a", encoding="utf-8") as file:

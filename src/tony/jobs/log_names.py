@@ -1,6 +1,7 @@
-"""The tasks' output as files: which there are, and whose.
+"""The names of log files.
 
-A task's stream has one file per session and try; when it is full it is renamed to end in `.1` and a new one begun.
+Each stream of a task has one file per session and task attempt; a full file is renamed to end in `.1` and a new one
+started.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from tony.model.ids import TaskId
 OUT = "out"
 ERR = "err"
 STREAMS = (OUT, ERR)
-#: Tasks that a message names.
-_SHOWN = 10
+#: Tasks named in an error message.
+_MAX_SHOWN = 10
 _NAME = re.compile(
     r"(?P<role>[A-Za-z][A-Za-z0-9_-]*)-(?P<index>\d{1,9})\.s(?P<session>\d{1,9})\.t(?P<try>\d{1,9})\.(?P<stream>out|err)",
     re.ASCII,
@@ -26,7 +27,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LogName:
-    """Which program's output a file holds."""
+    """The parts of a log file's name."""
 
     role: str
     index: int
@@ -36,26 +37,26 @@ class LogName:
 
     @property
     def task(self) -> str:
-        """The task as people write it: `worker:0`."""
+        """The task, such as `worker:0`."""
         return str(TaskId(self.role, self.index))
 
     @property
     def file(self) -> str:
-        """The file's name."""
+        """The file name."""
         return f"{self.role}-{self.index}.s{self.session}.t{self.try_}.{self.stream}"
 
     def rotated(self, folder: Path) -> Path:
-        """Where the older half lies once the file was full; nothing lies there before."""
+        """Return the path of the older part after a rotation."""
         return folder / f"{self.file}.1"
 
     @property
     def order(self) -> tuple[str, int, int, int, int]:
-        """Sorts by role, index, session and try; a program's output comes before its errors."""
+        """Sort key: role, index, session, task attempt; stdout before stderr."""
         return self.role, self.index, self.session, self.try_, STREAMS.index(self.stream)
 
     @classmethod
     def parse(cls, file: str) -> LogName | None:
-        """Reads a file's name; None if it is no log of a task's program. That of a rotated file counts as its own."""
+        """Parse a file name, rotated or not; return None if it is not a task's log."""
         match = _NAME.fullmatch(file.removesuffix(".1"))
         if match is None:
             return None
@@ -64,12 +65,12 @@ class LogName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which lines are wanted.
+    """Selects log files.
 
     Attributes:
         tasks: such as `worker:0`; None for all.
         streams: `out`, `err`.
-        session: only this session's; None for all.
+        session: only this session; None for all.
     """
 
     tasks: Collection[str] | None = None
@@ -77,7 +78,7 @@ class Selection:
     session: int | None = None
 
     def takes(self, name: LogName) -> bool:
-        """Whether a file's lines are wanted."""
+        """Return True if a file is selected."""
         return (
             (self.tasks is None or name.task in self.tasks)
             and name.stream in self.streams
@@ -86,7 +87,7 @@ class Selection:
 
 
 def named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) -> frozenset[str] | None:
-    """Those of a job's tasks that are named, by themselves (`worker:0`) or by their role; None, for all, by no word.
+    """Return the tasks named by `words`, by task (`worker:0`) or role; None, meaning all, without words.
 
     Raises:
         UserError: the job has no such task.
@@ -95,14 +96,14 @@ def named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) -> froz
     for word in words:
         matching = {str(task) for task in tasks if word in (str(task), task.role)}
         if not matching:
-            some = ", ".join(map(str, tasks[:_SHOWN])) + (", ..." if len(tasks) > _SHOWN else "")
-            raise UserError(f"job {job} has no task {word!r}; it has {some}")
+            shown = ", ".join(map(str, tasks[:_MAX_SHOWN])) + (", ..." if len(tasks) > _MAX_SHOWN else "")
+            raise UserError(f"job {job} has no task {word!r}; it has {shown}")
         chosen |= matching
     return frozenset(chosen) or None
 
 
 def find(folder: Path, selection: Selection) -> list[LogName]:
-    """The files in `folder` that are wanted, in order."""
+    """Return the selected log files in `folder`, sorted."""
     try:
         names = {LogName.parse(path.name) for path in folder.iterdir()}
     except (FileNotFoundError, NotADirectoryError):

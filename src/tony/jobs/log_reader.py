@@ -1,4 +1,4 @@
-"""Reading a task's output from where one stopped, whatever its writer does meanwhile."""
+"""Incremental reading of a task's log files, across rotations."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from typing import BinaryIO
 from tony.dataclass import dataclass
 from tony.jobs.log_names import LogName
 
-#: An unfinished line longer than this is shown in pieces: a program that never ends a line must not fill our memory.
+#: A longer incomplete line is returned in pieces, so that endless lines do not fill the memory.
 LONGEST_LINE = 64 * 1024
 _CHUNK = 256 * 1024
-#: At most so many lines, and about so many bytes, are handed on at once.
-_PORTION, _PORTION_BYTES = 500, 1024 * 1024
-#: Bytes before the place where reading stopped that must be there again: inode numbers are given to new files at once.
-_MARK = 64
+#: Maximum lines and approximate bytes passed on at once.
+_PORTION_LINES = 500
+_PORTION_BYTES = 1024 * 1024
+#: Bytes before the last position that must still match: inode numbers of removed files are reused immediately.
+_CONTEXT_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line that a program printed.
+    """One line of output.
 
     Attributes:
         data: the bytes as printed, without the newline.
@@ -35,20 +36,20 @@ class LogLine:
 
     @property
     def text(self) -> str:
-        """The line as text, without a carriage return at its end; bytes that are not UTF-8 are replaced."""
+        """The line as text, without a trailing carriage return; bytes that are not UTF-8 are replaced."""
         return self.data.removesuffix(b"\r").decode("utf-8", errors="replace")
 
 
 class LogReader:
-    """Reads one stream's file from where it stopped, over rotations.
+    """Reads one stream's file incrementally, across rotations.
 
-    No file stays open between two reads, so that a thousand tasks need no thousand descriptors.
+    Files are not kept open between reads, so that a thousand tasks do not need a thousand descriptors.
 
     Args:
-        keep: lines to begin with, counted from the present end; None for all.
+        keep: number of existing lines to begin with; None for all.
 
     Attributes:
-        kept: how many of those lines there are; 0 without `keep`.
+        kept: how many of those lines exist; 0 without `keep`.
     """
 
     def __init__(self, folder: Path, name: LogName, keep: int | None = None) -> None:
@@ -58,42 +59,42 @@ class LogReader:
         self._rotated = name.rotated(folder)
         self._inode: int | None = None
         self._offset = 0
-        self._mark = b""
-        self._rest = b""
+        self._context = b""
+        self._incomplete = b""
         if keep is not None:
             self._skip_to_last(keep)
 
     def read(self) -> Iterator[LogLine]:
-        """What was printed since the last call, as whole lines; what has no end yet waits for it."""
+        """Yield complete lines printed since the last call; an incomplete one is kept for the next call."""
         with ExitStack() as stack:
             files = self._open(stack)
-            ours = [self._is_ours(file) for file in files]
+            ours = [self._is_known_file(file) for file in files]
             if any(ours):
                 files = files[ours.index(True) :]
-            # None is ours at the first look, and after two rotations: then the oldest that is left comes first.
+            # None is the known file at the first read and after two rotations: then start with the oldest one left.
             for number, file in enumerate(files):
                 yield from self._read_on(file, self._offset if number == 0 and any(ours) else 0)
 
     def drain(self) -> Iterator[LogLine]:
-        """The rest, with the last line even if it has no end. For when nothing more will be printed."""
+        """Yield the rest, including an incomplete last line, when no more output will follow."""
         yield from self.read()
         yield from self.take()
 
     def take(self) -> Iterator[LogLine]:
-        """What was read and has no end yet, as a line of its own."""
-        if self._rest:
-            rest, self._rest = self._rest, b""
+        """Yield the incomplete line read so far, if any."""
+        if self._incomplete:
+            rest, self._incomplete = self._incomplete, b""
             yield LogLine(self.name, rest)
 
     @property
     def unfinished(self) -> bool:
-        """Whether something was read that has no end yet."""
-        return bool(self._rest)
+        """True if an incomplete line was read."""
+        return bool(self._incomplete)
 
     def _open(self, stack: ExitStack) -> list[BinaryIO]:
-        """The stream's files, older first.
+        """Open the stream's files, older first.
 
-        The newer is opened first: should a rotation come in between, both are the same file, and nothing is skipped.
+        The newer is opened first: if a rotation happens in between, both are the same file, and nothing is skipped.
         """
         newer = _open(stack, self._path)
         older = _open(stack, self._rotated)
@@ -101,52 +102,52 @@ class LogReader:
             older = None
         return [file for file in (older, newer) if file is not None]
 
-    def _is_ours(self, file: BinaryIO) -> bool:
-        """Whether this is the file in which reading stopped last."""
+    def _is_known_file(self, file: BinaryIO) -> bool:
+        """Return True if this is the file in which reading stopped last."""
         return (
             _inode(file) == self._inode
             and os.fstat(file.fileno()).st_size >= self._offset
-            and _before(file, self._offset) == self._mark
+            and _read_context(file, self._offset) == self._context
         )
 
     def _read_on(self, file: BinaryIO, offset: int) -> Iterator[LogLine]:
-        self._stand(file, offset)
+        self._set_position(file, offset)
         file.seek(offset)
         while part := file.read(_CHUNK):
             self._offset += len(part)
-            self._mark = (self._mark + part)[-_MARK:]
+            self._context = (self._context + part)[-_CONTEXT_BYTES:]
             yield from self._split(part)
 
-    def _stand(self, file: BinaryIO, offset: int) -> None:
-        self._inode, self._offset, self._mark = _inode(file), offset, _before(file, offset)
+    def _set_position(self, file: BinaryIO, offset: int) -> None:
+        self._inode, self._offset, self._context = _inode(file), offset, _read_context(file, offset)
 
     def _split(self, part: bytes) -> Iterator[LogLine]:
-        *lines, rest = (self._rest + part).split(b"\n")
-        self._rest = rest
+        *lines, rest = (self._incomplete + part).split(b"\n")
+        self._incomplete = rest
         for line in lines:
             yield LogLine(self.name, line)
-        while len(self._rest) > LONGEST_LINE:
-            piece, self._rest = self._rest[:LONGEST_LINE], self._rest[LONGEST_LINE:]
+        while len(self._incomplete) > LONGEST_LINE:
+            piece, self._incomplete = self._incomplete[:LONGEST_LINE], self._incomplete[LONGEST_LINE:]
             yield LogLine(self.name, piece)
 
     def _skip_to_last(self, keep: int) -> None:
         with ExitStack() as stack:
             for file in reversed(self._open(stack)):
                 start, found = _start_of_last(file, keep - self.kept)
-                self._stand(file, start)
+                self._set_position(file, start)
                 self.kept += found
                 if self.kept >= keep:
                     return
 
 
 def portions(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
-    """The lines, several at a time: many that are short, few that are long."""
+    """Group lines into portions, bounded in count and bytes."""
     portion: list[LogLine] = []
     size = 0
     for line in lines:
         portion.append(line)
         size += len(line.data)
-        if len(portion) >= _PORTION or size >= _PORTION_BYTES:
+        if len(portion) >= _PORTION_LINES or size >= _PORTION_BYTES:
             yield portion
             portion, size = [], 0
     if portion:
@@ -156,10 +157,10 @@ def portions(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
 def readers(
     folder: Path, names: Collection[LogName], keep: int | None = None, kind: type[LogReader] = LogReader
 ) -> list[LogReader]:
-    """A reader for each file, in order.
+    """Return a reader for each file, sorted.
 
     Args:
-        keep: begin with that many lines of each task's stream, older tries included where the newest has fewer.
+        keep: number of existing lines of each task's stream to begin with, from earlier task attempts if necessary.
     """
     ordered = sorted(names, key=lambda name: name.order)
     if keep is None:
@@ -175,9 +176,9 @@ def readers(
 
 
 def _open(stack: ExitStack, path: Path) -> BinaryIO | None:
-    """A file to read from; None if it is not there, is no plain file, or cannot be read (a loop of links)."""
+    """Open a file for reading; return None if it does not exist, is not a regular file, or is a loop of links."""
     try:
-        # Never waiting for a writer, as the opening of a pipe does.
+        # O_NONBLOCK: opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -195,13 +196,13 @@ def _inode(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_ino
 
 
-def _before(file: BinaryIO, offset: int) -> bytes:
-    start = max(0, offset - _MARK)
+def _read_context(file: BinaryIO, offset: int) -> bytes:
+    start = max(0, offset - _CONTEXT_BYTES)
     return os.pread(file.fileno(), offset - start, start)
 
 
 def _start_of_last(file: BinaryIO, count: int) -> tuple[int, int]:
-    """Where the last `count` lines of a file begin, and how many lines there are from there on."""
+    """Return the offset of the last `count` lines of a file, and the number of lines from there on."""
     position = end = file.seek(0, os.SEEK_END)
     if count <= 0 or end == 0:
         return end, 0

@@ -1,4 +1,4 @@
-"""A job's output as a stream, for programs."""
+"""A job's output as an asynchronous stream, for the Python API and the command line."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tony.model.layout import Home
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which more lines gather before they are read.
-_GATHER = 0.02
-#: Seconds without a line after which it is looked whether anybody is left to print one.
-_LOOK_AGAIN = 1.0
+#: Seconds to collect lines before the next read.
+_BATCH_SECONDS = 0.02
+#: Seconds without output after which to check whether the AM is still alive.
+_CHECK_SECONDS = 1.0
 
 
 async def lines(
     home: Home, job_id: str, selection: Selection, *, follow: bool = False, keep: int | None = None
 ) -> AsyncGenerator[list[LogLine], None]:
-    """What programs printed, in portions; with `follow` also what they will print, until the job has ended.
+    """Yield a job's output in portions; with `follow` also new output until the job has ended.
 
-    A slow taker slows the reading and loses nothing but what is rotated away meanwhile.
+    A slow consumer slows down reading; it loses only output that is rotated away twice meanwhile.
 
     Args:
         keep: lines of each stream to begin with; None for all.
@@ -53,9 +53,9 @@ async def lines(
                     yield portion
                 if ended:
                     return
-                await asyncio.sleep(_GATHER)
+                await asyncio.sleep(_BATCH_SECONDS)
                 try:
-                    async with asyncio.timeout(_LOOK_AGAIN):
+                    async with asyncio.timeout(_CHECK_SECONDS):
                         changed = await tail.wait_change()
                 except TimeoutError:
                     changed = None

@@ -1,4 +1,4 @@
-"""Sends traces to a collector of OpenTelemetry, over HTTP in JSON: every collector takes that, without a library."""
+"""Sends traces to an OpenTelemetry collector over HTTP with JSON, which every collector accepts."""
 
 from __future__ import annotations
 
@@ -14,33 +14,38 @@ from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, InfraError, UserError
 from tony.model.codec import Json
 
-#: Where collectors take traces.
+#: Path under which collectors accept traces.
 PATH = "/v1/traces"
-#: Environment variables of every exporter: where to, and with which headers (`name=value,name=value`).
-ENDPOINT, HEADERS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"
-#: Seconds that one request may take; tries of it; seconds before the second of them, which double; and at most.
-_PATIENCE, _TRIES, _PAUSE, _LONGEST = 30.0, 4, 0.5, 30.0
-#: What a collector says that wants to be asked again.
-_LATER = {429, 502, 503, 504}
-#: Bytes of an answer that are read.
-_ANSWER = 64 << 10
+#: Standard environment variables of exporters; headers are written `name=value,name=value`.
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+_REQUEST_TIMEOUT_SECONDS = 30.0
+_MAX_ATTEMPTS = 4
+#: Before the second attempt; doubles each time.
+_PAUSE_SECONDS = 0.5
+_MAX_PAUSE_SECONDS = 30.0
+#: HTTP status codes after which to retry.
+_RETRY_STATUS = {429, 502, 503, 504}
+#: Maximum bytes read of a response.
+_MAX_ANSWER_BYTES = 64 << 10
 
 
-class _Stays(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: headers may be keys, and are meant for the one place."""
+class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: the headers may contain keys, which are meant for one host only."""
 
     def redirect_request(self, *_: object) -> None:
-        """Whoever sends us elsewhere has refused."""
+        """Return None: treat a redirect as an error."""
         return
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of it.
+    """The result of an export.
 
     Attributes:
-        spans: how many were sent; rejected: of these, those that the collector did not want.
-        message: what it said; may be empty.
+        spans: number of spans sent.
+        rejected: how many of these the collector rejected.
+        message: the collector's explanation; may be empty.
     """
 
     spans: int
@@ -49,10 +54,10 @@ class Sent:
 
 
 def address(url: str) -> str:
-    """Where to send traces, of what somebody wrote.
+    """Return the URL for traces of a collector's address.
 
     Raises:
-        UserError: it is no address.
+        UserError: the address is invalid.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -60,24 +65,24 @@ def address(url: str) -> str:
     except ValueError:
         known = None
     if not known:
-        raise UserError(f"{url!r:.200} is no address of a collector; write http://host:4318, or https://...")
+        raise UserError(f"{url!r:.200} is not a collector address; use http://host:4318 or https://...")
     path = parts.path.rstrip("/")
     return urllib.parse.urlunsplit(parts._replace(path=path if path.endswith(PATH) else path + PATH, fragment=""))
 
 
 def headers_of(text: str) -> dict[str, str]:
-    """Reads `name=value,name=value`; values are written as in an address, `%20`.
+    """Parse `name=value,name=value` with URL-encoded values (`%20`).
 
     Raises:
-        UserError: it is not that. Says nothing of the values: they may be secrets.
+        UserError: the text is invalid. The message contains no values: they may be secrets.
     """
     found = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, equals, value = part.partition("=")
         value = urllib.parse.unquote(value.strip())
-        sound = name.strip().isascii() and name.strip().replace("-", "").replace("_", "").isalnum()
-        if not equals or not sound or not value.isprintable():
-            raise UserError("headers are written name=value,name=value")
+        is_valid_name = name.strip().isascii() and name.strip().replace("-", "").replace("_", "").isalnum()
+        if not equals or not is_valid_name or not value.isprintable():
+            raise UserError("headers must have the form name=value,name=value")
         found[name.strip()] = value
     return found
 
@@ -88,14 +93,14 @@ def send(
     headers: Mapping[str, str] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Sent:
-    """Sends requests, one after the other; one that the collector cannot take now is sent again.
+    """Send request bodies in order, retrying while the collector is overloaded or unreachable.
 
     Args:
-        url: of `address`.
+        url: as returned by `address`.
 
     Raises:
-        ConnectionFailed: nobody answers.
-        InfraError: the collector refuses.
+        ConnectionFailed: the collector does not answer.
+        InfraError: the collector refuses the trace.
     """
     spans = rejected = 0
     message = ""
@@ -103,45 +108,45 @@ def send(
         data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
         answer = _send(url, data, headers or {}, pause)
         spans += sum(len(scope["spans"]) for each in body["resourceSpans"] for scope in each["scopeSpans"])
-        less, said = _partial(answer)
+        less, said = _parse_partial_success(answer)
         rejected, message = rejected + less, said or message
     return Sent(spans, rejected, message)
 
 
 def _send(url: str, data: bytes, headers: Mapping[str, str], pause: Callable[[float], None]) -> bytes:
-    wait = _PAUSE
-    opener = urllib.request.build_opener(_Stays)
-    for left in range(_TRIES - 1, -1, -1):
+    wait = _PAUSE_SECONDS
+    opener = urllib.request.build_opener(_RefuseRedirects)
+    for left in range(_MAX_ATTEMPTS - 1, -1, -1):
         request = urllib.request.Request(url, data, {**headers, "Content-Type": "application/json"}, method="POST")
         try:
-            with opener.open(request, timeout=_PATIENCE) as answer:
-                return bytes(answer.read(_ANSWER))
+            with opener.open(request, timeout=_REQUEST_TIMEOUT_SECONDS) as answer:
+                return bytes(answer.read(_MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             with error:
-                if error.code not in _LATER or not left:
-                    raise InfraError(f"the collector at {url} refused the trace: {_said(error)}") from None
-                wait = max(wait, _seconds(error.headers.get("Retry-After", "")))
+                if error.code not in _RETRY_STATUS or not left:
+                    raise InfraError(f"the collector at {url} refused the trace: {_describe_error(error)}") from None
+                wait = max(wait, _parse_seconds(error.headers.get("Retry-After", "")))
         except (OSError, http.client.HTTPException) as error:
             if not left:
                 reason = getattr(error, "reason", None) or error
                 raise ConnectionFailed(f"no collector answers at {url}: {reason}") from None
-        pause(min(wait, _LONGEST))
+        pause(min(wait, _MAX_PAUSE_SECONDS))
         wait *= 2
-    raise AssertionError("the last try answers or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+def _describe_error(error: urllib.error.HTTPError) -> str:
     text = error.read(500).decode("utf-8", "replace").strip()
     readable = "".join(char if char.isprintable() else " " for char in text)
     return f"HTTP {error.code}{f', {readable[:200]}' if readable else ''}"
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
 
 
-def _partial(answer: bytes) -> tuple[int, str]:
-    """How many spans a collector did not want, and why."""
+def _parse_partial_success(answer: bytes) -> tuple[int, str]:
+    """Return the number of rejected spans, and the reason."""
     try:
         found = json.loads(answer or b"{}").get("partialSuccess") or {}
         return int(found.get("rejectedSpans") or 0), str(found.get("errorMessage") or "")[:200]

@@ -1,4 +1,4 @@
-"""A task's output for somebody who looks on: progress bars move, and what waits for its line's end shows."""
+"""A task's output for display: progress bars move, and incomplete lines appear after a while."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from collections.abc import Iterator
 from tony import clock
 from tony.jobs.log_reader import LogLine, LogReader
 
-#: Seconds that something without an end waits for it. So often, at most, a progress bar's state is shown.
+#: Seconds after which an incomplete line is shown; also the shortest interval between two states of a progress bar.
 PATIENCE = 1.0
 
 
 class LiveReader(LogReader):
-    """Reads lines, and of those that overwrite themselves (`\\r 25%\\r 50%`) only the newest state.
+    """Reads lines; of those that overwrite themselves (`\\r 25%\\r 50%`) only the newest state.
 
-    A line that nobody ends for a while is shown as far as it got; what follows then is a line of its own.
+    A line that stays incomplete for a while is shown so far; its continuation is then a line of its own.
     """
 
-    _since: float | None = None
-    _begun = False
+    _incomplete_since: float | None = None
+    _is_continued = False
 
     @property
     def due(self) -> float | None:
-        """When `take` should be called, in monotonic seconds; None if nothing waits."""
-        return None if self._since is None else self._since + PATIENCE
+        """The time to call `take`, in monotonic seconds; None if there is no incomplete line."""
+        return None if self._incomplete_since is None else self._incomplete_since + PATIENCE
 
     def read(self) -> Iterator[LogLine]:
-        """As of any reader."""
+        """Yield new lines, as `LogReader.read` does."""
         for line in super().read():
-            self._since = None
-            begun, self._begun = self._begun, False
-            newest = _newest(line.data)
-            if newest or not begun:  # of a line that was shown already, only the end is left
+            self._incomplete_since = None
+            begun, self._is_continued = self._is_continued, False
+            newest = _last_state(line.data)
+            if newest or not begun:  # of a line that was shown already, nothing may be left but its end
                 yield LogLine(self.name, newest)
-        if self._since is None and self.unfinished:
-            self._since = clock.monotonic()
+        if self._incomplete_since is None and self.unfinished:
+            self._incomplete_since = clock.monotonic()
 
     def take(self) -> Iterator[LogLine]:
-        """What has no end yet, as a line of its own."""
-        self._since = None
+        """Yield the incomplete line read so far, if any."""
+        self._incomplete_since = None
         for line in super().take():
-            newest = _newest(line.data)
+            newest = _last_state(line.data)
             if newest:
-                self._begun = True
+                self._is_continued = True
                 yield LogLine(self.name, newest)
 
 
-def _newest(data: bytes) -> bytes:
-    """The last state of a line that overwrites itself; blank ones only wipe it out."""
+def _last_state(data: bytes) -> bytes:
+    """Return the last non-blank state of a line that overwrites itself."""
     if b"\r" not in data:
         return data
     states = (state for state in reversed(data.split(b"\r")) if state.strip())

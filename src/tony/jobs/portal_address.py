@@ -1,4 +1,4 @@
-"""Where a portal of this user shows jobs now: it writes that down, and `tony open` reads it."""
+"""The address of this user's running portal: the portal writes it to a file, and `tony open` reads it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tony.model.layout import Home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortalLocation:
-    """What `portal.json` says.
+    """The content of `portal.json`.
 
     Attributes:
         address: `http://127.0.0.1:8600/`.
-        pid, started, host: of its process, so that a killed one is not taken for one that runs.
+        pid, started, host: identify its process, so that a killed portal is not mistaken for a running one.
     """
 
     address: str
@@ -33,23 +33,23 @@ class PortalLocation:
 
 @contextmanager
 def noted(home: Home, address: str) -> Iterator[None]:
-    """Inside, others find it. Of several portals of a home the one that began last is found."""
+    """Publish the portal's address inside the context. The last of several portals to start wins."""
     pid = os.getpid()
-    mine = PortalLocation(address=address, pid=pid, started=process.start_time(pid), host=socket.gethostname())
-    with contextlib.suppress(StorageError, OSError):  # a home that nobody may write: its jobs are shown nevertheless
+    own = PortalLocation(address=address, pid=pid, started=process.start_time(pid), host=socket.gethostname())
+    with contextlib.suppress(StorageError, OSError):  # a read-only state directory: its jobs are shown nevertheless
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_json(home.portal_here, to_plain(mine))
+        write_json(home.portal_here, to_plain(own))
     try:
         yield
     finally:
-        if _read(home) == mine:
+        if _read_location(home) == own:
             with contextlib.suppress(OSError):
                 home.portal_here.unlink()
 
 
 def running(home: Home) -> str | None:
-    """The address of a portal that shows this home's jobs, ending in `/`; None if none runs on this machine."""
-    found = _read(home)
+    """Return the address of a portal on this machine that shows this state directory, ending in `/`; None if none."""
+    found = _read_location(home)
     if found is None or found.host != socket.gethostname():
         return None
     if found.started is None or process.start_time(found.pid) != found.started:
@@ -57,7 +57,7 @@ def running(home: Home) -> str | None:
     return found.address if found.address.endswith("/") else f"{found.address}/"
 
 
-def _read(home: Home) -> PortalLocation | None:
+def _read_location(home: Home) -> PortalLocation | None:
     try:
         plain = read_json(home.portal_here)
         return None if plain is None else from_plain(PortalLocation, plain, ignore_unknown=True)

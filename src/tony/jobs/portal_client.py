@@ -1,7 +1,7 @@
-"""A portal's jobs, asked over its JSON API. Blocking; standard library only.
+"""Client of a portal's JSON API. Blocking; standard library only.
 
-Which token goes to which portal is kept in `portals.json` of the home (0600). A token is sent to the portal that it was
-given for and to no other, and never where others could read it on the way, unless its user has said so.
+Tokens are kept in `portals.json` of the state directory (mode 0600). A token is sent only to the portal that it was
+issued by, and never unencrypted over a network, unless the user has allowed that.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from tony.model.progress import JobProgress
 from tony.protocol.messages import Stacks
 
 T = TypeVar("T")
-#: Seconds to get a connection, and until an answer has begun.
-_PATIENCE = 30.0
-#: The same where a program is asked: the portal waits for it as well.
-_STACKS = 100.0
-#: Bytes of an answer: a report of 10,000 tasks has some four million.
-_LONGEST = 256 << 20
-#: Events that are asked for at one time.
-_EVENTS = 5000
-#: What a portal's API begins with.
+#: Seconds to connect, and until a response begins.
+_TIMEOUT_SECONDS = 30.0
+#: The same for stack traces, for which the portal itself waits.
+_STACKS_TIMEOUT_SECONDS = 100.0
+#: Maximum bytes of a response: a report of 10,000 tasks has some four million.
+_MAX_ANSWER_BYTES = 256 << 20
+#: Events per request.
+_EVENTS_PER_REQUEST = 5000
+#: Path prefix of a portal's API.
 _API = "api/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptToken:
-    """A token of ours.
+    """A saved login.
 
     Attributes:
-        portal: the address that it is for.
-        without_tls: it may be sent where others could read it.
+        portal: address of the portal that issued the token.
+        without_tls: the token may be sent unencrypted.
     """
 
     portal: str
@@ -59,7 +59,7 @@ class KeptToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLog:
-    """One log that a portal has of a task; `size` in bytes."""
+    """A log file of a task, as listed by a portal; `size` in bytes."""
 
     name: str
     task: str
@@ -71,7 +71,7 @@ class RemoteLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EventLine:
-    """What counts of an event as a portal tells it."""
+    """The parts of a portal's event entry that are used here."""
 
     seq: int
     event: str
@@ -79,10 +79,10 @@ class _EventLine:
 
 
 def address_of(text: str) -> str:
-    """A portal's address in its one form: `https://jobs.example.org`, `http://127.0.0.1:8600/prefix`.
+    """Normalise a portal's address: `https://jobs.example.org`, `http://127.0.0.1:8600/prefix`.
 
     Raises:
-        UserError: it is none.
+        UserError: it is invalid.
     """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -90,14 +90,14 @@ def address_of(text: str) -> str:
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or "@" in parts.netloc:
-        raise UserError(f"--portal {text}: write its address: http://127.0.0.1:8600, https://jobs.example.org")
+        raise UserError(f"--portal {text}: not an address; use http://127.0.0.1:8600 or https://jobs.example.org")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     usual = {"http": 80, "https": 443}[parts.scheme]
     return f"{parts.scheme}://{host}{'' if port in (None, usual) else f':{port}'}{parts.path.rstrip('/')}"
 
 
 def is_private(address: str) -> bool:
-    """Whether nobody on the way can read what is sent there."""
+    """Return True if requests to an address cannot be read on the way: https or loopback."""
     parts = urlsplit(address)
     if parts.scheme == "https" or parts.hostname == "localhost":
         return True
@@ -107,24 +107,24 @@ def is_private(address: str) -> bool:
         return False
 
 
-# --- tokens of ours ---------------------------------------------------------------------------------------------------
+# --- saved tokens -----------------------------------------------------------------------------------------------------
 
 
 def kept_tokens(home: Home) -> tuple[KeptToken, ...]:
-    """Those with which we have logged in.
+    """Return the saved logins.
 
     Raises:
-        RecordError: the file is not what it should be.
+        RecordError: the file is invalid.
     """
     path = home.path / "portals.json"
     try:
         return from_plain(tuple[KeptToken, ...], read_json(path) or [], ignore_unknown=True)
     except DecodeError as error:
-        raise RecordError(f"{path} is not what it should be: {error}. Remove it, and log in again.") from error
+        raise RecordError(f"{path} is invalid: {error}. Remove it, and log in again.") from error
 
 
 def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
-    """Keeps a token for a portal, instead of an earlier one; None: none any more.
+    """Save a token for a portal, replacing an earlier one; None removes it.
 
     Raises:
         StorageError: it cannot be written.
@@ -132,20 +132,20 @@ def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
     try:
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot make {home.path}: {error.strerror}") from error
+        raise StorageError(f"cannot create {home.path}: {error.strerror}") from error
     others = [each for each in kept_tokens(home) if each.portal != portal]
     write_json(home.path / "portals.json", [to_plain(each) for each in (*others, *([token] if token else []))])
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 class PortalClient:
-    """One portal.
+    """A connection to one portal.
 
     Args:
-        address: as `address_of` has it.
-        token: of ours for it; None where none is needed.
+        address: as returned by `address_of`.
+        token: a saved login; None if the portal needs none.
     """
 
     def __init__(self, address: str, token: KeptToken | None = None) -> None:
@@ -155,37 +155,37 @@ class PortalClient:
 
     @classmethod
     def of(cls, home: Home, text: str) -> PortalClient:
-        """The one that somebody names, with the token that we have for it.
+        """Return a client for an address, with the saved token if there is one.
 
         Raises:
-            UserError: that is no address.
+            UserError: the address is invalid.
         """
         address = address_of(text)
         return cls(address, next((each for each in kept_tokens(home) if each.portal == address), None))
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def me(self) -> Mapping[str, Json]:
-        """Who we are there. Raises as `get`."""
+        """Return the authenticated user. Raises as `get`."""
         found = self.get("me")
         return found if isinstance(found, Mapping) else {}
 
     def jobs(self, words: Mapping[str, str], takes: Callable[[JobHead], bool], most: int) -> Iterator[JobHead]:
-        """Jobs, newest first, so many at most.
+        """Yield jobs, newest first, at most `most`. Raises as `get`.
 
         Args:
-            words: of the query.
-            takes: what the portal cannot be asked for. Raises as `get`.
+            words: query parameters.
+            takes: additional filter, for what the API cannot filter by.
         """
         after, left = "", most
         while left > 0:
             here = {"most": str(min(MOST, max(left, 50))), **({"after": after} if after else {})}
             page = self.get("jobs", {**words, **here})
-            for head in self._read(tuple[JobHead, ...], page.get("jobs")):
+            for head in self._decode(tuple[JobHead, ...], page.get("jobs")):
                 if takes(head) and left > 0:
                     left -= 1
                     yield head
@@ -194,10 +194,10 @@ class PortalClient:
                 return
 
     def resolve(self, text: str) -> str:
-        """The id that `text` means: a whole one, a part that no other has, or `last`: the newest of ours.
+        """Resolve `text` to a job id: a whole id, a unique part of one, or `last` for the user's newest job.
 
         Raises:
-            UnknownJobError: none, or several. Otherwise as `get`.
+            UnknownJobError: no job matches, or several do. Otherwise as `get`.
         """
         if text == "last":
             found = [*self.jobs({"user": str(self.me().get("user", ""))}, lambda head: True, 1)]
@@ -217,97 +217,99 @@ class PortalClient:
         return text
 
     def report(self, job: str, *, tasks: bool = True) -> JobReport:
-        """How a job stands, with its tasks or without. Raises as `get`."""
+        """Return a job's status, with or without its tasks. Raises as `get`."""
         words = {} if tasks else {"tasks": "no"}
-        return self._read(JobReport, self.get(f"jobs/{quote(job, safe='')}", words))
+        return self._decode(JobReport, self.get(f"jobs/{quote(job, safe='')}", words))
 
     def events(self, job: str, kinds: Sequence[type[Event]]) -> Iterator[Event]:
-        """What happened to a job, of some kinds, in order; what makes no sense is left out. Raises as `get`."""
-        words = {"kind": ",".join(kind.kind for kind in kinds), "most": str(_EVENTS)}
+        """Yield a job's events of some kinds, in order; invalid ones are skipped. Raises as `get`."""
+        words = {"kind": ",".join(kind.kind for kind in kinds), "most": str(_EVENTS_PER_REQUEST)}
         after, full = 0, True
         while full:
             page = self.get(f"jobs/{quote(job, safe='')}/events", {**words, "after": str(after)})
-            lines = self._read(tuple[_EventLine, ...], page.get("events"))
+            lines = self._decode(tuple[_EventLine, ...], page.get("events"))
             for line in lines:
                 with contextlib.suppress(DecodeError, KeyError):
                     yield from_plain(EVENTS[line.event], line.data, ignore_unknown=True)
-            full = len(lines) == _EVENTS and lines[-1].seq > after
+            full = len(lines) == _EVENTS_PER_REQUEST and lines[-1].seq > after
             after = lines[-1].seq if lines else after
 
     def job_progress(self, job: str) -> JobProgress | None:
-        """Return how far a job is; None if its programs have reported no step. Raises as `get`."""
+        """Return a job's progress; None if its programs have reported no step. Raises as `get`."""
         found = self.get(f"jobs/{quote(job, safe='')}/metrics").get("job_progress")
-        return None if found is None else self._read(JobProgress, found)
+        return None if found is None else self._decode(JobProgress, found)
 
     def advice(self, job: str) -> Mapping[str, Json]:
-        """What the portal says could be better about a job. Raises as `get`."""
+        """Return the portal's recommendations for a job. Raises as `get`."""
         found: Mapping[str, Json] = self.get(f"jobs/{quote(job, safe='')}/advice")
         return found
 
-    def change(self, job: str, what: str, words: Mapping[str, str] | None = None, patience: float = _PATIENCE) -> Any:
-        """Has something done to a job, or its programs asked; never twice. Raises as `get`.
+    def change(
+        self, job: str, what: str, words: Mapping[str, str] | None = None, patience: float = _TIMEOUT_SECONDS
+    ) -> Any:
+        """Send a command for a job, without retries. Raises as `get`.
 
         Args:
-            what: the last part of its address in the API: `restart`.
-            patience: seconds until an answer has begun.
+            what: the last part of its path in the API: `restart`.
+            patience: seconds until the response begins.
         """
-        # Who comes without a token of their own is known by the process, and asks for the page's as a page would.
+        # Without a token of its own a client is identified by its process, and needs the CSRF token as a page does.
         token = "" if self._token is not None else str(self.me().get("page_token") or "")
         body = json.dumps({"token": token}).encode() if token else b""
-        status, answer = self._ask(f"jobs/{quote(job, safe='')}/{what}", words or {}, body, patience)
-        found = _plain(answer)
+        status, answer = self._request(f"jobs/{quote(job, safe='')}/{what}", words or {}, body, patience)
+        found = _decode_json(answer)
         if status == 200 and isinstance(found, dict):
             return found
         raise self._error(status, found)
 
     def stacks(self, job: str, task: str) -> Stacks:
-        """Where the program of a task stands. Raises as `get`; `InfraError` also if nothing can be told."""
-        return self._read(Stacks, self.change(job, "stacks", {"task": task}, _STACKS))
+        """Return the stack traces of a task. Raises as `get`; `InfraError` also if there are none."""
+        return self._decode(Stacks, self.change(job, "stacks", {"task": task}, _STACKS_TIMEOUT_SECONDS))
 
     def logs(self, job: str, task: str) -> tuple[tuple[RemoteLog, ...], str]:
-        """What there is of a task, and what is missing, for people; mostly nothing. Raises as `get`."""
+        """Return the logs of a task, and what is missing and why (usually empty). Raises as `get`."""
         found = self.get(f"jobs/{quote(job, safe='')}/logs", {"task": task})
         missing = found.get("missing")
-        return self._read(tuple[RemoteLog, ...], found.get("logs")), missing if isinstance(missing, str) else ""
+        return self._decode(tuple[RemoteLog, ...], found.get("logs")), missing if isinstance(missing, str) else ""
 
     def log_bytes(self, job: str, name: str, offset: int, most: int) -> bytes:
-        """A piece of a log; empty at its end. Raises as `get`."""
+        """Return a piece of a log; empty at its end. Raises as `get`."""
         path = f"jobs/{quote(job, safe='')}/logs/{quote(name, safe='')}/bytes"
-        status, body = self._ask(path, {"offset": str(offset), "most": str(most)})
+        status, body = self._request(path, {"offset": str(offset), "most": str(most)})
         if status != 200:
-            raise self._error(status, _plain(body))
+            raise self._error(status, _decode_json(body))
         return body
 
     def get(self, path: str, words: Mapping[str, str] | None = None) -> Any:
-        """An answer.
+        """Send a GET request and return the decoded response.
 
         Raises:
-            UnknownJobError: there is no such job there.
-            UserError: the portal does not let us in, or finds a mistake.
-            ConnectionFailed: it cannot be reached.
-            InfraError: it fails.
+            UnknownJobError: the portal has no such job.
+            UserError: the portal denies access, or the request is invalid.
+            ConnectionFailed: the portal cannot be reached.
+            InfraError: the portal fails.
         """
-        status, body = self._ask(path, words or {})
-        found = _plain(body)
+        status, body = self._request(path, words or {})
+        found = _decode_json(body)
         if status == 200 and isinstance(found, dict):
             return found
         raise self._error(status, found)
 
-    def _ask(
-        self, path: str, words: Mapping[str, str], change: bytes | None = None, patience: float = _PATIENCE
+    def _request(
+        self, path: str, words: Mapping[str, str], change: bytes | None = None, patience: float = _TIMEOUT_SECONDS
     ) -> tuple[int, bytes]:
-        """Status and body of an answer; with `change`, the body of a request that changes something."""
+        """Return status and body of a response; `change` is the body of a PUT request."""
         target = f"{urlsplit(self.address).path}/{_API}/{path}" + (f"?{urlencode(words)}" if words else "")
         headers = {"Accept": "application/json", "User-Agent": "tony"}
         if self._token is not None:
             if not is_private(self.address) and not self._token.without_tls:
                 raise UserError(
-                    f"{self.address} is not https: others could read your token on its way. "
-                    f"If that may be: tony login --without-tls --portal {self.address}"
+                    f"{self.address} is not https: your token could be read on the network. "
+                    f"To allow that: tony login --without-tls --portal {self.address}"
                 )
             headers["Authorization"] = f"Bearer {self._token.token}"
         if change is not None:
-            self.close()  # a kept connection may have been ended meanwhile, and this is not asked for again
+            self.close()  # a kept connection may have been closed meanwhile, and this request is never repeated
             headers["Content-Type"] = "application/json"
         for again in (True, False):
             fresh = self._connection is None
@@ -315,16 +317,18 @@ class PortalClient:
                 connection = self._connection = self._connection or self._connect(patience)
                 connection.request("GET" if change is None else "PUT", target, change, headers)
                 response = connection.getresponse()
-                body = response.read(_LONGEST + 1)
-                if len(body) > _LONGEST:
+                body = response.read(_MAX_ANSWER_BYTES + 1)
+                if len(body) > _MAX_ANSWER_BYTES:
                     self.close()
-                    raise InfraError(f"{self.address} answers with more than {_LONGEST >> 20} MiB.")
+                    raise InfraError(f"{self.address} sent more than {_MAX_ANSWER_BYTES >> 20} MiB.")
                 return response.status, body
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                # A kept connection may have been ended meanwhile; what is asked again changes nothing.
+                # A kept connection may have been closed meanwhile; only requests that change nothing are repeated.
                 if fresh or not again:
-                    raise ConnectionFailed(f"{self.address} cannot be reached: {_said(error, patience)}") from error
+                    raise ConnectionFailed(
+                        f"{self.address} cannot be reached: {_describe_error(error, patience)}"
+                    ) from error
         raise AssertionError
 
     def _connect(self, patience: float) -> http.client.HTTPConnection:
@@ -338,7 +342,7 @@ class PortalClient:
     def _error(self, status: int, found: object) -> TonyError:
         facts = found.get("error") if isinstance(found, dict) else None
         if not isinstance(facts, dict):
-            return InfraError(f"{self.address} answers with HTTP {status}, not as a portal does.")
+            return InfraError(f"{self.address} answered with HTTP {status}; it does not seem to be a portal.")
         said = " ".join(str(facts.get(key) or "") for key in ("message", "advice")).strip()
         if status == 401:
             return UserError(f"{self.address}: {said} Then: tony login --portal {self.address}")
@@ -348,27 +352,27 @@ class PortalClient:
             return UserError(f"{self.address}: {said}")
         return InfraError(f"{self.address}: {said}")
 
-    def _read(self, cls: type[T], data: Json) -> T:
+    def _decode(self, cls: type[T], data: Json) -> T:
         try:
             return from_plain(cls, data, ignore_unknown=True)
         except DecodeError as error:
-            raise InfraError(f"{self.address} answers what makes no sense: {error}") from error
+            raise InfraError(f"{self.address} sent an invalid response: {error}") from error
 
 
-def _plain(body: bytes) -> object:
+def _decode_json(body: bytes) -> object:
     try:
         return loads(body)
     except ValueError:
         return None
 
 
-def _said(error: Exception, patience: float) -> str:
+def _describe_error(error: Exception, patience: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {patience:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted here: {error.verify_message}. Who vouches for it: SSL_CERT_FILE=ca.pem"
+        return f"its certificate is not trusted: {error.verify_message}. Trust its CA with SSL_CERT_FILE=ca.pem"
     if isinstance(error, socket.gaierror):
-        return "no machine has that name"
+        return "host name not found"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What a job's tasks print, as a portal tells it."""
+"""The output of a job's tasks, read through a portal."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tony.jobs.log_reader import LONGEST_LINE, LogLine
 from tony.jobs.portal_client import PortalClient, RemoteLog
 from tony.model.ids import TaskId
 
-#: Bytes of one piece of a log, and seconds between two looks at one that is followed.
-_PIECE, _PAUSE = 1 << 20, 1.0
-#: Bytes at the end of a log in which the last lines are looked for.
-_LAST = 4 << 20
+_PIECE_BYTES = 1 << 20
+_POLL_SECONDS = 1.0
+#: Bytes at the end of a log in which to search for the last lines.
+_TAIL_BYTES = 4 << 20
 
 
 class PortalLogs:
     """The output of one job's tasks.
 
     Args:
-        words: tasks or roles; none for all.
+        words: tasks or roles; empty for all.
 
     Attributes:
-        tasks: which those are.
-        missing: task -> what of its output the portal cannot show, and why; empty if nothing.
+        tasks: the selected tasks.
+        missing: task -> which of its output the portal cannot show, and why; empty if none.
 
     Raises:
         UserError: the job has no such task. Otherwise as `PortalClient.get`.
@@ -38,43 +38,43 @@ class PortalLogs:
         chosen = named_tasks(job, every, words)
         self.tasks = [str(task) for task in every if chosen is None or str(task) in chosen]
         self.missing: dict[str, str] = {}
-        self._places: dict[str, tuple[int, bytes]] = {}
+        self._positions: dict[str, tuple[int, bytes]] = {}
 
     def lines(self, selection: Selection, tail: int | None, *, follow: bool) -> Iterator[Sequence[LogLine]]:
-        """What there is by now, of each task in turn.
+        """Yield the output, task by task.
 
         Args:
-            tail: begin with so many lines of each log.
-            follow: go on with what comes, until the job has ended.
+            tail: number of lines of each log to begin with.
+            follow: continue until the job has ended.
 
         Raises:
             As `PortalClient.get`.
         """
         while True:
-            over = self._ended or not follow  # what has no end yet is told as well, if nobody looks again
-            yield from self._new(selection, tail, over)
+            over = self._ended or not follow  # the last pass includes incomplete lines
+            yield from self._new_lines(selection, tail, over)
             if over:
                 return
             tail = None
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_SECONDS)
             self._ended = self._portal.report(self.job, tasks=False).state.ended
 
-    def _new(self, selection: Selection, tail: int | None, over: bool) -> Iterator[Sequence[LogLine]]:
-        """What has come since the last call."""
+    def _new_lines(self, selection: Selection, tail: int | None, over: bool) -> Iterator[Sequence[LogLine]]:
+        """Yield the output since the last call."""
         for task in self.tasks:
             logs, self.missing[task] = self._portal.logs(self.job, task)
             for log in logs:
                 name = LogName.parse(log.name)
                 if name is not None and selection.takes(name):
-                    yield from self._of(name, log, tail, over)
+                    yield from self._read_log(name, log, tail, over)
 
-    def _of(self, name: LogName, log: RemoteLog, tail: int | None, over: bool) -> Iterator[Sequence[LogLine]]:
-        place = self._places.get(log.name)
-        offset, rest = place or (0, b"")
-        if place is None and tail is not None:
-            offset = self._last(log, tail)
+    def _read_log(self, name: LogName, log: RemoteLog, tail: int | None, over: bool) -> Iterator[Sequence[LogLine]]:
+        position = self._positions.get(log.name)
+        offset, rest = position or (0, b"")
+        if position is None and tail is not None:
+            offset = self._find_tail(log, tail)
         while offset < log.size:
-            data = self._portal.log_bytes(self.job, log.name, offset, min(_PIECE, log.size - offset))
+            data = self._portal.log_bytes(self.job, log.name, offset, min(_PIECE_BYTES, log.size - offset))
             if not data:
                 break
             offset += len(data)
@@ -85,12 +85,12 @@ class PortalLogs:
         if over and rest:
             yield [LogLine(name, rest)]
             rest = b""
-        self._places[log.name] = offset, rest
+        self._positions[log.name] = offset, rest
 
-    def _last(self, log: RemoteLog, count: int) -> int:
-        """Where the last lines begin: within the last megabytes, or at the beginning of those."""
+    def _find_tail(self, log: RemoteLog, count: int) -> int:
+        """Return the offset of the last lines, searched within the last `_TAIL_BYTES` bytes."""
         data, start = b"", log.size
-        while start > max(0, log.size - _LAST) and data.removesuffix(b"\n").count(b"\n") < count:
+        while start > max(0, log.size - _TAIL_BYTES) and data.removesuffix(b"\n").count(b"\n") < count:
             step = min(64 << 10, start)
             start -= step
             data = self._portal.log_bytes(self.job, log.name, start, step) + data

@@ -1,4 +1,4 @@
-"""Where the programs of a portal's job stand. Blocking, as all that asks a portal."""
+"""Stack traces of a job's tasks, read through a portal. Blocking."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tony.protocol.messages import Stacks
 
 
 def stacks(portal: PortalClient, job: str, words: Sequence[str] = ()) -> Iterator[Stacks]:
-    """As `tony.jobs.changing.stacks`, of a job of a portal.
+    """Like `tony.jobs.changing.stacks`, for a job of a portal.
 
     Raises:
-        UserError: the job has no such task, or has ended, or we may not ask.
-        InfraError: none of its programs runs now, or the portal fails.
+        UserError: the job has no such task or has ended, or the user is not allowed.
+        InfraError: no task is running, or the portal fails.
     """
     report = portal.report(job)
     for task in select_tasks(report, named_tasks(job, [TaskId.parse(each.task) for each in report.tasks], words)):
         try:
             yield portal.stacks(job, task)
-        except ConnectionFailed:  # the portal itself is gone
+        except ConnectionFailed:  # the portal itself cannot be reached
             raise
         except InfraError as error:
             yield Stacks(task=task, problem=str(error))

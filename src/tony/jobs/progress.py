@@ -1,4 +1,4 @@
-"""How far a job is, from what its programs have reported: for pages, the API and commands."""
+"""Progress of a job, from the steps that its programs have reported; for the portal, the API and commands."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tony.model.states import JobState, TaskState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """What programs have reported of their steps.
+    """The steps reported by user programs.
 
     Attributes:
-        now: seconds since the job was accepted, up to which that is known; None: it is not said.
+        now: seconds since the job was accepted, up to which the reports are complete; None if unknown.
     """
 
     progress: tuple[Progress, ...] = ()
@@ -22,19 +22,19 @@ class Reports:
 
 
 def read_reports(metrics: Metrics) -> Reports:
-    """Return what the file of a job's measurements holds of them."""
+    """Return the progress reports in a job's metrics file."""
     return Reports(progress=metrics.progress(), now=metrics.known_until)
 
 
 def find_job_progress(reports: Reports, report: JobReport) -> JobProgress | None:
-    """Return how far a job is; None as long as no program of its session has reported a step."""
+    """Return a job's progress; None if no program of the current session has reported a step."""
     running, succeeded = _sort_tasks(report)
     session = 0 if report.state.ended else report.session
     return measure_job(reports.progress, reports.now, session, succeeded, running)
 
 
 def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskProgress]:
-    """Return how far each task is of which a step is known, also if it was reported in an earlier session."""
+    """Return the progress of each task that has ever reported a step, in any session."""
     running, succeeded = _sort_tasks(report)
     newest: dict[str, Progress] = {}
     for each in sorted(reports.progress, key=_order):
@@ -51,7 +51,7 @@ def _order(progress: Progress) -> tuple[int, int]:
 
 
 def _sort_tasks(report: JobReport) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tasks whose programs run, and those that have succeeded."""
+    """Return the running tasks and the succeeded ones."""
     done = report.state is JobState.SUCCEEDED
     running = frozenset(task.task for task in report.tasks if task.pid is not None and not report.state.ended)
     succeeded = frozenset(task.task for task in report.tasks if done or task.state is TaskState.SUCCEEDED)

@@ -1,6 +1,6 @@
-"""`queue_timeout`: the most time that a job may wait for its application master.
+"""`queue_timeout`: the most time that a job may wait for its AM.
 
-Nothing of a job's own runs in that time, so whoever follows it looks at the clock, and ends it.
+No process of the job runs during that time, so its followers check the limit and end the job.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tony.model.states import JobState, TaskState
 from tony.schedulers.interface import Submitter
 from tony.units import format_duration
 
-#: Seconds that a scheduler may take to end what it was told to end.
-_ENDING = 20.0
-_LOOK_AGAIN = 0.2
+#: Seconds to wait for the scheduler to end a job.
+_END_TIMEOUT_SECONDS = 20.0
+_POLL_SECONDS = 0.2
 
 
 class QueueLimit:
-    """The limit of one job; none where masters run at once, on the submitter's own machine."""
+    """The limit of one job; none on schedulers that start the AM immediately, on the submitter's machine."""
 
     def __init__(self, folder: JobFolder, record: JobRecord, submitter: Submitter) -> None:
         self._folder, self._record, self._submitter = folder, record, submitter
@@ -36,7 +36,7 @@ class QueueLimit:
         self._limit = None if submitter.capabilities.same_host else limit
 
     def is_over(self, report: JobReport) -> bool:
-        """Whether the job waits longer than it may. One whose master has run waits for something else."""
+        """Return True if the job has waited for its first AM longer than allowed."""
         return (
             self._limit is not None
             and report.state is JobState.SUBMITTED
@@ -47,14 +47,14 @@ class QueueLimit:
         )
 
     async def end(self, report: JobReport) -> None:
-        """Ends the job, and closes its record: unless its master came up just then, which the next look tells.
+        """End the job and write its summary, unless its AM started at this moment; then the next poll tells.
 
         Args:
-            report: how it stands.
+            report: its status.
 
         Raises:
-            InfraError: the scheduler cannot be told.
-            StorageError: the record cannot be written.
+            InfraError: the scheduler cannot be reached.
+            StorageError: the summary cannot be written.
         """
         with lock_finalization(self._folder) as mine:
             if not mine or read_summary(self._folder) is not None:
@@ -66,28 +66,28 @@ class QueueLimit:
                 await self._submitter.fetch(self._folder)
             if segments(self._folder.path) or read_summary(self._folder) is not None:
                 return
-            write_summary(self._folder, self._ended(reason))
+            write_summary(self._folder, self._final_report(reason))
             forget_secrets(self._folder)
 
     async def _reason(self, report: JobReport) -> str:
-        said = [report.waiting]
+        parts = [report.waiting]
         with contextlib.suppress(InfraError):
-            said.insert(0, await self._submitter.standing(self._record.job_id))
+            parts.insert(0, await self._submitter.standing(self._record.job_id))
         limit = format_duration(self._limit or 0)
-        where = "; ".join(part.rstrip(". ") for part in said if part)
+        where = "; ".join(part.rstrip(". ") for part in parts if part)
         known = f": {where}" if where else ""
-        return f"no application master ran within {limit} (queue_timeout) after the submission{known}"
+        return f"no application master was started within {limit} (queue_timeout) of submission{known}"
 
     async def _wait_ended(self) -> None:
-        give_up = clock.monotonic() + _ENDING
+        give_up = clock.monotonic() + _END_TIMEOUT_SECONDS
         while clock.monotonic() < give_up:
             with contextlib.suppress(InfraError):
                 sight = await self._submitter.look(self._record.job_id)
                 if sight is None or sight.alive is False:
                     return
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    def _ended(self, reason: str) -> JobReport:
+    def _final_report(self, reason: str) -> JobReport:
         wall = clock.wall()
         pending = pending_report(self._folder, self._record)
         failure = Failure(

@@ -1,8 +1,7 @@
-"""Jobs whose application master runs on another machine: their folder here follows what the scheduler and it say.
+"""Jobs whose AM runs on another machine: keeps their local job directory up to date.
 
-The folder has the same files as that of a local job, so that everything else reads one kind of folder: `am.json` says
-where the master is, as soon as the scheduler knows; event log and summary are fetched; the last report that a follower
-hears is kept as well.
+The directory has the same files as that of a local job: `am.json` is written as soon as the scheduler knows where the
+AM is; event log and summary are fetched; the last report received by a follower is cached as well.
 """
 
 from __future__ import annotations
@@ -30,36 +29,36 @@ from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 from tony.schedulers.interface import ApplicationStatus, Submitter
 
-#: Seconds that a master may take to write the end of its record after it has told it.
-_LAST_WORDS = 20.0
-_LOOK_AGAIN = 0.1
-#: Seconds before each look for what a master has only just written down.
-_LOG_IS_LATE = (0.0, 0.5, 1.0)
-#: Seconds that a scheduler may take to say where a master is; then the master is asked where it was last.
-_HELD_UP = 1.0
+#: Seconds that an AM may take to write the end of its job directory after it has reported it.
+_END_TIMEOUT_SECONDS = 20.0
+_POLL_SECONDS = 0.1
+#: Seconds before each attempt to read what an AM has only just written.
+_LOG_RETRY_SECONDS = (0.0, 0.5, 1.0)
+#: Seconds to wait for the scheduler to locate an AM; then the AM is queried at its last address.
+_SCHEDULER_TIMEOUT_SECONDS = 1.0
 
 
 async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
-    """How the job stands; None if things are changing right now and the next look will tell.
+    """Return the job's status; None if it is changing right now and must be polled again.
 
     Raises:
-        SchedulerError: the scheduler cannot be asked, nor the master without it.
-        ConnectionFailed: the master is there, but cannot be reached.
+        SchedulerError: neither the scheduler nor the AM can be reached.
+        ConnectionFailed: the AM is running, but cannot be reached.
     """
     submitting = aborted_submissions.is_under_way(Home(folder.path.parent.parent), folder.job_id)
-    sight = await _sight(folder, submitter)
+    sight = await _query_scheduler(folder, submitter)
     if isinstance(sight, JobReport):
         return sight
-    if submitting and not sight.address:  # what is not known yet has not ended
+    if submitting and not sight.address:  # unknown to the scheduler does not mean ended
         return replace(pending_report(folder, record), waiting="it is being submitted")
     if sight.alive is False:
-        return await _ended(folder, record, submitter, sight)
+        return await _report_ended(folder, record, submitter, sight)
     if not sight.address:
-        return await _unregistered(folder, record, submitter, sight)
+        return await _report_unregistered(folder, record, submitter, sight)
     note_master(folder, sight)
     if not folder.credentials.exists():
         await submitter.fetch(folder)
-        if read_summary(folder) is not None:  # it has ended meanwhile, and somebody else has forgotten them
+        if read_summary(folder) is not None:  # it has ended meanwhile, and another process has removed them
             forget_secrets(folder)
             return None
     try:
@@ -68,49 +67,49 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
         if not error.gone:
             raise
         return None
-    if was_killed_by_signal(report):  # the master is about to be gone; then its scheduler tells whose it was
+    if was_killed_by_signal(report):  # the AM is exiting; then the scheduler tells who sent the signal
         return None
     cached_status.note(folder, report)
     return replace(report, folder=str(folder.path))
 
 
-async def _sight(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | JobReport:
-    """What the scheduler says; if it is away or takes long, what a master of which we know says, or the record."""
-    asking = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
-    without = asyncio.get_running_loop().create_task(_without(folder, submitter, asking))
+async def _query_scheduler(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | JobReport:
+    """Return the scheduler's status; if it is unreachable or slow, a report of a known AM or the summary."""
+    query = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
+    without = asyncio.get_running_loop().create_task(_query_without_scheduler(folder, submitter, query))
     try:
-        await asyncio.wait([asking, without], return_when=asyncio.FIRST_COMPLETED)
-        if without.done() or asking.exception():
+        await asyncio.wait([query, without], return_when=asyncio.FIRST_COMPLETED)
+        if without.done() or query.exception():
             report = await without
             if report is not None:
                 return report
-        sight = await asking
+        sight = await query
         assert sight is not None
         return sight
     finally:
-        for task in (asking, without):
+        for task in (query, without):
             task.cancel()
-        await asyncio.gather(asking, without, return_exceptions=True)
+        await asyncio.gather(query, without, return_exceptions=True)
 
 
-async def _without(
-    folder: JobFolder, submitter: Submitter, asking: asyncio.Task[ApplicationStatus | None]
+async def _query_without_scheduler(
+    folder: JobFolder, submitter: Submitter, query: asyncio.Task[ApplicationStatus | None]
 ) -> JobReport | None:
-    """How the job stands, from others than its scheduler, once that has had its time; None if they do not know."""
-    await asyncio.wait([asking], timeout=_HELD_UP)
-    if asking.done() and not asking.cancelled() and not asking.exception():
+    """Return a report from the AM or the summary if the scheduler does not answer in time; None without one."""
+    await asyncio.wait([query], timeout=_SCHEDULER_TIMEOUT_SECONDS)
+    if query.done() and not query.cancelled() and not query.exception():
         return None
-    report = await _from_itself(folder)
+    report = await _query_am(folder)
     if report is None:
         with contextlib.suppress(InfraError):
             await submitter.fetch(folder)
         ended = read_summary(folder)
-        report = keep(folder, ended) if ended else await _from_itself(folder)
+        report = keep(folder, ended) if ended else await _query_am(folder)
     return report
 
 
-async def _from_itself(folder: JobFolder) -> JobReport | None:
-    """What a master says of which we know, whatever its scheduler does; None if it says nothing that counts."""
+async def _query_am(folder: JobFolder) -> JobReport | None:
+    """Return the report of a known AM; None if it does not answer, or was just killed by a signal."""
     try:
         report = await ask_report(folder)
     except (ConnectionFailed, ProtocolError):
@@ -118,87 +117,85 @@ async def _from_itself(folder: JobFolder) -> JobReport | None:
     return None if was_killed_by_signal(report) else replace(report, folder=str(folder.path))
 
 
-async def _unregistered(
+async def _report_unregistered(
     folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus
 ) -> JobReport:
-    """A job that lives, and whose scheduler knows no master of it: not yet, or not again since one of them began anew,
-    the master or the scheduler."""
+    """Return the status of a running job whose AM has not registered with the scheduler, or not again after a restart
+    of either."""
     there, trouble = whereabouts(folder), ""
     if sight.attempt > 1 or there:
         trouble = await _fetch(folder, submitter)
     if not segments(folder.path) and not folder.am.exists():
         return replace(pending_report(folder, record), waiting=sight.note or "waiting for its application master")
-    report = await _from_itself(folder)
+    report = await _query_am(folder)
     if report is None:
         report = await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble)
         before = max(1, report.attempt, there.attempt if there else 0)
         waiting = sight.note
         if sight.attempt > before:
-            died = f"attempt {sight.attempt - 1} of its application master died; attempt {sight.attempt} is to go on"
+            died = f"AM attempt {sight.attempt - 1} died; waiting for AM attempt {sight.attempt}"
             report = replace(report, attempt=sight.attempt, am=None)
             waiting = f"{died}: {sight.note}" if sight.note else died
         elif not waiting and sight.attempt > 1:
-            waiting = f"attempt {sight.attempt} of its application master is to go on"
-        report = replace(
-            report, waiting=(waiting or "its scheduler has not heard of its application master again") + trouble
-        )
+            waiting = f"waiting for AM attempt {sight.attempt}"
+        report = replace(report, waiting=(waiting or "waiting for its application master to register again") + trouble)
     return report
 
 
 async def _fetch(folder: JobFolder, submitter: Submitter) -> str:
-    """Brings what there is of the record; answers what is to be said if that cannot be had now."""
+    """Fetch the job directory; return a sentence if that fails."""
     try:
         await submitter.fetch(folder)
     except InfraError as error:
         why = str(error).partition("\n")[0].rstrip(":")
-        return f". Its record is out of reach ({why}), so this is the last that was heard of it"
+        return f". Its job directory cannot be read ({why}); showing the last known status"
     return ""
 
 
 async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:
-    """How the job stood when its log was written last: its master does not listen, and no end has been told yet.
+    """Return the job's last known status, from its event log: its AM does not listen, and its end is not known yet.
 
-    That may be one that still writes the end of its record, and one that died with its node.
+    The AM may be still writing the end of the job directory, or have died with its node.
     """
     trouble = await _fetch(folder, submitter)
     there = whereabouts(folder)
     where = f" at {there.address.removeprefix('tls:')}" if there else ""
-    waiting = f"its application master does not listen{where} any more, and its end has not been told yet{trouble}"
+    waiting = f"its application master no longer listens{where}, and its end has not been reported yet{trouble}"
     return replace(
         await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble), waiting=waiting
     )
 
 
 def note_master(folder: JobFolder, sight: ApplicationStatus) -> None:
-    """Writes down where the master is, if that is news."""
+    """Write down where the AM is, if that has changed."""
     there = AmLocation(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address)
     if whereabouts(folder) != there:
         write_json(folder.am, to_plain(there))
 
 
 async def last_am_report(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
-    """The last report of a master, with its scheduler's word on whose signal it was that ended the job."""
+    """Return the final report of an AM, with the scheduler's explanation if a signal ended the job."""
     if was_killed_by_signal(report):
         with contextlib.suppress(InfraError, TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS):
+            async with asyncio.timeout(_END_TIMEOUT_SECONDS):
                 while (sight := await submitter.look(folder.job_id)) is not None and sight.alive is not False:
-                    await asyncio.sleep(_LOOK_AGAIN)
+                    await asyncio.sleep(_POLL_SECONDS)
                 report = add_signal_source(report, sight) if sight else report
     return keep(folder, report)
 
 
 def keep(folder: JobFolder, report: JobReport) -> JobReport:
-    """Keeps the last report that the master told, as its own machine does."""
+    """Write the final report received from the AM to the local directory."""
     report = replace(report, folder=str(folder.path))
     forget_secrets(folder)
     if read_summary(folder) is None:
         write_summary(folder, report)
-    forget_secrets(folder)  # once more: somebody who looked in between may have fetched them again
+    forget_secrets(folder)  # again: another process may have fetched them in between
     return report
 
 
 def forget_secrets(folder: JobFolder) -> None:
-    """Nobody will be asked any more."""
+    """Remove credentials and files that are needed only while the job runs."""
     shutil.rmtree(folder.secret, ignore_errors=True)
     for path in (folder.am, folder.am_lock, folder.kill_request, folder.heard):
         with contextlib.suppress(OSError):
@@ -206,59 +203,59 @@ def forget_secrets(folder: JobFolder) -> None:
 
 
 async def refresh(home: Home, job_id: str) -> None:
-    """Brings a job's event log up to what its master has written so far; all of it, if the job has ended.
+    """Fetch a job's event log as far as it is written; if the job has ended, wait until it is complete.
 
-    What is here already may be read although nothing more can be had.
+    If nothing can be fetched, files fetched earlier can still be read.
 
     Raises:
         UnknownJobError: there is no such job.
-        SchedulerError: nothing of it is here, and nothing can be had.
+        SchedulerError: nothing can be fetched, and there is no local copy.
     """
     folder, record = home.job(job_id), record_of(home, job_id)
     submitter = registry.load(record.spec.scheduler).submitter(home)
-    if submitter.capabilities.same_host or folder.am_log.exists():  # what it said last is written after everything else
+    if submitter.capabilities.same_host or folder.am_log.exists():  # the AM's log is written after everything else
         return
-    give_up = clock.monotonic() + _LAST_WORDS
+    give_up = clock.monotonic() + _END_TIMEOUT_SECONDS
     try:
         while True:
-            sight = await _fetched(folder, submitter)
+            sight = await _fetch_with_status(folder, submitter)
             if folder.summary.exists():
                 forget_secrets(folder)
             over = sight is None or sight.alive is False or folder.am_log.exists()
             if over or not folder.summary.exists() or clock.monotonic() > give_up:
                 return
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_POLL_SECONDS)
     except InfraError:
         if not segments(folder.path):
             raise
 
 
-async def _fetched(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | None:
-    """Brings the record, and says what the scheduler sees: nothing certain, if it is away and the record can be had."""
-    asking = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
+async def _fetch_with_status(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | None:
+    """Fetch the job directory; return the scheduler's status, `alive=None` if only the scheduler is unreachable."""
+    query = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
     try:
-        await asyncio.wait([asking], timeout=_HELD_UP)
-        if not asking.done() or asking.exception():
+        await asyncio.wait([query], timeout=_SCHEDULER_TIMEOUT_SECONDS)
+        if not query.done() or query.exception():
             await submitter.fetch(folder)
             if segments(folder.path):
                 return ApplicationStatus(alive=None)
-        sight = await asking
-        await submitter.fetch(folder)  # after it: what has ended by then is there as a whole
+        sight = await query
+        await submitter.fetch(folder)  # after the status: what had ended by then is complete
         return sight
     finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        query.cancel()
+        await asyncio.gather(query, return_exceptions=True)
 
 
 async def sessions(home: Home, job_id: str, last: int, *, ended: bool = False) -> dict[int, str]:
-    """Why each session up to `last` began, as far as it is known. The log of a job elsewhere comes a moment late.
+    """Return why each session up to `last` started, as far as known. The log of a remote job lags behind.
 
     Args:
-        ended: so has the job: nothing more will be written.
+        ended: the job has ended, so nothing more will be written.
     """
     folder = home.job(job_id)
     submitter = registry.load(record_of(home, job_id).spec.scheduler).submitter(home)
-    pauses = () if submitter.capabilities.same_host else _LOG_IS_LATE[:1] if ended else _LOG_IS_LATE
+    pauses = () if submitter.capabilities.same_host else _LOG_RETRY_SECONDS[:1] if ended else _LOG_RETRY_SECONDS
     reasons = await to_thread(session_reasons, folder)
     for pause in pauses:
         if reasons.keys() >= set(range(2, last + 1)):
@@ -271,11 +268,11 @@ async def sessions(home: Home, job_id: str, last: int, *, ended: bool = False) -
 
 
 async def adopt(home: Home, job_id: str) -> bool:
-    """Makes a folder here for a job that somebody submitted elsewhere, if a scheduler knows the id.
+    """Create a local directory for a job submitted elsewhere, if a scheduler knows its id; return True if it does.
 
     Raises:
-        UnrecordedJobError: it knows the job and has no record of it; says how that stands.
-        SchedulerError: it cannot be asked.
+        UnrecordedJobError: the scheduler knows the job, but it has no job directory; the message says its status.
+        SchedulerError: the scheduler cannot be reached.
     """
     folder = home.job(job_id)
     for name in registry.names():
@@ -296,19 +293,19 @@ async def adopt(home: Home, job_id: str) -> bool:
 
 
 async def end_unrecorded(home: Home, job_id: str) -> bool:
-    """Has the scheduler end a job that `adopt` found without a record; False if that is none of ours for certain.
+    """Have the scheduler end a job that `adopt` found without a job directory; return False if it is not tony's.
 
     Raises:
-        SchedulerError: it cannot be asked.
+        SchedulerError: the scheduler cannot be reached.
     """
     submitters = (registry.load(name).submitter(home) for name in registry.names())
     return await next(each for each in submitters if each.owns(job_id)).end_unrecorded(job_id)
 
 
-async def _ended(
+async def _report_ended(
     folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus
 ) -> JobReport | None:
-    """Fetches what the master left; without a summary the record is closed here, with the scheduler's own words."""
+    """Fetch what the AM left; without a summary finalize the job here, with the scheduler's explanation."""
     try:
         await submitter.fetch(folder)
     except InfraError:

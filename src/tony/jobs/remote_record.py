@@ -1,6 +1,6 @@
-"""What of one job lies on other machines, brought here when somebody looks; and where its scheduler's own pages are.
+"""Files of one job on other machines, fetched on demand; and links to its scheduler's own pages.
 
-Nobody waits for long: what takes longer is brought on, for whoever looks next.
+Requests wait only briefly: a longer transfer continues in the background for later requests.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from tony.model.job_record import ORIGINAL, JobRecord
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.interface import Submitter, WebLink
 
-#: Seconds for which what a running job printed is as good as new, and after which what failed is tried again.
-_FRESH, _AGAIN = 1.0, 15.0
-#: Seconds that somebody waits who looks at output; at anything else.
-_PATIENCE, _SHORT = 6.0, 1.0
-#: Seconds for which the event log of a running job is as good as new.
-_LOGGED = 3.0
-#: Tasks whose output is brought at one time: for the program itself, for all users, for one of them.
-_AT_ONCE = 4
-_AT_ONCE_FOR_USERS = 8
-_AT_ONCE_FOR_ONE_USER = 2
-#: Work that goes on though nobody waits for it.
-_WORK: set[asyncio.Task[str] | asyncio.Task[None]] = set()
+#: Seconds for which fetched output of a running job is fresh.
+_FRESH_SECONDS = 1.0
+#: Seconds before the output of an ended job is fetched again.
+_REPEAT_SECONDS = 15.0
+#: Seconds that a request waits for output, and for events.
+_OUTPUT_TIMEOUT_SECONDS = 6.0
+_EVENTS_TIMEOUT_SECONDS = 1.0
+#: Seconds for which the fetched event log of a running job is fresh.
+_EVENTS_FRESH_SECONDS = 3.0
+#: Tasks whose output is fetched concurrently: for the portal itself, for all users, for one user.
+_CONCURRENT_FETCHES = 4
+_CONCURRENT_FETCHES_FOR_USERS = 8
+_CONCURRENT_FETCHES_FOR_ONE_USER = 2
+#: Background work, referenced so that it is not garbage-collected.
+_BACKGROUND_TASKS: set[asyncio.Task[str] | asyncio.Task[None]] = set()
 _log = logging.getLogger(__name__)
 
 
 def bringing_slots() -> Slots:
-    """Return slots for bringing output, to be shared by many jobs."""
-    return Slots(_AT_ONCE, _AT_ONCE_FOR_USERS, _AT_ONCE_FOR_ONE_USER)
+    """Return slots that limit concurrent fetches, to be shared by many jobs."""
+    return Slots(_CONCURRENT_FETCHES, _CONCURRENT_FETCHES_FOR_USERS, _CONCURRENT_FETCHES_FOR_ONE_USER)
 
 
 class RemoteRecord:
-    """One job.
+    """The remote files of one job.
 
     Args:
-        home: our own, by which clusters are found.
-        folder: of the job, here: its own in our home, or a copy of its record.
-        owner: asks whose the record is where it lies, as its file system says; None: the job is of our own home.
-        slots: taken while something is brought, so that a cluster that hangs holds up no more than these; None: some.
-        first: brings what a task has printed from where the record lies; None: that is here.
+        home: the user's state directory, for finding clusters.
+        folder: the job's local directory: in that state directory, or a copy.
+        owner: returns the owner of the original directory in its file system; None for a job of the state directory.
+        slots: limit concurrent fetches, so that a hanging cluster blocks no others; None for private ones.
+        first: fetches the logs of a task from the original directory; None if there is no other.
     """
 
     def __init__(
@@ -64,30 +67,30 @@ class RemoteRecord:
         self._owner = owner
         self._first = first
         self._found: tuple[JobRecord, Submitter] | None = None
-        self._near = False
-        self._brought: dict[str, _Brought] = {}
+        self._is_local = False
+        self._states: dict[str, _FetchState] = {}
         self._slots = slots or bringing_slots()
         self._refreshed = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
 
     async def bring(self, task: str) -> str:
-        """Brings what a task has printed so far.
+        """Fetch the output of a task so far.
 
         Returns:
             What is missing, and why; empty if nothing is.
         """
-        one = self._brought.setdefault(task, _Brought())
-        pause = _AGAIN if one.ended else _FRESH
+        one = self._states.setdefault(task, _FetchState())
+        pause = _REPEAT_SECONDS if one.ended else _FRESH_SECONDS
         if one.work is None and clock.monotonic() - one.at >= pause:
             one.began = clock.monotonic()
-            one.work = asyncio.get_running_loop().create_task(self._bring(one, task))
-            _WORK.add(one.work)
-            one.work.add_done_callback(_WORK.discard)
+            one.work = asyncio.get_running_loop().create_task(self._fetch(one, task))
+            _BACKGROUND_TASKS.add(one.work)
+            one.work.add_done_callback(_BACKGROUND_TASKS.discard)
         if one.work is not None:
-            await asyncio.wait([one.work], timeout=max(0.0, one.began + _PATIENCE - clock.monotonic()))
-        return "It is being brought here from the cluster; look again in a moment." if one.work else one.note
+            await asyncio.wait([one.work], timeout=max(0.0, one.began + _OUTPUT_TIMEOUT_SECONDS - clock.monotonic()))
+        return "The log is being fetched from the cluster; reload in a moment." if one.work else one.note
 
-    async def _bring(self, one: _Brought, task: str) -> str:
+    async def _fetch(self, one: _FetchState, task: str) -> str:
         notes: list[str] = []
         one.ended = self._folder.summary.exists()
         try:
@@ -95,22 +98,22 @@ class RemoteRecord:
                 await self._first(task)
             found = await self._find()
             if found is not None:
-                await self._bring_far(*found, task, notes.append, ended=one.ended)
+                await self._fetch_remote(*found, task, notes.append, ended=one.ended)
         except (TonyError, OSError) as error:
             notes.append(" ".join(str(error).split()))
-        except Exception:  # nobody waits for this piece of work: whoever looks must hear of it
-            _log.exception("bringing the output of %s", task)
-            notes.append("it could not be brought; the log of whoever shows this says why")
+        except Exception:  # no caller may be waiting: the error must reach the next request
+            _log.exception("fetching the output of %s failed", task)
+            notes.append("the log could not be fetched; see the log of the portal or command that shows this")
         finally:
             one.note, one.at, one.work = "; ".join(dict.fromkeys(notes)), clock.monotonic(), None
         return one.note
 
-    async def _bring_far(
+    async def _fetch_remote(
         self, record: JobRecord, submitter: Submitter, task: str, note: Callable[[str], None], *, ended: bool
     ) -> None:
-        """From where the job ran."""
+        """Fetch from the machines where the job ran."""
         if record.tony_version == ORIGINAL:
-            note(f"the original TonY left it to YARN: yarn logs -applicationId {record.job_id}")
+            note(f"LinkedIn TonY left the log to YARN: yarn logs -applicationId {record.job_id}")
             return
         if complete(self._folder.logs).issuperset(f"{task} {stream}" for stream in STREAMS):
             return
@@ -119,46 +122,50 @@ class RemoteRecord:
             if self._owner is None:
                 await log_fetcher.bring(self._home, record, selection, note)
             elif not ended:
-                note("the job runs: what it prints is shown by its own pages, and by `tony logs` of its user")
+                note("the job is running: its output is shown by its own pages, and to its owner by `tony logs`")
             else:
                 owner = await self._owner()
                 await log_fetcher.bring_ended(self._folder, record, submitter, selection, note, owner)
 
     async def refresh(self) -> None:
-        """Brings what the running job has logged and measured, if that was not just done; in our own home alone."""
-        if self._owner is not None or clock.monotonic() - self._refreshed < _LOGGED or await self._find() is None:
+        """Fetch events and metrics of a running job of the state directory, unless they are fresh."""
+        if (
+            self._owner is not None
+            or clock.monotonic() - self._refreshed < _EVENTS_FRESH_SECONDS
+            or await self._find() is None
+        ):
             return
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
-            _WORK.add(self._refreshing)
-            self._refreshing.add_done_callback(_WORK.discard)
-        await asyncio.wait([self._refreshing], timeout=_SHORT)
+            _BACKGROUND_TASKS.add(self._refreshing)
+            self._refreshing.add_done_callback(_BACKGROUND_TASKS.discard)
+        await asyncio.wait([self._refreshing], timeout=_EVENTS_TIMEOUT_SECONDS)
 
     async def _refresh(self) -> None:
         try:
             await remote_jobs.refresh(self._home, self._folder.job_id)
         except (TonyError, OSError) as error:
-            _log.info("the event log of %s cannot be brought now: %s", self._folder.job_id, error)
+            _log.info("cannot fetch the event log of %s: %s", self._folder.job_id, error)
         finally:
             self._refreshed = clock.monotonic()
 
     async def links(self) -> Sequence[WebLink]:
-        """The scheduler's own pages that show the job.
+        """Return links to the scheduler's own pages about the job.
 
         Raises:
-            TonyError: it is not known where they would be.
+            TonyError: their addresses cannot be determined.
         """
         found = await self._find()
         return await found[1].links(self._folder.job_id, ended=self._folder.summary.exists()) if found else ()
 
     async def container_links(self, containers: Mapping[str, str]) -> Mapping[str, Sequence[WebLink]]:
-        """Those with what was printed in containers: id -> links.
+        """Return links to container logs: container id -> links.
 
         Args:
             containers: id -> host.
 
         Raises:
-            TonyError: it is not known where they would be.
+            TonyError: their addresses cannot be determined.
         """
         found = await self._find()
         if found is None or not containers:
@@ -168,25 +175,26 @@ class RemoteRecord:
         return await found[1].container_links(self._folder.job_id, containers, user=user, ended=ended)
 
     async def _find(self) -> tuple[JobRecord, Submitter] | None:
-        """The record, and who knows the rest; None if all of it is here."""
-        if self._found is None and not self._near:
+        """Return the record and the submitter; None if all files are local."""
+        if self._found is None and not self._is_local:
             record = await to_thread(read_job, self._folder, own=self._owner is None)
             if record is None:
                 return None
             submitter = await to_thread(log_fetcher.far_submitter, self._home, record)
             if submitter is None:
-                self._near = True
+                self._is_local = True
             else:
                 self._found = record, submitter
         return self._found
 
 
-class _Brought:
-    """What was last done for a task.
+class _FetchState:
+    """The last fetch for a task.
 
     Attributes:
-        at: when that was over; began: when what is done now was begun.
-        ended: the job had ended then.
+        at: when it finished.
+        began: when the current one started.
+        ended: the job had ended when it started.
         note: what was missing.
     """
 

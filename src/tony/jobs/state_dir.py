@@ -1,4 +1,4 @@
-"""Where all state of a user lies: found, made, and kept from others."""
+"""The state directory of a user: found, created, and protected from other users."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tony.config.paths import expanded, home_folder
 from tony.errors import StorageError, UserError
 from tony.model.layout import Home
 
-#: What names the folder in the environment.
+#: Environment variable with its path.
 VARIABLE = "TONY_HOME"
 
 
 def find_state_dir(environment: Mapping[str, str]) -> Home:
-    """The user's folder: `TONY_HOME`, else `~/.tony`. Nothing is made yet.
+    """Return the user's state directory: `TONY_HOME`, else `~/.tony`. It is not created.
 
     Args:
-        environment: of the process; without HOME the user's entry in the password file says where home is.
+        environment: of the process; without HOME, the home directory comes from the password database.
 
     Raises:
-        UserError: `TONY_HOME` names something else than a folder, or begins with a `~` that nobody knows.
-        StorageError: neither the environment nor the password file knows a home.
+        UserError: `TONY_HOME` is not a directory, or starts with the `~name` of an unknown user.
+        StorageError: there is no home directory in the environment or the password database.
     """
     chosen = environment.get(VARIABLE)
     if chosen:
@@ -31,33 +31,33 @@ def find_state_dir(environment: Mapping[str, str]) -> Home:
         except ValueError as error:
             raise UserError(f"{VARIABLE} is {chosen}, and {error}") from None
         if os.path.lexists(path) and not os.path.isdir(path):
-            what = "a link that leads to no folder" if os.path.islink(path) else "not a folder"
+            what = "a broken link" if os.path.islink(path) else "not a folder"
             raise UserError(f"{VARIABLE} is {path}, which is {what}. Set it to a folder of yours.")
         return Home(path)
     home = home_folder(environment)
     if home is None:
         raise StorageError(
-            f"no home folder: HOME is not set and user {os.geteuid()} is not in the password file. "
+            f"no home folder: HOME is not set and user {os.geteuid()} is not in the password database. "
             f"Set {VARIABLE} to a folder of yours."
         )
     return Home(Path(os.path.abspath(home)) / ".tony")
 
 
 def prepare(home: Home) -> None:
-    """Makes the folders that every job needs; may be called again.
+    """Create the folders that every job needs; may be called again.
 
-    What is made is readable by its owner only. A folder that the user had already and named in `TONY_HOME` keeps its
-    mode, since it may hold other things; `jobs/` and `cache/` in it are closed to others in every case.
+    New folders are readable by their owner only. An existing folder named by `TONY_HOME` keeps its mode, since it may
+    hold other things; `jobs/` and `cache/` in it are always closed to other users.
 
     Raises:
-        StorageError: a folder cannot be made or written, or belongs to somebody else.
+        StorageError: a folder cannot be created or written, or belongs to another user.
     """
     for folder in (home.path, home.jobs, home.cache):
         try:
             folder.mkdir(mode=0o700, parents=folder == home.path, exist_ok=True)
         except OSError as error:
             raise StorageError(
-                f"cannot make {folder}: {error.strerror}. Set {VARIABLE} to a folder that you may write."
+                f"cannot create {folder}: {error.strerror}. Set {VARIABLE} to a folder that you may write."
             ) from error
     for folder in (home.jobs, home.cache):
         _close_to_others(folder)
@@ -72,4 +72,4 @@ def _close_to_others(folder: Path) -> None:
     if status.st_mode & 0o077:
         folder.chmod(0o700)
     if not os.access(folder, os.W_OK):
-        raise StorageError(f"{folder} cannot be written. Set {VARIABLE} to a folder that you may write.")
+        raise StorageError(f"cannot write {folder}. Set {VARIABLE} to a folder that you may write.")

@@ -1,4 +1,4 @@
-"""A job's life for commands that show it whole: its report, its event log as a timeline, where its time went."""
+"""Overview of a job: its report, its timeline and its goodput."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tony.model.layout import Home, JobFolder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOverview:
-    """One job, as it is known now.
+    """All that is known of one job.
 
     Attributes:
-        line: None as long as nothing of it was logged.
-        goodput: the same.
+        line: None if its event log is empty.
+        goodput: None if its event log is empty.
     """
 
     record: JobRecord
@@ -33,30 +33,32 @@ class JobOverview:
 
 
 async def load_overview(home: Home, job_id: str) -> JobOverview:
-    """Reads all of it; of a job that runs up to this moment.
+    """Load the overview of a job, up to now if it is running.
 
     Raises:
         UnknownJobError: there is no such job.
         RecordError: its log cannot be read.
-        InfraError: it is elsewhere, or its application master lives and cannot be reached.
+        InfraError: its AM or the files of its cluster cannot be reached.
     """
     record = record_of(home, job_id)
     report = await facts.load_report(home, job_id)
     await refresh(home, job_id)
-    line, goodput = await to_thread(_lived, home.job(job_id), record, ended=report.state.ended)
+    line, goodput = await to_thread(_build_timeline, home.job(job_id), record, ended=report.state.ended)
     return JobOverview(record=record, report=report, line=line, goodput=goodput)
 
 
-def _lived(folder: JobFolder, record: JobRecord, *, ended: bool) -> tuple[Timeline | None, GoodputLedger | None]:
-    chronicle, seen = TimelineReader(record), False
+def _build_timeline(
+    folder: JobFolder, record: JobRecord, *, ended: bool
+) -> tuple[Timeline | None, GoodputLedger | None]:
+    reader, seen = TimelineReader(record), False
     for entry in EventTail(folder).new():
-        chronicle.take(entry)
+        reader.take(entry)
         seen = True
     if not seen:
         return None, None
-    line = chronicle.timeline()
+    line = reader.timeline()
     if not ended:
-        line = chronicle.timeline(clock.wall() - line.accepted)
+        line = reader.timeline(clock.wall() - line.accepted)
     with open_metrics(folder.metrics) as metrics:
         if not metrics.known:
             return line, ledger(line)

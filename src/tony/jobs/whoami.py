@@ -1,4 +1,4 @@
-"""Who we are."""
+"""The name of the current user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def user_name() -> str:
-    """Who we are, for the record."""
+    """Return the name of the current user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

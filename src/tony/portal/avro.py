@@ -1,7 +1,7 @@
-"""Reads Avro container files, with bounds: whoever wrote one may have been anybody.
+"""Reads Avro container files as untrusted input, within bounds.
 
-The format: https://avro.apache.org/docs/1.12.0/specification/#object-container-files. Blocks that are not packed, and
-those packed with deflate, are read; others are refused by name.
+The format: https://avro.apache.org/docs/1.12.0/specification/#object-container-files. Uncompressed blocks and those
+compressed with deflate are supported; other codecs are refused by name.
 """
 
 from __future__ import annotations
@@ -14,18 +14,23 @@ from typing import Any
 
 from tony.errors import RecordError
 
-#: Types in types of a schema, and bytes of one.
-_MOST_DEPTH, _MOST_SCHEMA = 32, 1 << 20
-#: Bytes of one block, and of all of a file's, unpacked; values of one file, those without a byte among them. A value
-#: takes up to 200 bytes of memory; a job of 10,000 tasks has half a million.
-_MOST_BLOCK, _MOST_BLOCKS, _MOST_VALUES = 64 << 20, 256 << 20, 1_000_000
-_MAGIC, _SYNC = b"Obj\x01", 16
-#: Reads a value.
+#: Nesting depth of types and of records.
+_MAX_DEPTH = 32
+_MAX_SCHEMA_BYTES = 1 << 20
+#: Uncompressed bytes of one block, and of all blocks.
+_MAX_BLOCK_BYTES = 64 << 20
+_MAX_TOTAL_BYTES = 256 << 20
+#: Values of one file, including empty ones. A value takes up to 200 bytes of memory; a job of 10,000 tasks has half a
+#: million.
+_MAX_VALUES = 1_000_000
+_MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+#: Decodes a value.
 _Read = Callable[["_Bytes"], Any]
 
 
 class _Bytes:
-    """What is left to be read."""
+    """Input with a position and a budget of values."""
 
     def __init__(self, data: bytes, budget: list[int]) -> None:
         self.data = data
@@ -47,43 +52,43 @@ class _Bytes:
                 return (number >> 1) ^ -(number & 1)
             shift += 7
             if shift > 63:
-                raise RecordError(f"a number at byte {self.at} has no end")
+                raise RecordError(f"a number at byte {self.at} is too long")
 
     def text(self) -> str:
         return self.take(self.long()).decode("utf-8", "replace")
 
     def spend(self, values: int = 1) -> None:
-        """A value of no bytes costs as well."""
+        """Charge values to the budget: even an empty value takes memory."""
         self._budget[0] -= values
         if self._budget[0] < 0:
-            raise RecordError(f"it has more than {_MOST_VALUES:,} values")
+            raise RecordError(f"it has more than {_MAX_VALUES:,} values")
 
 
 def records(data: bytes) -> Iterator[Any]:
-    """Every record of a file, one after another; what is whole comes before an error.
+    """Yield every record of a file; those before an error are still yielded.
 
-    Of a union a record comes as its fields, as of any other place.
+    A record in a union is returned as its fields, like any other record.
 
     Raises:
-        RecordError: it is no such file, is damaged, or is cut off.
+        RecordError: the file is not an Avro file, is damaged, or is cut off.
     """
-    budget = [_MOST_VALUES]
+    budget = [_MAX_VALUES]
     source = _Bytes(data, budget)
     if not data.startswith(_MAGIC[: len(data)]):
-        raise RecordError("it does not begin as a file of Avro's")
+        raise RecordError("it does not start like an Avro file")
     source.take(len(_MAGIC))
     meta = dict(_pairs(source, lambda each: each.take(each.long())))
-    sync = source.take(_SYNC)
+    sync = source.take(_SYNC_BYTES)
     read = _reader(_schema(meta), {}, 0)
     unpack = _codec(meta.get("avro.codec", b"null"))
-    left = _MOST_BLOCKS
+    left = _MAX_TOTAL_BYTES
     while source.at < len(data):
         count, size = source.long(), source.long()
         block = _Bytes(unpack(source.take(size)), budget)
         left -= len(block.data)
         if left < 0:
-            raise RecordError(f"its blocks have more than {_MOST_BLOCKS >> 20} MiB")
-        if source.take(_SYNC) != sync:
+            raise RecordError(f"its blocks have more than {_MAX_TOTAL_BYTES >> 20} MiB")
+        if source.take(_SYNC_BYTES) != sync:
             raise RecordError(f"the block that ends at byte {source.at} is damaged")
         if count < 0:
             raise RecordError(f"the block that ends at byte {source.at} has {count} records")
@@ -94,7 +99,7 @@ def records(data: bytes) -> Iterator[Any]:
 
 def _schema(meta: Mapping[str, bytes]) -> Any:
     text = meta.get("avro.schema", b"")
-    if len(text) > _MOST_SCHEMA:
+    if len(text) > _MAX_SCHEMA_BYTES:
         raise RecordError(f"its schema has {len(text)} bytes")
     try:
         return json.loads(text)
@@ -106,33 +111,33 @@ def _codec(name: bytes) -> Callable[[bytes], bytes]:
     if name in (b"null", b""):
         return lambda data: data
     if name == b"deflate":
-        return _inflated
-    raise RecordError(f"its blocks are packed with {name[:20].decode('ascii', 'replace')!r}, which is not read")
+        return _inflate
+    raise RecordError(f"its codec {name[:20].decode('ascii', 'replace')!r} is not supported")
 
 
-def _inflated(data: bytes) -> bytes:
+def _inflate(data: bytes) -> bytes:
     stream = zlib.decompressobj(-15)
     try:
-        found = stream.decompress(data, _MOST_BLOCK)
+        found = stream.decompress(data, _MAX_BLOCK_BYTES)
     except zlib.error as error:
-        raise RecordError(f"a block cannot be unpacked: {error}") from error
+        raise RecordError(f"a block cannot be decompressed: {error}") from error
     if stream.unconsumed_tail:
-        raise RecordError(f"a block is larger than {_MOST_BLOCK >> 20} MiB")
+        raise RecordError(f"a block is larger than {_MAX_BLOCK_BYTES >> 20} MiB")
     if not stream.eof:
-        raise RecordError("a block cannot be unpacked: its end is missing")
+        raise RecordError("a block cannot be decompressed: its end is missing")
     return found
 
 
 def _reader(schema: Any, names: dict[str, _Read], depth: int) -> _Read:
-    """What reads a value of a type. Types are known by their names in all that follows them."""
-    if depth > _MOST_DEPTH:
-        raise RecordError(f"types lie more than {_MOST_DEPTH} deep in its schema")
+    """Return the decoder of a type. Named types are added to `names`."""
+    if depth > _MAX_DEPTH:
+        raise RecordError(f"its schema is nested more than {_MAX_DEPTH} deep")
     if isinstance(schema, list):
         return _union([_reader(each, names, depth + 1) for each in schema])
     if isinstance(schema, str):
         return _named(schema, names)
     if not isinstance(schema, dict):
-        raise RecordError("its schema makes no sense")
+        raise RecordError("its schema is invalid")
     kind = schema.get("type")
     if not isinstance(kind, str):
         return _reader(kind, names, depth + 1)
@@ -140,12 +145,12 @@ def _reader(schema: Any, names: dict[str, _Read], depth: int) -> _Read:
         case "record" | "error":
             return _record(schema, names, depth)
         case "enum":
-            return _known(schema, names, _enum(schema.get("symbols")))
+            return _define(schema, names, _enum(schema.get("symbols")))
         case "fixed":
             size = schema.get("size")
             if type(size) is not int or size < 0:
-                raise RecordError("its schema makes no sense: a size is no number")
-            return _known(schema, names, lambda source: source.take(size))
+                raise RecordError("its schema is invalid: a size is not a number")
+            return _define(schema, names, lambda source: source.take(size))
         case "array":
             return _array(_reader(schema.get("items"), names, depth + 1))
         case "map":
@@ -155,13 +160,13 @@ def _reader(schema: Any, names: dict[str, _Read], depth: int) -> _Read:
 
 
 def _named(name: str, names: Mapping[str, _Read]) -> _Read:
-    found = _PLAIN.get(name) or names.get(name) or names.get(name.rpartition(".")[2])
+    found = _PRIMITIVES.get(name) or names.get(name) or names.get(name.rpartition(".")[2])
     if found is None:
-        raise RecordError(f"its schema names the unknown type {name[:60]!r}")
+        raise RecordError(f"its schema has the unknown type {name[:60]!r}")
     return found
 
 
-def _known(schema: Mapping[str, Any], names: dict[str, _Read], read: _Read) -> _Read:
+def _define(schema: Mapping[str, Any], names: dict[str, _Read], read: _Read) -> _Read:
     name = schema.get("name")
     if isinstance(name, str):
         names[name] = names[name.rpartition(".")[2]] = read
@@ -175,18 +180,18 @@ def _record(schema: Mapping[str, Any], names: dict[str, _Read], depth: int) -> _
     def read(source: _Bytes) -> dict[str, Any]:
         source.spend(1 + len(fields))
         level[0] += 1
-        if level[0] > _MOST_DEPTH:
-            raise RecordError(f"records lie more than {_MOST_DEPTH} deep in each other")
+        if level[0] > _MAX_DEPTH:
+            raise RecordError(f"records are nested more than {_MAX_DEPTH} deep")
         try:
             return {name: field(source) for name, field in fields}
         finally:
             level[0] -= 1
 
-    _known(schema, names, read)  # a record may hold others of its own kind
-    said = schema.get("fields")
-    if not isinstance(said, list) or not all(isinstance(each, dict) and "type" in each for each in said):
-        raise RecordError("its schema makes no sense: a record has no fields")
-    fields += [(str(each.get("name")), _reader(each["type"], names, depth + 1)) for each in said]
+    _define(schema, names, read)  # first: a record may contain others of its own type
+    declared = schema.get("fields")
+    if not isinstance(declared, list) or not all(isinstance(each, dict) and "type" in each for each in declared):
+        raise RecordError("its schema is invalid: a record has no fields")
+    fields += [(str(each.get("name")), _reader(each["type"], names, depth + 1)) for each in declared]
     return read
 
 
@@ -194,7 +199,7 @@ def _union(readers: list[_Read]) -> _Read:
     def read(source: _Bytes) -> Any:
         branch = source.long()
         if not 0 <= branch < len(readers):
-            raise RecordError(f"at byte {source.at} stands a value of a type that its schema lacks")
+            raise RecordError(f"the value at byte {source.at} has a type that is not in its schema")
         return readers[branch](source)
 
     return read
@@ -206,34 +211,34 @@ def _enum(symbols: Any) -> _Read:
     def read(source: _Bytes) -> str:
         number = source.long()
         if not 0 <= number < len(words):
-            raise RecordError(f"at byte {source.at} stands a word that its schema lacks")
+            raise RecordError(f"the symbol at byte {source.at} is not in its schema")
         return words[number]
 
     return read
 
 
 def _array(item: _Read) -> _Read:
-    return lambda source: [item(source) for _ in _counted(source)]
+    return lambda source: [item(source) for _ in _count_items(source)]
 
 
 def _pairs(source: _Bytes, value: _Read) -> Iterator[tuple[str, Any]]:
-    for _ in _counted(source):
+    for _ in _count_items(source):
         key = source.text()
         yield key, value(source)
 
 
-def _counted(source: _Bytes) -> Iterator[None]:
-    """Once for each item of an array or a map, which come in blocks."""
+def _count_items(source: _Bytes) -> Iterator[None]:
+    """Yield once for each item of an array or a map, which come in blocks."""
     while count := source.long():
         if count < 0:
             count = -count
-            source.long()  # how many bytes they have
+            source.long()  # bytes of the block
         source.spend(count)
         for _ in range(count):
             yield None
 
 
-_PLAIN: Mapping[str, _Read] = {
+_PRIMITIVES: Mapping[str, _Read] = {
     "null": lambda _: None,
     "boolean": lambda source: source.take(1) != b"\0",
     "int": _Bytes.long,

@@ -1,4 +1,4 @@
-"""Looks at many things at once, each for a bounded time: one that hangs holds up nobody else."""
+"""Reads many items concurrently, each with a time limit, so that one that hangs does not block the others."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ R = TypeVar("R")
 @dataclass(slots=True)
 class _Task(Generic[T, R]):
     item: T
-    began: float = 0.0
+    began_at: float = 0.0
     result: R | None = None
     error: Exception | None = None
-    over: bool = False
+    is_finished: bool = False
 
 
 class Readers(Generic[T, R]):
-    """Some threads.
+    """A pool of threads.
 
-    A thread that hangs is left behind, and another one takes its place; it ends when it comes back. After too many
-    of them the whole place is taken for hanging.
+    A thread that exceeds the time limit is abandoned and replaced; it exits when it returns. If too many are
+    abandoned, the whole location is considered hanging.
 
     Args:
-        look: what is done with each item.
-        threads: at the same time.
+        look: called with each item.
+        threads: number of threads.
         longest: seconds for one item.
-        most_lost: threads that may be left behind.
+        most_lost: threads that may be abandoned.
     """
 
     def __init__(self, look: Callable[[T], R], threads: int, longest: float, most_lost: int = 8) -> None:
@@ -44,10 +44,10 @@ class Readers(Generic[T, R]):
         self._most_lost = most_lost
 
     def each(self, items: Iterable[T]) -> Iterator[tuple[T, R | Exception]]:
-        """Every item with what came of it, in the order in which they are done. At most a few are ahead of us.
+        """Yield every item with its result or error, in order of completion. Only a few items are read ahead.
 
         Raises:
-            StorageError: too many of them hang.
+            StorageError: too many threads hang.
         """
         todo: queue.SimpleQueue[_Task[T, R] | None] = queue.SimpleQueue()
         done: queue.SimpleQueue[_Task[T, R]] = queue.SimpleQueue()
@@ -69,9 +69,9 @@ class Readers(Generic[T, R]):
                         threading.Thread(target=self._work, args=(todo, done), daemon=True).start()
                 if not running:
                     return
-                for finished in self._wait(done, running):
+                for finished in self._wait_finished(done, running):
                     del running[id(finished)]
-                    if finished.over:
+                    if finished.is_finished:
                         if finished.error is not None:
                             yield finished.item, finished.error
                         else:
@@ -80,7 +80,7 @@ class Readers(Generic[T, R]):
                     lost += 1
                     workers -= 1
                     if lost > self._most_lost:
-                        raise StorageError(f"{lost} records could not be read within {self._longest:.0f} s each")
+                        raise StorageError(f"{lost} jobs could not be read within {self._longest:.0f} s each")
                     why = f"it could not be read within {self._longest:.0f} s"
                     yield finished.item, StorageError(why)
                 while workers < min(self._threads, len(running)):
@@ -90,30 +90,32 @@ class Readers(Generic[T, R]):
             for _ in range(workers + lost):
                 todo.put(None)
 
-    def _wait(self, done: queue.SimpleQueue[_Task[T, R]], running: dict[int, _Task[T, R]]) -> list[_Task[T, R]]:
-        """What is over, or takes too long."""
+    def _wait_finished(
+        self, done: queue.SimpleQueue[_Task[T, R]], running: dict[int, _Task[T, R]]
+    ) -> list[_Task[T, R]]:
+        """Return the tasks that are finished, or that exceeded the time limit."""
         while True:
-            oldest = min((task.began for task in running.values() if task.began), default=clock.monotonic())
+            oldest = min((task.began_at for task in running.values() if task.began_at), default=clock.monotonic())
             try:
                 finished = done.get(timeout=max(0.01, oldest + self._longest - clock.monotonic()))
             except queue.Empty:
                 now = clock.monotonic()
-                late = [task for task in running.values() if task.began and now - task.began > self._longest]
+                late = [task for task in running.values() if task.began_at and now - task.began_at > self._longest]
                 if late:
                     return late
                 continue
-            if id(finished) in running:  # else it came back after all
+            if id(finished) in running:  # else it was abandoned before
                 return [finished]
 
     def _work(self, todo: queue.SimpleQueue[_Task[T, R] | None], done: queue.SimpleQueue[_Task[T, R]]) -> None:
         while (task := todo.get()) is not None:
-            task.began = clock.monotonic()
+            task.began_at = clock.monotonic()
             try:
                 task.result = self._look(task.item)
-            except Exception as error:  # it is raised where it is waited for
+            except Exception as error:  # raised or returned by the consumer
                 task.error = error
-            task.over = True
-            late = clock.monotonic() - task.began > self._longest
+            task.is_finished = True
+            late = clock.monotonic() - task.began_at > self._longest
             done.put(task)
             if late:
                 return

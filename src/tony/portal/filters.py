@@ -1,4 +1,4 @@
-"""What a query leaves out, in both of the ways in which the index can be asked."""
+"""Translates a query into filters on the index: as a full-text expression and as SQL conditions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from tony.model.job_query import GROUPS, Query
 from tony.portal.index_terms import expression, mark
 
 #: Larger than any row id, and smaller than any.
-_LAST, _FIRST = 2**62, -1
+_MAX_ROW_ID = 2**62
+_MIN_ROW_ID = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The two ways.
+    """The filters of a query, in two equivalent forms.
 
     Attributes:
-        match: for the full text; empty if nothing is left out but by time.
-        where: for the columns, for each of them; None if the full text alone can tell.
-        first, last: row ids.
+        match: full-text expression; empty if only times are filtered.
+        where: SQL conditions on columns; None if only the full text can express the filters.
+        first, last: bounds of row ids.
     """
 
     match: str
@@ -29,16 +30,16 @@ class Filters:
 
     @property
     def everything(self) -> bool:
-        """Nothing is left out."""
-        return not self.match and (self.first, self.last) == (_FIRST, _LAST)
+        """True if all jobs match."""
+        return not self.match and (self.first, self.last) == (_MIN_ROW_ID, _MAX_ROW_ID)
 
 
 def of_query(query: Query, connection: sqlite3.Connection) -> Filters | None:
-    """The filters of a query; None if no job can match them."""
+    """Return the filters of a query; None if no job can match."""
     marks: list[str] = []
     columns: list[str] = []
     for kind, texts in _wanted(query).items():
-        numbers = [number for text in texts if (number := _number(connection, kind, text)) is not None]
+        numbers = [number for text in texts if (number := _find_number(connection, kind, text)) is not None]
         if not numbers:
             return None
         marks.append("(" + " OR ".join(f'"{mark(kind, number)}"' for number in numbers) + ")")
@@ -47,16 +48,16 @@ def of_query(query: Query, connection: sqlite3.Connection) -> Filters | None:
     if query.readers:
         owners = [("user", who) for who in query.readers if who != "*" and not who.startswith("@")]
         readers = [*owners, *(("reader", who) for who in query.readers)]
-        known = [(kind, number) for kind, who in readers if (number := _number(connection, kind, who)) is not None]
+        known = [(kind, number) for kind, who in readers if (number := _find_number(connection, kind, who)) is not None]
         if not known:
             return None
         marks.append("(" + " OR ".join(f'"{mark(kind, number)}"' for kind, number in known) + ")")
-    alone = bool(query.text.strip() or query.tag or query.readers)
+    needs_full_text = bool(query.text.strip() or query.tag or query.readers)
     return Filters(
         match=expression(query.text, marks),
-        where=None if alone else " and ".join(columns),
-        first=_FIRST if query.since is None else _moment(query.since),
-        last=_LAST if query.until is None else _moment(query.until),
+        where=None if needs_full_text else " and ".join(columns),
+        first=_MIN_ROW_ID if query.since is None else _moment(query.since),
+        last=_MAX_ROW_ID if query.until is None else _moment(query.until),
     )
 
 
@@ -73,7 +74,7 @@ def _wanted(query: Query) -> dict[str, list[str]]:
     return {kind: texts for kind, texts in wanted.items() if texts != [""]}
 
 
-def _number(connection: sqlite3.Connection, kind: str, text: str) -> int | None:
+def _find_number(connection: sqlite3.Connection, kind: str, text: str) -> int | None:
     row = connection.execute(
         "select id from word where kind = ? and text = ? and jobs > 0", (kind, text.encode("utf-8", "replace").decode())
     ).fetchone()
@@ -81,4 +82,4 @@ def _number(connection: sqlite3.Connection, kind: str, text: str) -> int | None:
 
 
 def _moment(seconds: float) -> int:
-    return int(min(max(seconds * 1000, _FIRST), _LAST))
+    return int(min(max(seconds * 1000, _MIN_ROW_ID), _MAX_ROW_ID))

@@ -1,4 +1,4 @@
-"""What lies in the folders of a store, asked for once: far away each question takes its time, and some cost money."""
+"""A store with cached listings: remote listings are slow, and some are paid for."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from pathlib import Path
 
 from tony.storage.store import FileStore, Item
 
-#: Names that S3 tells in one answer: what holds more is asked for, and paid, several times.
-_PAGE = 1_000
+#: Names in one answer of S3; larger folders need, and cost, several requests.
+_NAMES_PER_REQUEST = 1_000
 
 
 class Listings(FileStore):
-    """A store that remembers what lay in its folders until it is told to forget; also a file is found that way.
+    """A store that caches the listings of its folders until `forget`; `find` uses them, too.
 
     Attributes:
-        asked: requests for names that were made so far, as S3 counts them.
+        asked: number of listing requests so far, as S3 counts them.
     """
 
     def __init__(self, store: FileStore) -> None:
         self.address, self.local, self.dated = store.address, store.local, store.dated
         self.asked = 0
         self._store = store
-        self._known: dict[str, Sequence[Item]] = {}
+        self._listings: dict[str, Sequence[Item]] = {}
 
     def forget(self, path: str) -> None:
-        """Asks anew the next time."""
-        self._known.pop(path, None)
+        """Drop the cached listing of a folder."""
+        self._listings.pop(path, None)
 
     def list(self, path: str = "") -> Sequence[Item]:
-        found = self._known.get(path)
+        found = self._listings.get(path)
         if found is None:
-            found = self._known[path] = self._store.list(path)
-            self.asked += 1 + len(found) // _PAGE
+            found = self._listings[path] = self._store.list(path)
+            self.asked += 1 + len(found) // _NAMES_PER_REQUEST
         return found
 
     def find(self, path: str) -> Item | None:
@@ -43,9 +43,9 @@ class Listings(FileStore):
         return self._store.pieces(path, offset)
 
     def write(self, path: str, content: bytes | Path) -> None:
-        self._known.clear()
+        self._listings.clear()
         self._store.write(path, content)
 
     def remove(self, path: str) -> None:
-        self._known.clear()
+        self._listings.clear()
         self._store.remove(path)

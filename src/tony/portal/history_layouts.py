@@ -1,9 +1,9 @@
-"""Where in a location records are: in the ways in which we, and the original, have laid them down.
+"""Finds job directories in a location, in the layouts of tony and of LinkedIn TonY.
 
-jobs/<id>/                              a user's home, and the staging folder in HDFS
-YYYY/MM/DD/<id>/                        by the day on which a job ended: what was moved out of homes
-intermediate/<id>/, finished/YYYY/MM/DD/<id>/    the original's
-<id>/                                   a folder of records, where there is nothing of all that
+jobs/<id>/                              a state directory, and the staging folder in HDFS
+YYYY/MM/DD/<id>/                        by the day on which a job ended: moved out of state directories
+intermediate/<id>/, finished/YYYY/MM/DD/<id>/    LinkedIn TonY's
+<id>/                                   a folder of job directories, if there is none of the above
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from tony.dataclass import dataclass
 from tony.model.ids import JOB_ID
 from tony.storage.store import FileStore, Item, joined
 
-_YEAR, _PART = re.compile(r"\d{4}", re.ASCII), re.compile(r"\d{2}", re.ASCII)
-#: Days whose folders are looked at for new records again and again.
-_DAYS = 2
+_YEAR = re.compile(r"\d{4}", re.ASCII)
+_MONTH_OR_DAY = re.compile(r"\d{2}", re.ASCII)
+#: Number of newest days whose folders are polled for new jobs.
+_RECENT_DAYS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordLocation:
-    """The folder of one record.
+    """A job directory.
 
     Attributes:
         path: below the location.
-        item: what the file system says of it.
+        item: its entry in the file system.
     """
 
     path: str
@@ -36,35 +37,35 @@ class RecordLocation:
 
     @property
     def job(self) -> str:
-        """The id: its name."""
+        """The job's id: the name of the folder."""
         return self.item.name
 
 
 def parents(store: FileStore) -> Iterator[str]:
-    """Every folder that has records, those of the newest first."""
+    """Yield every folder that contains job directories, newest first."""
     return _parents(store, None)
 
 
 def recent_parents(store: FileStore) -> Iterator[str]:
-    """Those of them in which there may be a new record at any moment: of days the newest ones."""
-    return _parents(store, _DAYS)
+    """Yield the parents in which new jobs may appear: of days only the newest."""
+    return _parents(store, _RECENT_DAYS)
 
 
 def places(store: FileStore, parent: str) -> Sequence[RecordLocation]:
-    """The records in one folder, the newest first where that is known."""
+    """Return the job directories in one folder, newest first if the file system has times."""
     found = [
         RecordLocation(path=joined(parent, item.name), item=item)
         for item in store.list(parent)
         if item.folder and JOB_ID.fullmatch(item.name)
     ]
-    if not parent:  # what else lies there is no record: cache, mini, ...
+    if not parent:  # other folders there are no jobs: cache, mini, ...
         found = [each for each in found if not _YEAR.fullmatch(each.job)]
     found.sort(key=lambda each: (each.item.changed, each.job), reverse=True)
     return found
 
 
 def dated(job: str, ended: float) -> str:
-    """Where the record of a job belongs that has ended then: by the day, in UTC."""
+    """Return the path for a job that ended at this time: by day, in UTC."""
     return f"{datetime.fromtimestamp(ended, UTC):%Y/%m/%d}/{job}"
 
 
@@ -84,8 +85,8 @@ def _parents(store: FileStore, days: int | None) -> Iterator[str]:
 
 def _dated(store: FileStore, above: str, years: Sequence[Item]) -> Iterator[str]:
     for year in _named(years, _YEAR):
-        for month in _named(store.list(joined(above, year)), _PART):
-            for day in _named(store.list(joined(above, year, month)), _PART):
+        for month in _named(store.list(joined(above, year)), _MONTH_OR_DAY):
+            for day in _named(store.list(joined(above, year, month)), _MONTH_OR_DAY):
                 yield joined(above, year, month, day)
 
 

@@ -1,4 +1,4 @@
-"""From what people write to where histories are: `~/.tony`, `hdfs:///user/ann/.tony`, `s3://bucket/history`."""
+"""Opens history locations: `~/.tony`, `hdfs:///user/ann/.tony`, `s3://bucket/history`."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tony.model.layout import Home
 from tony.storage.local_store import LocalStore
 from tony.storage.store import FileStore
 
-#: What folders of this machine are called as addresses. They are ours to read: other readers follow links in them.
+#: Schemes for folders of this machine. They are opened directly: fsspec would follow links in them.
 _HERE = frozenset(("file", "local"))
-#: File systems that are opened by their address. fsspec knows some fifty more: some connect to any host by any
-#: protocol, some run what they read.
+#: Supported file systems. fsspec knows some fifty more: some connect to any host by any protocol, some execute what
+#: they read.
 SCHEMES = frozenset(("hdfs", "s3", "gs", "abfs", "abfss"))
 
 
 def open_location(text: str, home: Home, environment: Mapping[str, str]) -> FileStore:
-    """The store of one location. Nothing is asked of it yet.
+    """Return the store of one location, without accessing it.
 
     Args:
         text: a path of this machine, or an address.
-        home: of which a running `tony mini` is the cluster, if the environment names none.
+        home: state directory whose running `tony mini` is the default cluster, if the environment names none.
 
     Raises:
-        UserError: it is no location, not one of `SCHEMES`, or something that it needs is not installed.
+        UserError: it is not a location, not one of `SCHEMES`, or needs a package that is not installed.
         SchedulerError: its file system has no web address.
     """
     scheme, _, path = text.partition("://")
@@ -40,18 +40,18 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> File
         text = path
     if not remote_paths.is_address(text):
         if not text.strip() or "\0" in text:
-            raise UserError("an empty name of a history. Write a folder, or an address such as hdfs:///user/ann/.tony.")
+            raise UserError("empty history location. Use a folder, or an address such as hdfs:///user/ann/.tony.")
         try:
             folder = Path(os.path.abspath(expanded(text, environment)))
         except ValueError as error:
             raise UserError(f"{text}: {error}") from None
         if folder.is_file():
-            raise UserError(f"{text} is a file. A history is a folder.")
+            raise UserError(f"{text} is a file. A history location is a folder.")
         return LocalStore(folder)
     scheme, _ = file_system_of(text)
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
-        raise UserError(f"{text}: a history is never opened at {scheme}://. Use a folder of this machine, or {known}.")
+        raise UserError(f"{text}: {scheme}:// is not supported for histories. Use a local folder, or {known}.")
     if scheme == "hdfs":
         from tony.schedulers.cluster_store import ClusterStore
 
@@ -69,10 +69,10 @@ def file_system_of(address: str) -> tuple[str, str]:
 
 
 def absences(stores: Iterable[FileStore]) -> Iterator[str]:
-    """A sentence for each folder of this machine that is not there."""
+    """Yield a sentence for each location on this machine that does not exist."""
     for store in stores:
         if store.local is not None and not store.local.exists():
-            yield f"there is no folder {store.address} yet; once there is, its jobs are shown"
+            yield f"folder {store.address} does not exist yet; its jobs are shown once it does"
 
 
 def is_own_location(store: FileStore, home: Home) -> bool:

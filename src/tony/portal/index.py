@@ -1,7 +1,7 @@
-"""Finds jobs among a million: a file of SQLite with a line for each.
+"""The index of jobs: an SQLite file that finds jobs among a million.
 
-It is a cache and nothing more: what is in it is in the records as well. Lost, it is filled again; damaged, or of
-another version, it is put aside and made anew. One writes (a lock says who), any number read meanwhile.
+It is only a cache of job directories: if lost, it is rebuilt; if damaged or of another version, it is put aside and
+rebuilt. One process writes (it holds a lock), any number read concurrently.
 """
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ from tony.portal.index_update import IndexUpdater, read_entry
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-#: Seconds to wait for a lock of SQLite's, which is held for a batch at most.
-_PATIENCE = 20.0
-#: Seconds that one question may take: a search must not hold up others for ever.
+#: Seconds to wait for a lock of SQLite, which is held for one batch at most.
+_LOCK_TIMEOUT_SECONDS = 20.0
+#: Seconds; a query that takes longer is interrupted.
 SLOWEST = 10.0
-#: KiB of pages that a reader, and that the writer keeps in memory.
-_READER, _WRITER = 4_000, 48_000
-#: Pages after which what was written is put in its place.
-_CHECKPOINT = 2_000
-#: Steps of SQLite's machine between two looks at the clock.
-_OPERATIONS = 200_000
-#: Readers that are kept for the next question.
-_IDLE = 4
-#: Damaged files that are kept; older ones are removed.
-_KEPT = 2
+#: SQLite's page cache.
+_READER_CACHE_KIB = 4_000
+_WRITER_CACHE_KIB = 48_000
+#: Pages in the write-ahead log after which it is checkpointed.
+_CHECKPOINT_PAGES = 2_000
+#: Steps of SQLite's virtual machine between two checks of the deadline.
+_STEPS_PER_CHECK = 200_000
+#: Idle readers kept for later queries.
+_MAX_IDLE_READERS = 4
+#: Damaged files kept; older ones are removed.
+_MAX_DAMAGED_FILES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedRecord:
-    """What is known of one record, for who looks whether it changed.
+    """The index's knowledge of a job directory, for detecting changes.
 
     Attributes:
         place: address of its location.
-        ended: the job; False of a damaged record, which may be whole tomorrow.
+        ended: the job has ended; False for a damaged directory, which may be repaired.
     """
 
     place: str
@@ -61,7 +62,7 @@ class IndexedRecord:
 
 @dataclass(slots=True)
 class _Reader:
-    """A connection, of which file it is, and until when it may take for its present question."""
+    """A connection for reading, the file it has open, and the deadline of its current query."""
 
     connection: sqlite3.Connection
     generation: int
@@ -69,22 +70,22 @@ class _Reader:
     deadline: float = 0.0
 
     def is_late(self) -> bool:
-        """SQLite gives up when this is true."""
+        """SQLite's progress handler: True interrupts the query."""
         return clock.monotonic() > self.deadline
 
 
 class JobIndex:
-    """One file. Any thread may call anything; writers wait for each other.
+    """An index file. Thread-safe; writers are serialised.
 
     Args:
-        path: of the file; its folder must exist. Beside it lie what SQLite needs, and a lock.
+        path: of the file; its folder must exist. SQLite's other files and the lock are next to it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._idle: list[_Reader] = []
-        self._mutex = threading.RLock()  # of who writes
-        self._resting = threading.Lock()  # of the readers that wait for a question: they do not wait for who writes
+        self._pool: list[_Reader] = []
+        self._mutex = threading.RLock()  # for writing
+        self._pool_lock = threading.Lock()  # for the pool of idle readers: getting one does not wait for a writer
         self._generation = 0
         self._writer: tuple[sqlite3.Connection, IndexUpdater] | None = None
         self._inode = 0
@@ -93,10 +94,10 @@ class JobIndex:
     # --- open and closed ------------------------------------------------------------------------------------------
 
     def claim(self) -> bool:
-        """Makes us the one who writes; False if another process is. May be asked again and again.
+        """Become the writer; return False if another process is. May be called repeatedly.
 
         Raises:
-            StorageError: there can be no file.
+            StorageError: the file cannot be created.
         """
         with self._mutex:
             if self._lock >= 0:
@@ -104,18 +105,18 @@ class JobIndex:
             try:
                 descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                raise StorageError(f"cannot make {self.path}.lock: {error.strerror}") from error
+                raise StorageError(f"cannot create {self.path}.lock: {error.strerror}") from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 os.close(descriptor)
                 return False
             self._lock = descriptor
-            self._mended(self._begin)
+            self._with_recovery(self._open_writer)
             return True
 
     def close(self) -> None:
-        """Gives everything back; may be called twice."""
+        """Close all connections and release the lock. May be called twice."""
         with self._mutex:
             self._generation += 1
             self._drop_writer()
@@ -127,54 +128,54 @@ class JobIndex:
     # --- read -----------------------------------------------------------------------------------------------------
 
     def page(self, query: Query) -> JobsPage:
-        """The jobs that a query wants.
+        """Return a page of jobs.
 
         Raises:
-            ValueError: its `after` makes no sense.
-            StorageError: the file cannot be read, or that took too long.
+            ValueError: the query's `after` is invalid.
+            StorageError: the file cannot be read, or the query took too long.
         """
-        return self._ask(lambda connection: IndexQuery(connection).page(query), JobsPage(heads=(), total=0))
+        return self._query(lambda connection: IndexQuery(connection).page(query), JobsPage(heads=(), total=0))
 
     def entry(self, job: str) -> IndexEntry | None:
-        """One job; None if it is not here."""
-        return self._ask(lambda connection: _entry(connection, job), None)
+        """Return one job; None if it is not in the index."""
+        return self._query(lambda connection: _entry(connection, job), None)
 
     def known(self, jobs: Iterable[str]) -> Mapping[str, IndexedRecord]:
-        """What is known of the records of some jobs, of a thousand or so; of others, nothing."""
+        """Return what is known of some jobs (about a thousand at most); unknown ones are left out."""
         wanted = json.dumps([*jobs])
 
         def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
             return _known(connection.execute(f"{_KNOWN} where d.id in (select value from json_each(?))", (wanted,)))
 
-        return self._ask(look, {})
+        return self._query(look, {})
 
     def still_open(self, place: str, most: int, *, damaged: bool = False) -> Mapping[str, IndexedRecord]:
-        """What is known of the jobs of a location that have not ended, of the newest; or of the damaged records."""
+        """Return the newest jobs of a location that have not ended; or those that are damaged."""
 
         def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
             where = "where p.address = ? and j.ended is null and (d.damaged != '') = ? order by d.rid desc limit ?"
             return _known(connection.execute(f"{_KNOWN} {where}", (place, damaged, most)))
 
-        return self._ask(look, {})
+        return self._query(look, {})
 
     def count(self, place: str) -> int:
-        """How many jobs of a location are here."""
+        """Return the number of jobs of a location."""
         sql = "select count(*) from place p join job j on j.place = p.id where p.address = ?"
-        return self._ask(lambda connection: int(connection.execute(sql, (place,)).fetchone()[0]), 0)
+        return self._query(lambda connection: int(connection.execute(sql, (place,)).fetchone()[0]), 0)
 
     def ids(self, place: str) -> Iterator[str]:
-        """Every job of a location."""
+        """Yield the id of every job of a location."""
         return (entry for entry in self._all(place, lambda _, job: job))
 
     def entries(self, place: str) -> Iterator[IndexEntry]:
-        """Every job of a location, newest first."""
+        """Yield every job of a location, newest first."""
         return (entry for entry in self._all(place, lambda connection, job: _entry(connection, job)) if entry)
 
     def _all(self, place: str, what: Callable[[sqlite3.Connection, str], T]) -> Iterator[T]:
-        """Something of every job of a location, newest first; a thousand at a time, so that nobody waits."""
+        """Yield something of every job of a location, newest first; in batches, so that no query takes long."""
         after = 2**62
 
-        def some(connection: sqlite3.Connection) -> list[tuple[int, T]]:
+        def read_batch(connection: sqlite3.Connection) -> list[tuple[int, T]]:
             rows = connection.execute(
                 "select d.rid, d.id from place p join job j on j.place = p.id join detail d using (rid) "
                 "where p.address = ? and j.rid < ? order by j.rid desc limit 1000",
@@ -182,14 +183,14 @@ class JobIndex:
             ).fetchall()
             return [(rid, what(connection, job)) for rid, job in rows]
 
-        nothing: list[tuple[int, T]] = []
-        while found := self._ask(some, nothing):
+        default: list[tuple[int, T]] = []
+        while found := self._query(read_batch, default):
             yield from (each for _, each in found)
             after = found[-1][0]
 
     def places(self) -> Mapping[str, tuple[float | None, str]]:
-        """Location -> when it was looked through last, and what was wrong there."""
-        return self._ask(
+        """Return location -> time of its last complete scan, and its problem."""
+        return self._query(
             lambda c: {
                 a: (seen, problem) for a, seen, problem in c.execute("select address, seen, problem from place")
             },
@@ -199,47 +200,47 @@ class JobIndex:
     # --- written --------------------------------------------------------------------------------------------------
 
     def put(self, entries: Iterable[IndexEntry]) -> None:
-        """Adds jobs, or says anew what is known of them: all of them, or none.
+        """Add or update jobs, all in one transaction.
 
         Raises:
-            StorageError: the disk is full, or we are not the one who writes.
+            StorageError: the disk is full, or this process is not the writer.
         """
-        told = tuple(entries)
-        self._write(lambda writer: writer.put(told))
+        listed = tuple(entries)
+        self._write(lambda writer: writer.put(listed))
 
     def remove(self, jobs: Iterable[str]) -> None:
-        """Takes jobs out; fine if they are not there."""
-        told = tuple(jobs)
-        self._write(lambda writer: writer.remove(told))
+        """Remove jobs; unknown ones are ignored."""
+        listed = tuple(jobs)
+        self._write(lambda writer: writer.remove(listed))
 
     def note(self, place: str, *, seen: float | None = None, problem: str = "") -> None:
-        """When a location was looked through last, and what is wrong there."""
+        """Note the time of a location's last complete scan, and its problem."""
         self._write(lambda writer: writer.note(place, seen, problem))
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """Another number whenever the file was made anew: then all is to be put into it again."""
+        """A number that changes whenever the file was recreated and must be filled again."""
         return self._generation
 
     def _write(self, what: Callable[[IndexUpdater], T]) -> T:
         with self._mutex:
             if self._lock < 0:
                 raise StorageError(f"{self.path} is written by another process")
-            return self._mended(lambda: what(self._begin()))
+            return self._with_recovery(lambda: what(self._open_writer()))
 
-    def _begin(self) -> IndexUpdater:
+    def _open_writer(self) -> IndexUpdater:
         if self._writer and not self._is_there(self._inode):
             raise _Damaged("it was removed")
         if self._writer is None:
-            connection = self._connect(_WRITER)
+            connection = self._connect(_WRITER_CACHE_KIB)
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
-            connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT}")
+            connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             if not index_schema.is_made(connection):
                 if index_schema.is_used(connection):
-                    raise _Damaged("it is of another version")
+                    raise _Damaged("it has another version")
                 index_schema.make(connection)
             self._writer = connection, IndexUpdater(connection)
             self._inode = self.path.stat().st_ino
@@ -252,9 +253,9 @@ class JobIndex:
             return False
 
     def _drop_readers(self) -> None:
-        with self._resting:
-            while self._idle:
-                self._idle.pop().connection.close()
+        with self._pool_lock:
+            while self._pool:
+                self._pool.pop().connection.close()
 
     def _drop_writer(self) -> None:
         if self._writer:
@@ -262,24 +263,24 @@ class JobIndex:
                 self._writer[0].close()
             self._writer = None
 
-    def _ask(self, what: Callable[[sqlite3.Connection], T], nothing: T) -> T:
-        """Reads; of a file that is not there, or not filled, there is nothing to read."""
+    def _query(self, what: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """Read from the index; return `default` if the file does not exist or has no tables yet."""
 
         def read() -> T:
             with self._reader() as connection:
-                return nothing if connection is None else what(connection)
+                return default if connection is None else what(connection)
 
         if self._lock < 0:
-            return self._told(read)
-        return self._mended(read)
+            return self._translate_errors(read)
+        return self._with_recovery(read)
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection | None]:
-        """One that nobody else uses at this moment."""
-        with self._resting:
-            reader = self._idle.pop() if self._idle else None
+        """Take a reader from the pool, or open a new one."""
+        with self._pool_lock:
+            reader = self._pool.pop() if self._pool else None
             generation = self._generation
-        if reader is not None and not self._is_there(reader.inode):  # whoever writes has made it anew
+        if reader is not None and not self._is_there(reader.inode):  # the writer has recreated the file
             reader.connection.close()
             reader = None
         if reader is None:
@@ -291,48 +292,50 @@ class JobIndex:
         try:
             yield reader.connection
         finally:
-            with self._resting:
-                keep = reader.generation == self._generation and len(self._idle) < _IDLE
+            with self._pool_lock:
+                keep = reader.generation == self._generation and len(self._pool) < _MAX_IDLE_READERS
                 if keep:
-                    self._idle.append(reader)
+                    self._pool.append(reader)
             if not keep:
                 reader.connection.close()
 
     def _new_reader(self, generation: int) -> _Reader | None:
         try:
-            inode = self.path.stat().st_ino  # if it is made anew this moment, we look again at the next question
+            inode = self.path.stat().st_ino  # if it is recreated right now, the next query notices
         except FileNotFoundError:
             return None
-        connection = self._connect(_READER)
+        connection = self._connect(_READER_CACHE_KIB)
         connection.execute("pragma query_only = 1")
         if not index_schema.is_made(connection):
             connection.close()
             return None
         reader = _Reader(connection, generation, inode)
-        connection.set_progress_handler(reader.is_late, _OPERATIONS)
+        connection.set_progress_handler(reader.is_late, _STEPS_PER_CHECK)
         return reader
 
     def _connect(self, cache: int) -> sqlite3.Connection:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # for our eyes only
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # SQLite's own mode is wider
         os.close(descriptor)
-        connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self.path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+        )
         connection.execute(f"pragma cache_size = -{cache}")
         return connection
 
-    def _told(self, what: Callable[[], T]) -> T:
+    def _translate_errors(self, what: Callable[[], T]) -> T:
         try:
             return what()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-                raise StorageError(f"looking in the index took longer than {SLOWEST:.0f} s; ask for less") from error
+                raise StorageError(f"the query took longer than {SLOWEST:.0f} s; narrow it down") from error
             raise StorageError(f"the index {self.path} cannot be used: {error}") from error
         except OSError as error:
             raise StorageError(f"the index {self.path} cannot be used: {error.strerror}") from error
 
-    def _mended(self, what: Callable[[], T]) -> T:
-        """Does something; finds the file damaged, it is put aside, and it is done with a new one."""
+    def _with_recovery(self, what: Callable[[], T]) -> T:
+        """Call `what`; if the file turns out to be damaged, put it aside and call it again with a new one."""
         try:
-            return self._told(what)
+            return self._translate_errors(what)
         except _Damaged as error:
             damage: BaseException = error
         except StorageError as error:
@@ -341,19 +344,19 @@ class JobIndex:
             damage = error.__cause__ or error
         with self._mutex:
             self._put_aside(damage)
-            self._begin()
-        return self._told(what)
+            self._open_writer()
+        return self._translate_errors(what)
 
     def _put_aside(self, why: BaseException) -> None:
-        self._generation += 1  # readers that are in the midst of something leave the old file by themselves
+        self._generation += 1  # active readers then close the old file themselves
         self._drop_readers()
         self._drop_writer()
         aside = sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
-        for old in aside[: max(0, len(aside) + 1 - _KEPT)]:
+        for old in aside[: max(0, len(aside) + 1 - _MAX_DAMAGED_FILES)]:
             old.unlink(missing_ok=True)
         number = int(aside[-1].name.rpartition("-")[2]) + 1 if aside else 1
         kept = self.path.with_name(f"{self.path.name}.damaged-{number:04d}")
-        _log.warning("the index %s is made anew: %s; the old file is %s", self.path, why, kept)
+        _log.warning("recreating the index %s: %s; the old file is %s", self.path, why, kept)
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(kept)
         for end in ("-wal", "-shm"):
@@ -378,5 +381,5 @@ def _entry(connection: sqlite3.Connection, job: str) -> IndexEntry | None:
     return row and read_entry(connection, row[0])
 
 
-class _Damaged(Exception):  # noqa: N818 - what is the case with a file
-    """It is to be made anew."""
+class _Damaged(Exception):  # noqa: N818 - a state of the file
+    """The index must be recreated."""

@@ -1,4 +1,4 @@
-"""One record as the index keeps it."""
+"""One entry of the index."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tony.model.job_summary import JobHead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """A job, and where its record is.
+    """A job and the location of its directory.
 
     Attributes:
         place: address of the location.
-        path: of the record, below the location.
-        stamp: what changes whenever the record does; empty for one that is to be looked at each time.
-        size: bytes of the record; 0 if nobody has added them up.
+        path: of the job directory, below the location.
+        stamp: changes whenever the directory does; empty if it must be read each time.
+        size: bytes of the directory; 0 if unknown.
     """
 
     head: JobHead

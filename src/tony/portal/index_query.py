@@ -1,8 +1,8 @@
-"""Answers queries from the index: a page at a time, by key.
+"""Queries on the index: one page at a time, by keyset pagination.
 
-The order of submission is the order of the rows: a page in it, filtered or searched, is read off the lists of the full
-text as they are. In any other order the few jobs that match are looked up and sorted; where many match, the index of
-that order is followed until the page is full. It has what is filtered by in it, too.
+Row ids are ordered by submission time: in that order a page is read directly from the posting lists of the full text.
+For any other order, a small number of matches is looked up and sorted; with many matches, that column's SQL index is
+followed until the page is full. It contains the filter columns, too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from tony.portal.filters import Filters, of_query
 from tony.portal.index_terms import mark
 from tony.portal.index_update import read_entry
 
-#: Jobs that match that are counted, and of which each is looked up: that is a piece of the disk for each.
-COUNTED, FEW = 20_000, 2_000
-#: Values of each kind that can be chosen from.
+#: Matches counted at most.
+COUNTED = 20_000
+#: Up to this number all matches are looked up and sorted, which costs a disk access each.
+FEW = 2_000
+#: Maximum values offered of each kind.
 _MOST_FACETS = 200
-#: What is ordered by a column: which, and whether it says nothing where it is 0.
+#: Sort order -> column, and whether rows with 0 are sorted as a separate group.
 _COLUMNS = {
     JobSort.NAME: ("name", False),
     JobSort.ENDED: ("ended", False),
@@ -39,13 +41,13 @@ _KEY = re.compile(r"(\d{1,18})\.(-?\d{1,18})\.(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A stretch of the answer, of one statement.
+    """A consecutive part of the result, from one statement.
 
     Attributes:
-        number: stands in keys.
-        column: by which it is ordered; empty for the order of submission.
-        where: what else holds in it.
-        word: the mark that all of it has.
+        number: identifies it in keys.
+        column: sort column; empty for the order of submission.
+        where: additional condition.
+        word: filter term that all of its rows have.
     """
 
     number: int
@@ -57,7 +59,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A row of the answer: in which run, which row, and what it has in the column that orders."""
+    """The position of a row in the result: run, row id and the value of the sort column."""
 
     run: int
     rid: int
@@ -65,24 +67,24 @@ class _Key:
 
     def __str__(self) -> str:
         text = f"{self.run}.{self.rid}.{'' if self.value is None else self.value}"
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")  # proxies take some characters for others
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")  # proxies may alter other characters
 
 
 class IndexQuery:
-    """Reads the index.
+    """Queries the index.
 
     Args:
-        connection: of this thread.
+        connection: of the current thread.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def page(self, query: Query) -> JobsPage:
-        """The jobs that a query wants.
+        """Return one page of the jobs that match a query.
 
         Raises:
-            ValueError: its `after` is no answer of ours.
+            ValueError: the query's `after` is invalid.
         """
         filters = of_query(query, self._connection)
         facets = self.facets(query.readers)
@@ -99,9 +101,9 @@ class IndexQuery:
         )
 
     def facets(self, readers: tuple[str, ...] = ()) -> Facets:
-        """What there is to filter by: of all jobs, or of those that somebody may see, the newest `COUNTED` of them.
+        """Return the filter values of all jobs, or of the newest `COUNTED` that some readers may see.
 
-        Of the latter no tags are told: they are not in the table.
+        For the latter without tags, which are not in the table.
         """
         visible = of_query(Query(readers=readers), self._connection) if readers else None
         if readers and visible is None:
@@ -132,24 +134,24 @@ class IndexQuery:
         return tuple(Facet(value=text, jobs=jobs) for text, jobs in rows)
 
     def _total(self, filters: Filters) -> int | None:
-        """How many jobs match; None for so many that nobody has counted them."""
+        """Return the number of matching jobs; None if there are more than `COUNTED`."""
         if filters.everything:
             sql = "select coalesce(sum(jobs), 0) from word where kind = 'state'"
             return int(self._connection.execute(sql).fetchone()[0])
-        sql, values = _by_text(filters) if filters.match else _by_row(filters)
+        sql, values = _from_full_text(filters) if filters.match else _from_table(filters)
         found = self._connection.execute(
             f"select count(*) from (select 1 {sql} limit {COUNTED + 1})", values
         ).fetchone()[0]
         return int(found) if found <= COUNTED else None
 
     def _keys(self, query: Query, filters: Filters, total: int | None) -> Iterator[_Key]:
-        """The rows of the page, and one more if there is another page."""
-        after = _parsed(query)
+        """Yield the keys of the page's rows, and one more if there is a next page."""
+        after = _parse_key(query)
         left = query.most + 1
         few = total is not None and total <= FEW
         runs = self._runs(query)
         if few and filters.match and runs[:1] and runs[0].word:
-            among = self._among(filters, _WORDS[query.sort]) | ({after.run} if after else set())
+            among = self._values_of_kind(filters, _WORDS[query.sort]) | ({after.run} if after else set())
             runs = [run for run in runs if run.number in among]
         for run in runs:
             if after and run.number != after.run:
@@ -177,23 +179,23 @@ class IndexQuery:
             runs = [*runs, nothing] if down else [nothing, *runs]
         return runs if column in _NEVER_UNKNOWN else [*runs, _Run(3, where=f"j.{column} is null")]
 
-    def _among(self, filters: Filters, kind: str) -> set[int]:
-        """Which values of a kind the few that match have: nobody looks for the others one by one."""
-        sql, values = _by_text(filters, joined=True)
+    def _values_of_kind(self, filters: Filters, kind: str) -> set[int]:
+        """Return the values of a kind that occur in a small result, so that no other runs are queried."""
+        sql, values = _from_full_text(filters, joined=True)
         return {number for (number,) in self._connection.execute(f"select distinct j.{kind} {sql}", values)}
 
     def _rows(
         self, filters: Filters, run: _Run, after: _Key | None, most: int, *, few: bool
     ) -> list[tuple[int, float | str | None]]:
-        """Row ids and what they have in the column."""
+        """Return row ids with their values of the sort column."""
         if run.column and not few:
-            sql, values = _followed(filters, run.column)
+            sql, values = _from_column_index(filters, run.column)
             rid = "j.rid"
         elif run.word or filters.match:
-            sql, values = _by_text(filters, run.word, joined=bool(run.column or run.where))
+            sql, values = _from_full_text(filters, run.word, joined=bool(run.column or run.where))
             rid = "t.rowid"
         else:
-            sql, values = _by_row(filters)
+            sql, values = _from_table(filters)
             rid = "j.rid"
         if run.where:
             sql += f" and {run.where}"
@@ -207,18 +209,18 @@ class IndexQuery:
         return self._connection.execute(statement, [*values, most]).fetchall()
 
 
-def _by_text(filters: Filters, word: str = "", *, joined: bool = False) -> tuple[str, list[object]]:
+def _from_full_text(filters: Filters, word: str = "", *, joined: bool = False) -> tuple[str, list[object]]:
     match = " AND ".join(part for part in (filters.match, f'"{word}"' if word else "") if part)
     join = " cross join job j on j.rid = t.rowid" if joined else ""
     between: list[object] = [match, filters.first, filters.last]
     return f"from job_text t{join} where t.job_text match ? and t.rowid >= ? and t.rowid <= ?", between
 
 
-def _by_row(filters: Filters) -> tuple[str, list[object]]:
+def _from_table(filters: Filters) -> tuple[str, list[object]]:
     return "from job j not indexed where j.rid >= ? and j.rid <= ?", [filters.first, filters.last]
 
 
-def _followed(filters: Filters, column: str) -> tuple[str, list[object]]:
+def _from_column_index(filters: Filters, column: str) -> tuple[str, list[object]]:
     sql = f"from job j indexed by job_{column} where j.rid >= ? and j.rid <= ?"
     values: list[object] = [filters.first, filters.last]
     if filters.where:
@@ -233,11 +235,11 @@ def _order(descending: bool) -> str:
     return "desc" if descending else "asc"
 
 
-def _parsed(query: Query) -> _Key | None:
-    """What a page before has said.
+def _parse_key(query: Query) -> _Key | None:
+    """Return the key in a query's `after`.
 
     Raises:
-        ValueError: none has said that.
+        ValueError: it is invalid.
     """
     if not query.after:
         return None
@@ -247,6 +249,6 @@ def _parsed(query: Query) -> _Key | None:
         if found:
             value = found[3] if query.sort is JobSort.NAME else float(found[3]) if found[3] else None
             return _Key(int(found[1]), int(found[2]), value)
-    except ValueError:  # no base64, no text, no number
+    except ValueError:  # not base64, not UTF-8, or not a number
         pass
-    raise ValueError(f"after: {query.after[:60]!r} was said by no page; leave it out for the first one.")
+    raise ValueError(f"after: {query.after[:60]!r} is not a page key; leave it out for the first page.")

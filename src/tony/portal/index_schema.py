@@ -1,23 +1,25 @@
-"""The tables of the index, and what is damage.
+"""The tables of the index.
 
-    word       a value that many jobs share (a user, a state, a tag), and how many jobs have it
-    job        what is sorted and filtered by, in few bytes; its row id is the time of submission in milliseconds
-    detail     what is shown of it
-    job_text   full text: which jobs hold a word. What is filtered by stands there as words of its own, so that filters
-               and search are one merge of lists that are in the order of submission already
-    place      where histories are
+    word       a value shared by many jobs (a user, a state, a tag), and the number of jobs that have it
+    job        columns for sorting and filtering, in few bytes; the row id is the submission time in milliseconds
+    detail     columns for display
+    job_text   full text: posting lists of words. Filter values are stored as reserved words, so that filters and search
+               are one merge of lists that are already in the order of submission
+    place      locations of histories
 
-Two jobs of the same millisecond are a few milliseconds apart here; the exact time is in `detail`.
+Jobs submitted in the same millisecond get row ids a few milliseconds apart; the exact time is in `detail`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-#: Raised with every change below: an index of another version is made anew.
+#: Incremented with every change below: an index of another version is recreated.
 VERSION = 1
-_CORRUPT, _NOT_A_DATABASE = 11, 26
-#: Bytes of a page: rows are short, and what is read cold comes in few pieces.
+#: Result codes of SQLite.
+_CORRUPT = 11
+_NOT_A_DATABASE = 26
+#: Bytes of a page: large, because rows are short and few reads are better for a cold cache.
 _PAGE = 8192
 
 _TABLES = """
@@ -36,7 +38,7 @@ create table detail (
 create unique index detail_id on detail (id);
 create virtual table job_text using fts5 (text, content='', detail=none, prefix='2 3', tokenize='unicode61');
 """
-#: What is sorted by, and where it says something: the index holds these rows alone.
+#: Sort columns, and the rows that their SQL index contains.
 SORTED = {
     "name": "",
     "ended": " where ended is not null",
@@ -46,7 +48,7 @@ SORTED = {
     "gpu": " where gpu > 0",
     "gb": " where gb > 0",
 }
-#: Each holds what is filtered by as well: it is followed without a look at the table, of which little is in memory.
+#: Covering indexes: each contains the filter columns, so that following it needs no table access.
 _INDEXES = "".join(
     f"create index job_{column} on job ({column}, rid, user, state, framework, scheduler, queue, failure){where};"
     for column, where in SORTED.items()
@@ -55,25 +57,25 @@ _OTHERS = "create index job_place on job (place, ended);"
 
 
 def make(connection: sqlite3.Connection) -> None:
-    """Fills an empty file with tables."""
+    """Create the tables in an empty file."""
     connection.execute(f"pragma page_size = {_PAGE}")
     connection.execute("pragma journal_mode = wal")
     connection.executescript(f"begin; {_TABLES} {_INDEXES} {_OTHERS} pragma user_version = {VERSION}; commit;")
 
 
 def is_made(connection: sqlite3.Connection) -> bool:
-    """Whether the tables are there, and of our version."""
+    """Return True if the tables exist and have the current version."""
     return bool(connection.execute("pragma user_version").fetchone()[0] == VERSION)
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether the file itself is broken, and not only locked, or its disk full."""
-    if isinstance(error, UnicodeDecodeError):  # SQLite repeats damaged text, and Python cannot tell it
+    """Return True if an error means that the file is corrupt, not just locked or the disk full."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite's message contains damaged text that Python cannot decode
         return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (_CORRUPT, _NOT_A_DATABASE)
 
 
 def is_used(connection: sqlite3.Connection) -> bool:
-    """Whether there is anything in the file."""
+    """Return True if the file contains anything."""
     return bool(connection.execute("select count(*) from sqlite_schema").fetchone()[0])

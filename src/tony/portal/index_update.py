@@ -1,4 +1,4 @@
-"""Puts jobs into the index, and takes them out."""
+"""Adds jobs to the index, and removes them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tony.model.states import JobState
 from tony.portal.index_entry import IndexEntry
 from tony.portal.index_terms import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of
 
-#: Milliseconds since 1970 that a row id can be: until the year 5138.
-_LAST = 100_000_000_000_000
-#: Tags of one job, and people whom it names.
-_MOST = 100
-#: Values that are remembered with their numbers; more are asked for again.
-_REMEMBERED = 100_000
+#: Largest row id, in milliseconds since 1970: in the year 5138.
+_MAX_MILLISECONDS = 100_000_000_000_000
+#: Maximum tags of one job, and users or groups in its permissions.
+_MAX_TAGS = 100
+#: Cached numbers of values.
+_MAX_CACHED_NUMBERS = 100_000
 
 _JOB = f"""insert or ignore into job values ({", ".join("?" * (len(KINDS) + 11))})"""
 _DETAIL = "insert into detail values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_FORGET = "insert into job_text (job_text, rowid, text) values ('delete', ?, ?)"
+_DELETE_TEXT = "insert into job_text (job_text, rowid, text) values ('delete', ?, ?)"
 
 
 class IndexUpdater:
-    """The one who writes. Not for several threads.
+    """The writer of the index. Not thread-safe.
 
     Args:
         connection: with `isolation_level=None`; each call is one transaction.
@@ -39,26 +39,26 @@ class IndexUpdater:
         self._counts: dict[int, int] = {}
 
     def put(self, entries: Iterable[IndexEntry]) -> None:
-        """Adds jobs, or says anew what is known of them. One that cannot have changed costs next to nothing."""
+        """Add or update jobs. An unchanged job costs almost nothing."""
         with self._transaction():
             for entry in entries:
                 self._put(entry)
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Takes jobs out; fine if they are not there."""
+        """Remove jobs; unknown ones are ignored."""
         with self._transaction():
             for job in ids:
                 row = self._row(job)
-                if row is not None:  # 0 is one: a damaged record of which nobody knows the time
+                if row is not None:  # 0 is valid: a damaged job without a time
                     self._delete(row, job)
 
     def place(self, address: str) -> int:
-        """The number of a location."""
+        """Return the number of a location."""
         with self._transaction():
             return self._place(address)
 
     def note(self, address: str, seen: float | None, problem: str) -> None:
-        """When a location was looked through last, and what was wrong there."""
+        """Note the time of a location's last complete scan, and its problem."""
         with self._transaction():
             self._connection.execute(
                 "update place set seen = coalesce(?, seen), problem = ? where id = ?",
@@ -69,7 +69,7 @@ class IndexUpdater:
         return _Transaction(self._connection, self)
 
     def _put(self, entry: IndexEntry) -> None:
-        entry = _bounded(entry)
+        entry = _limit(entry)
         head = entry.head
         row = self._row(head.job)
         if row is not None:
@@ -78,15 +78,15 @@ class IndexUpdater:
                 return
             self._delete(row, head.job)
         numbers = {kind: self._number(kind, text) for kind, text in words_of(head).items()}
-        more = self._more(head)
+        more = self._multiple_values(head)
         place = self._place(entry.place)
         took = None if head.ended is None else max(0, round((head.ended - head.submitted) * 1000))
         rid = self._insert(
-            _moment(head.submitted),
+            _milliseconds(head.submitted),
             (
                 head.name,
                 *(numbers[kind] for kind in KINDS),
-                None if head.ended is None else _moment(head.ended),
+                None if head.ended is None else _milliseconds(head.ended),
                 took,
                 head.tasks,
                 head.restarts,
@@ -118,14 +118,14 @@ class IndexUpdater:
         self._connection.execute("insert into job_text (rowid, text) values (?, ?)", (rid, text))
         self._count((*numbers.values(), *(number for _, number in more)), 1)
 
-    def _more(self, head: JobHead) -> list[tuple[str, int]]:
-        """What a job may have several of, as kind and number."""
+    def _multiple_values(self, head: JobHead) -> list[tuple[str, int]]:
+        """Return kind and number of the values of which a job may have several."""
         readers = dict.fromkeys((*head.viewers, *head.modifiers))
         more = [("tag", tag) for tag in head.tags] + [("reader", who) for who in readers]
         return [(kind, self._number(kind, text)) for kind, text in more]
 
     def _insert(self, wanted: int, values: tuple[object, ...]) -> int:
-        """Takes the row of that millisecond, or one near by, further away the more are taken."""
+        """Insert a row with the wanted id, or with a free id nearby."""
         rid, reach = wanted, 1
         while not self._connection.execute(_JOB, (rid, *values)).rowcount:
             reach *= 2
@@ -140,9 +140,9 @@ class IndexUpdater:
         entry = read_entry(self._connection, rid)
         assert entry is not None, job
         numbers = {kind: self._number(kind, text) for kind, text in words_of(entry.head).items()}
-        more = self._more(entry.head)
+        more = self._multiple_values(entry.head)
         text = _text(entry.head, numbers, more, self._place(entry.place))
-        self._connection.execute(_FORGET, (rid, text))
+        self._connection.execute(_DELETE_TEXT, (rid, text))
         self._connection.execute("delete from job where rid = ?", (rid,))
         self._connection.execute("delete from detail where rid = ?", (rid,))
         self._count((*numbers.values(), *(number for _, number in more)), -1)
@@ -163,7 +163,7 @@ class IndexUpdater:
                 made = self._connection.execute("insert into word (kind, text) values (?, ?)", (kind, text))
                 assert made.lastrowid is not None
                 row = (made.lastrowid,)
-            if len(self._numbers) >= _REMEMBERED:
+            if len(self._numbers) >= _MAX_CACHED_NUMBERS:
                 self._numbers.clear()
             known = self._numbers[kind, text] = int(row[0])
         return known
@@ -173,20 +173,20 @@ class IndexUpdater:
             self._counts[number] = self._counts.get(number, 0) + by
 
     def settle(self) -> None:
-        """Writes down what was counted; part of a transaction."""
+        """Write the changed counts; part of a transaction."""
         self._connection.executemany(
             "update word set jobs = jobs + ? where id = ?", [(by, number) for number, by in self._counts.items() if by]
         )
         self._counts.clear()
 
     def forget(self) -> None:
-        """A transaction was given up: what was learnt in it is not so."""
+        """Discard cached counts and numbers after a rollback."""
         self._counts.clear()
         self._numbers.clear()
 
 
 class _Transaction:
-    """All or nothing."""
+    """A transaction of the index updater."""
 
     def __init__(self, connection: sqlite3.Connection, writer: IndexUpdater) -> None:
         self._connection = connection
@@ -205,44 +205,44 @@ class _Transaction:
             self._connection.execute("rollback")
 
 
-def _bounded(entry: IndexEntry) -> IndexEntry:
-    """What is kept of an entry: texts have an end, and times are times."""
+def _limit(entry: IndexEntry) -> IndexEntry:
+    """Limit texts and times of an entry to valid values."""
     head = entry.head
     return replace(
         entry,
         head=replace(
             head,
-            name=_plain(head.name[:LONGEST_NAME]),
-            user=_plain(head.user[:LONGEST_NAME]),
-            framework=_plain(head.framework[:LONGEST_NAME]),
-            scheduler=_plain(head.scheduler[:LONGEST_NAME]),
-            queue=_plain(head.queue[:LONGEST_NAME]),
-            cause=_plain(head.cause[:LONGEST_NAME]),
-            reason=_plain(head.reason[:LONGEST_REASON]),
-            damaged=_plain(head.damaged[:LONGEST_REASON]),
-            tags=_words(head.tags),
-            viewers=_words(head.viewers),
-            modifiers=_words(head.modifiers),
+            name=_storable(head.name[:LONGEST_NAME]),
+            user=_storable(head.user[:LONGEST_NAME]),
+            framework=_storable(head.framework[:LONGEST_NAME]),
+            scheduler=_storable(head.scheduler[:LONGEST_NAME]),
+            queue=_storable(head.queue[:LONGEST_NAME]),
+            cause=_storable(head.cause[:LONGEST_NAME]),
+            reason=_storable(head.reason[:LONGEST_REASON]),
+            damaged=_storable(head.damaged[:LONGEST_REASON]),
+            tags=_limit_words(head.tags),
+            viewers=_limit_words(head.viewers),
+            modifiers=_limit_words(head.modifiers),
             state=JobState.FAILED if head.damaged else head.state,
-            submitted=_time(head.submitted) or 0.0,
-            ended=None if head.ended is None else _time(head.ended),
+            submitted=_valid_time(head.submitted) or 0.0,
+            ended=None if head.ended is None else _valid_time(head.ended),
             gpu_hours=_finite(head.gpu_hours),
             gb_hours=_finite(head.gb_hours),
         ),
     )
 
 
-def _words(texts: tuple[str, ...]) -> tuple[str, ...]:
-    cut = (" ".join(_plain(text[:LONGEST_NAME]).splitlines()).replace("\t", " ") for text in texts[:_MOST])
+def _limit_words(texts: tuple[str, ...]) -> tuple[str, ...]:
+    cut = (" ".join(_storable(text[:LONGEST_NAME]).splitlines()).replace("\t", " ") for text in texts[:_MAX_TAGS])
     return tuple(dict.fromkeys(text for text in cut if text))
 
 
-def _divided(text: str) -> tuple[str, ...]:
+def _split_lines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-def _plain(text: str) -> str:
-    """Half characters cannot be stored, and SQLite's functions stop at a NUL."""
+def _storable(text: str) -> str:
+    """Replace lone surrogates, which cannot be stored, and NULs, at which SQLite's functions stop."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
@@ -250,11 +250,11 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value >= 0 else None
 
 
-def _time(seconds: float) -> float | None:
-    return seconds if math.isfinite(seconds) and 0 <= seconds * 1000 < _LAST else None
+def _valid_time(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) and 0 <= seconds * 1000 < _MAX_MILLISECONDS else None
 
 
-def _moment(seconds: float) -> int:
+def _milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
@@ -279,7 +279,7 @@ where j.rid = ?
 
 
 def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
-    """What the index says of one row; None if it has just gone."""
+    """Return the entry of one row; None if it was just removed."""
     row = connection.execute(_ENTRY, (rid,)).fetchone()
     if row is None:
         return None
@@ -299,9 +299,9 @@ def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
         exit_code=exit_code,
         reason=reason,
         queue=queue,
-        tags=_divided(tags),
-        viewers=_divided(people.partition("\t")[0]),
-        modifiers=_divided(people.partition("\t")[2]),
+        tags=_split_lines(tags),
+        viewers=_split_lines(people.partition("\t")[0]),
+        modifiers=_split_lines(people.partition("\t")[2]),
         failure_class=FailureClass(failure) if failure else None,
         cause=cause,
         sessions=sessions,

@@ -1,4 +1,4 @@
-"""Many jobs, for the pages: the index, and behind it the records themselves."""
+"""The jobs of a portal: the index for lists, and job directories for single jobs."""
 
 from __future__ import annotations
 
@@ -40,24 +40,27 @@ from tony.storage.store import FileStore
 from tony.web.folder_job_view import FolderView
 from tony.web.lanes import LISTS, OTHERS, STORES
 
-#: Jobs of which what was read is kept, and bytes that it may take in memory.
-_KEPT = 64
-_KEPT_BYTES = 64 << 20
-#: Living masters of ours that are asked at once, seconds that one may take, and between two rounds.
-_AT_ONCE, _PATIENCE, _ROUND = 50, 2.0, 2.0
-#: Jobs of ours that are asked, the newest.
-_MOST_ASKED = 500
-#: Seconds after which what a job has used so far is written down anew, though nothing else has changed.
-_USED = 60.0
-#: Seconds for which what was brought of a job that runs is as good as new: from far away, and from this machine.
-_FRESH, _FRESH_HERE = 3.0, 1.0
+#: Cached job views, and their maximum bytes in memory.
+_MAX_VIEWS = 64
+_MAX_VIEW_BYTES = 64 << 20
+#: For polling the user's own running AMs.
+_CONCURRENT_POLLS = 50
+_POLL_TIMEOUT_SECONDS = 2.0
+_POLL_INTERVAL_SECONDS = 2.0
+#: Maximum own jobs whose AMs are queried, the newest.
+_MAX_QUERIED_JOBS = 500
+#: Seconds after which a job's resource usage is indexed again, even if nothing else has changed.
+_USAGE_SECONDS = 60.0
+#: Seconds for which a copy of a running job is fresh: of a remote one, and of one on this machine.
+_FRESH_SECONDS = 3.0
+_LOCAL_FRESH_SECONDS = 1.0
 
 
 class PortalView(FolderView):
-    """As `JobView`.
+    """A `JobView` that knows the location of its job.
 
     Attributes:
-        place: where the record lies.
+        place: location of the job directory.
     """
 
     def __init__(self, place: TensorBoardSource, *arguments: Any, **named: Any) -> None:
@@ -66,12 +69,12 @@ class PortalView(FolderView):
 
 
 class IndexedJobs:
-    """As `Source`: the jobs of some locations.
+    """The job provider of the portal: the jobs of some locations.
 
     Args:
-        home: our own; what we keep lies in its folder `portal`.
+        home: the user's state directory; the portal's own files are in its folder `portal`.
         stores: the locations.
-        title: whose jobs these are, for people.
+        title: for display.
     """
 
     def __init__(self, home: Home, stores: Sequence[FileStore], title: str) -> None:
@@ -82,67 +85,64 @@ class IndexedJobs:
         folder = home.path / "portal"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.index = JobIndex(folder / _index_name(home, stores))
-        self._brought = RecordCache(folder / "brought")
-        self._watching = ScanThreads(self.index, list(stores), [self._own] if self._own else [])
+        self._cache = RecordCache(folder / "brought")
+        self._scan_threads = ScanThreads(self.index, list(stores), [self._own] if self._own else [])
         self._views: OrderedDict[tuple[str, str, tuple[int, ...]], PortalView] = OrderedDict()
         self._file_systems = {file_system_of(store.address) for store in stores if store.local is None}
-        self._fetched: dict[str, float] = {}
-        # By folder, as long as a view or a request has it; only the loop looks into it.
+        self._fetched_at: dict[str, float] = {}
+        # By folder, for as long as a view or a request uses it; accessed only from the event loop.
         self._copying: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-        self._bringing = bringing_slots()
-        self._asking: asyncio.Task[None] | None = None
-        self._written: dict[str, float] = {}
+        self._fetch_slots = bringing_slots()
+        self._polling: asyncio.Task[None] | None = None
+        self._indexed_at: dict[str, float] = {}
 
     async def start(self) -> None:
-        """Begins to look through the locations."""
-        self._watching.start()
+        """Start scanning the locations."""
+        self._scan_threads.start()
         if self._own:
-            self._asking = asyncio.get_running_loop().create_task(self._ask_masters())
+            self._polling = asyncio.get_running_loop().create_task(self._poll_ams())
 
     async def close(self) -> None:
-        """Ends; may be called twice."""
-        if self._asking:
-            self._asking.cancel()
+        """Stop scanning and close all locations. May be called twice."""
+        if self._polling:
+            self._polling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
-            self._asking = None
-        await to_thread(self._watching.close)
+                await self._polling
+            self._polling = None
+        await to_thread(self._scan_threads.close)
         self.index.close()
         for store in self._stores.values():
             store.close()
 
-    # --- as Source ----------------------------------------------------------------------------------------------------
+    # --- job provider -------------------------------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
-        """As `Source`."""
         return self._title
 
     async def jobs(self, query: Query) -> JobsPage:
-        """As `Source`."""
         page = await LISTS.run(self.index.page, query)
-        return replace(page, problems=self._watching.problems)
+        return replace(page, problems=self._scan_threads.problems)
 
     async def job(self, job: str) -> PortalView | None:
-        """As `Source`."""
         if not JOB_ID.fullmatch(job):
             return None
         entry = await LISTS.run(self.index.entry, job)
         if entry is None or entry.place not in self._stores:
-            return await self._unlisted(job)
+            return await self._unlisted_view(job)
         store = self._stores[entry.place]
         if entry.place == self._own and store.local:
             folder = JobFolder(store.local / entry.path)
-            if await to_thread(_is_own, folder):  # else it is another user's, or of the original
+            if await to_thread(_is_own, folder):  # else it is another user's, or LinkedIn TonY's
                 return self._own_view(folder)
-        return await self._foreign(store, entry)
+        return await self._foreign_view(store, entry)
 
     def has_file_system_of(self, address: str) -> bool:
         """Return True if an address is in the same file system as one of the locations."""
         return file_system_of(address) in self._file_systems
 
-    async def _unlisted(self, job: str) -> PortalView | None:
-        """A job that was submitted this very moment."""
+    async def _unlisted_view(self, job: str) -> PortalView | None:
+        """Return a job of the state directory that is not indexed yet."""
         folder = self._home.job(job)
         if not self._own or not await to_thread(_is_own, folder):
             return None
@@ -150,29 +150,29 @@ class IndexedJobs:
 
     def _own_view(self, folder: JobFolder) -> PortalView:
         def make() -> PortalView:
-            far = RemoteRecord(self._home, folder, slots=self._bringing)
+            far = RemoteRecord(self._home, folder, slots=self._fetch_slots)
             place = TensorBoardSource(folder=folder, own=True)
             return PortalView(place, folder, lambda: facts.load_report(self._home, folder.job_id), far, is_own=True)
 
         return self._view((self._own, folder.job_id, ()), make)
 
-    async def _foreign(self, store: FileStore, entry: IndexEntry) -> PortalView | None:
-        """A job of another user, or in another file system: a copy of its record, and its logs where they are."""
+    async def _foreign_view(self, store: FileStore, entry: IndexEntry) -> PortalView | None:
+        """Return a job of another user or file system: a copy of its directory, with its logs where they are."""
         run = _runner(store)
         held = await run(store.hold, entry.path)
         if held is None:
             return None
         identity = held.identity if isinstance(held, JobDirectory) else ()
         key = entry.place, entry.head.job, identity
-        if key in self._views:  # it holds the same directory
+        if key in self._views:  # the view holds the same directory open
             held = self._views[key].place.store or held
-        folder = self._brought.folder(entry, identity)
+        folder = self._cache.folder(entry, identity)
         logs_here = isinstance(held, JobDirectory) and not is_elsewhere(entry.head.scheduler)
         lock = self._copying.setdefault(str(folder.path), threading.Lock())
-        refresh = partial(run, partial(self._bring, held, entry, folder, lock, logs=not logs_here))
+        refresh = partial(run, partial(self._update_copy, held, entry, folder, lock, logs=not logs_here))
         if not self._is_fresh(folder, held):
             await refresh()
-        self._trim(self._fetched)
+        self._trim(self._fetched_at)
 
         def make() -> PortalView:
             place = TensorBoardSource(folder=folder, store=held, path=entry.path)
@@ -184,38 +184,38 @@ class IndexedJobs:
                 found: str = await run(find_owner, held, entry.path)
                 return found
 
-            far = RemoteRecord(self._home, folder, owner, self._bringing, self._log_bringer(held, entry, folder))
+            far = RemoteRecord(self._home, folder, owner, self._fetch_slots, self._log_fetcher(held, entry, folder))
             return PortalView(place, folder, ask, far, refresh=refresh)
 
         return self._view(key, make)
 
     def _is_fresh(self, folder: JobFolder, store: FileStore) -> bool:
-        age = clock.monotonic() - self._fetched.get(str(folder.path), float("-inf"))
-        return age <= (_FRESH_HERE if store.local else _FRESH)
+        age = clock.monotonic() - self._fetched_at.get(str(folder.path), float("-inf"))
+        return age <= (_LOCAL_FRESH_SECONDS if store.local else _FRESH_SECONDS)
 
-    def _bring(
+    def _update_copy(
         self, store: FileStore, entry: IndexEntry, folder: JobFolder, lock: threading.Lock, *, logs: bool
     ) -> None:
-        """Bring what is new of a record, if that was not done just now.
+        """Update the copy of a job directory, unless it is fresh.
 
-        In a thread of the user who asks: no user waits for another one's turn to have a thread, and none waits long for
-        what another one copies.
+        Runs in a thread of the requesting user, so that users do not wait for each other's threads, nor long for a copy
+        that another user's request is making.
         """
         key = str(folder.path)
         with lock_held(lock, f"the record of {folder.job_id} is being copied"):
             if not self._is_fresh(folder, store):
-                self._brought.bring(store, entry, folder, logs=logs)
-                self._fetched[key] = clock.monotonic()
+                self._cache.bring(store, entry, folder, logs=logs)
+                self._fetched_at[key] = clock.monotonic()
 
-    def _log_bringer(self, store: FileStore, entry: IndexEntry, folder: JobFolder) -> Callable[[str], Awaitable[None]]:
-        """Brings what a task has printed from where the record lies, if that was not done just now."""
+    def _log_fetcher(self, store: FileStore, entry: IndexEntry, folder: JobFolder) -> Callable[[str], Awaitable[None]]:
+        """Return a function that copies the logs of a task from the job directory, unless they are fresh."""
         done: dict[str, float] = {}
         turn = threading.Lock()
 
         def bring_now(task: str) -> None:
             with lock_held(turn, f"the logs of {folder.job_id} are being copied"):
-                if clock.monotonic() - done.get(task, float("-inf")) > _FRESH:
-                    self._brought.bring_logs(store, entry, folder, task)
+                if clock.monotonic() - done.get(task, float("-inf")) > _FRESH_SECONDS:
+                    self._cache.bring_logs(store, entry, folder, task)
                     done[task] = clock.monotonic()
 
         async def bring(task: str) -> None:
@@ -227,74 +227,77 @@ class IndexedJobs:
         view = self._views.get(key)
         if view is None:
             for other in [other for other in self._views if other[:2] == key[:2]]:
-                del self._views[other]  # of another directory, which stood at this place before
+                del self._views[other]  # of another directory that was at the same path before
             view = self._views[key] = make()
         self._views.move_to_end(key)
-        room = _KEPT_BYTES - sum(each.weight for each in self._views.values())
-        while len(self._views) > 1 and (len(self._views) > _KEPT or room < 0):
+        room = _MAX_VIEW_BYTES - sum(each.weight for each in self._views.values())
+        while len(self._views) > 1 and (len(self._views) > _MAX_VIEWS or room < 0):
             _, oldest = self._views.popitem(last=False)
             room += oldest.weight
         return view
 
     def _trim(self, memory: dict[str, float]) -> None:
-        while len(memory) > 4 * _KEPT:
+        while len(memory) > 4 * _MAX_VIEWS:
             memory.pop(next(iter(memory)))
 
-    # --- our own living jobs ------------------------------------------------------------------------------------------
+    # --- own running jobs ---------------------------------------------------------------------------------------------
 
-    async def _ask_masters(self) -> None:
-        """How they stand only they know; one that died is closed on the way."""
-        slots = asyncio.Semaphore(_AT_ONCE)
+    async def _poll_ams(self) -> None:
+        """Index the status of own running jobs, which only their AMs know; jobs whose AM died are finalized."""
+        slots = asyncio.Semaphore(_CONCURRENT_POLLS)
         while True:
             try:
                 if await LISTS.run(self.index.claim):
-                    known = await LISTS.run(self.index.still_open, self._own, _MOST_ASKED)
-                    told = await asyncio.gather(*(self._ask(job, slots) for job in known))
-                    news = [entry for entry in told if entry]
+                    known = await LISTS.run(self.index.still_open, self._own, _MAX_QUERIED_JOBS)
+                    polled = await asyncio.gather(*(self._poll_am(job, slots) for job in known))
+                    news = [entry for entry in polled if entry]
                     if news:
                         await LISTS.run(self.index.put, news)
-            except TonyError:  # the watch says what is wrong with the index
+            except TonyError:  # the scan threads report problems of the index
                 pass
-            await asyncio.sleep(_ROUND)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
-    async def _ask(self, job: str, slots: asyncio.Semaphore) -> IndexEntry | None:
-        """What is new; None if nothing is, or nobody knows."""
+    async def _poll_am(self, job: str, slots: asyncio.Semaphore) -> IndexEntry | None:
+        """Return the changed entry of a job; None if it is unchanged or its status unknown."""
         async with slots:
             try:
-                async with asyncio.timeout(_PATIENCE + 1.0):
-                    report = await facts.load_report(self._home, job, _PATIENCE)
+                async with asyncio.timeout(_POLL_TIMEOUT_SECONDS + 1.0):
+                    report = await facts.load_report(self._home, job, _POLL_TIMEOUT_SECONDS)
             except (TonyError, TimeoutError):
                 return None
             entry = await LISTS.run(self.index.entry, job)
         if entry is None or entry.place != self._own:
             return None
         head = replace(head_of_report(report), pinned=entry.head.pinned)
-        if _but_used(head) == _but_used(entry.head) and clock.monotonic() - self._written.get(job, 0.0) < _USED:
+        if (
+            _without_usage(head) == _without_usage(entry.head)
+            and clock.monotonic() - self._indexed_at.get(job, 0.0) < _USAGE_SECONDS
+        ):
             return None
-        self._written[job] = clock.monotonic()
-        self._trim(self._written)
+        self._indexed_at[job] = clock.monotonic()
+        self._trim(self._indexed_at)
         return replace(entry, head=head, stamp="")
 
 
 def _runner(store: FileStore) -> Callable[..., Awaitable[Any]]:
-    """Return what runs blocking work on a store: other machines have threads of their own."""
+    """Return the lane for blocking work on a store: remote stores have separate threads."""
     return OTHERS.run if store.local else STORES.run
 
 
 def _report_from_log(folder: JobFolder) -> Callable[[], Awaitable[JobReport]]:
-    """Asks a job's event log, which is read on."""
+    """Return a function that reads a job's status from its event log, incrementally."""
     standing = StatusFromLog(folder, own=False)
     return lambda: OTHERS.run(standing.report)
 
 
-def _but_used(head: JobHead) -> JobHead:
+def _without_usage(head: JobHead) -> JobHead:
     return replace(head, gpu_hours=None, gb_hours=None)
 
 
 def _index_name(home: Home, stores: Sequence[FileStore]) -> str:
-    """Whoever shows the same locations shares an index; of others there is nothing in it.
+    """Return the index's file name, derived from the host and the locations.
 
-    One for each host: what SQLite shares between readers and writer does not reach another one.
+    SQLite's shared memory does not work across hosts, so each host has its own index.
     """
     if len(stores) == 1 and is_state_directory(stores[0], home):
         return f"index-{_host()}.db"
@@ -307,7 +310,7 @@ def _host() -> str:
 
 
 def _is_own(folder: JobFolder) -> bool:
-    """Return True if there is a job of the user of this process."""
+    """Return True if the user of this process has a job there."""
     try:
         return folder.path.lstat().st_uid == folder.job.lstat().st_uid == os.geteuid()
     except (FileNotFoundError, NotADirectoryError):

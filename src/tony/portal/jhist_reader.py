@@ -1,9 +1,9 @@
-"""Records of the original: one folder per job, with `tony-final.xml` and an event file of Avro's.
+"""Reads jobs of LinkedIn TonY: one folder per job, with `tony-final.xml` and an Avro event file.
 
-    <id>-<start ms>-<user>.jhist.inprogress             while it ran, and for ever if its master was killed
-    <id>-<start ms>-<end ms>-<user>-<STATUS>.jhist      when it had ended
+    <id>-<start ms>-<user>.jhist.inprogress             while it runs, and for ever if its AM was killed
+    <id>-<start ms>-<end ms>-<user>-<STATUS>.jhist      after it has ended
 
-Each life of its application master has a file; the last one counts. Older ones have `config.xml` for `tony-final.xml`.
+Each AM attempt has a file; the last one is read. Older versions have `config.xml` instead of `tony-final.xml`.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ _ENDED = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(\d{1,15})-(.+)-([A-Z]+)\
 _RUNNING = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(.+)\.jhist\.inprogress", re.ASCII)
 _STATES = {"SUCCEEDED": JobState.SUCCEEDED, "FAILED": JobState.FAILED, "KILLED": JobState.KILLED}
 _SETTINGS = ("tony-final.xml", "config.xml")
-#: Bytes of an event file, and of the settings.
-MOST_EVENTS, _MOST_SETTINGS = 64 << 20, 8 << 20
-#: Tasks of one job, and characters of a diagnostic, that are kept.
-_MOST_TASKS, _MOST_TEXT = 100_000, 4_000
-#: Seconds without an event after which nobody writes the file any more.
-_FORSAKEN = 3 * 86_400.0
+#: Maximum bytes of an event file, and of the settings.
+MOST_EVENTS = 64 << 20
+_MAX_SETTINGS_BYTES = 8 << 20
+_MAX_TASKS = 100_000
+#: Maximum characters of a diagnostic message.
+_MAX_DIAGNOSTIC_LENGTH = 4_000
+#: Seconds without a change after which the file is no longer being written.
+_ABANDONED_SECONDS = 3 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
-    """One job of the original, as far as ours have words for it.
+    """One job of LinkedIn TonY, converted.
 
     Attributes:
-        entries: its events, as ours would have been.
-        problem: what could not be read; empty if all could.
+        entries: its events, as tony's event log would have them.
+        problem: what could not be read; empty if nothing.
     """
 
     record: JobRecord
@@ -60,8 +62,8 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """What the name of an event file says; times in seconds since 1970."""
+class _EventFileName:
+    """The parts of an event file's name; times in seconds since 1970."""
 
     file: str
     job: str
@@ -72,10 +74,10 @@ class _Name:
 
 
 def head(store: FileStore, place: RecordLocation, there: Sequence[Item]) -> JobHead:
-    """One such job in a list.
+    """Return a list entry of such a job.
 
     Raises:
-        RecordError: its record is damaged.
+        RecordError: its files are damaged.
         TonyError: the file system does not answer.
     """
     original = read(store, place.path, there)
@@ -85,19 +87,20 @@ def head(store: FileStore, place: RecordLocation, there: Sequence[Item]) -> JobH
 
 
 def read(store: FileStore, path: str, there: Sequence[Item]) -> Original:
-    """All of one such job. What is damaged is left out, and said.
+    """Read such a job. Damaged parts are left out and reported in `problem`.
 
     Args:
-        path: of its folder; `there`: what lies in it.
+        path: of its folder.
+        there: the folder's content.
 
     Raises:
-        RecordError: nothing of it makes sense.
+        RecordError: nothing can be read.
         TonyError: the file system does not answer.
     """
-    names = sorted((name for item in there if (name := _parsed(item.name))), key=lambda name: name.began)
+    names = sorted((name for item in there if (name := _parse_name(item.name))), key=lambda name: name.began)
     if not names:
-        raise RecordError(f"{path} has no event file whose name makes sense")
-    name = _settled(names[-1], there)
+        raise RecordError(f"{path} has no event file with a valid name")
+    name = _mark_abandoned(names[-1], there)
     problems: list[str] = []
     settings = _settings(store, path, there, problems)
     events = _events(store, joined(path, name.file), name, problems)
@@ -114,23 +117,23 @@ def read(store: FileStore, path: str, there: Sequence[Item]) -> Original:
         framework_module="",
         sources=sources,
     )
-    return _told(record, name, events, "; ".join(problems))
+    return _convert(record, name, events, "; ".join(problems))
 
 
-def _parsed(file: str) -> _Name | None:
+def _parse_name(file: str) -> _EventFileName | None:
     if found := _ENDED.fullmatch(file):
         state = _STATES.get(found[5])
         if state:
-            return _Name(file, found[1], int(found[2]) / 1000, int(found[3]) / 1000, found[4], state)
+            return _EventFileName(file, found[1], int(found[2]) / 1000, int(found[3]) / 1000, found[4], state)
     elif found := _RUNNING.fullmatch(file):
-        return _Name(file, found[1], int(found[2]) / 1000, None, found[3], JobState.RUNNING)
+        return _EventFileName(file, found[1], int(found[2]) / 1000, None, found[3], JobState.RUNNING)
     return None
 
 
-def _settled(name: _Name, there: Sequence[Item]) -> _Name:
-    """A master that was killed leaves its file as if it ran."""
+def _mark_abandoned(name: _EventFileName, there: Sequence[Item]) -> _EventFileName:
+    """Mark an abandoned file as failed: a killed AM leaves it as if the job were running."""
     changed = next((item.changed for item in there if item.name == name.file), 0.0)
-    if name.ended is None and 0 < changed < clock.wall() - _FORSAKEN:
+    if name.ended is None and 0 < changed < clock.wall() - _ABANDONED_SECONDS:
         return replace(name, ended=max(changed, name.began), state=JobState.FAILED)
     return name
 
@@ -141,14 +144,14 @@ def _settings(store: FileStore, path: str, there: Sequence[Item], problems: list
     if file is None:
         return {}
     try:
-        return read_final(store.read(joined(path, file), _MOST_SETTINGS) or b"", file)
+        return read_final(store.read(joined(path, file), _MAX_SETTINGS_BYTES) or b"", file)
     except (RecordError, ValueError) as error:
         problems.append(str(error))
         return {}
 
 
-def _events(store: FileStore, path: str, name: _Name, problems: list[str]) -> list[Mapping[str, Any]]:
-    """Those that are whole. The end of a file that is still written may be torn."""
+def _events(store: FileStore, path: str, name: _EventFileName, problems: list[str]) -> list[Mapping[str, Any]]:
+    """Return the complete events. The end of a file that is still being written may be torn."""
     found: list[Mapping[str, Any]] = []
     try:
         for each in records(store.read(path, MOST_EVENTS) or b""):
@@ -161,9 +164,9 @@ def _events(store: FileStore, path: str, name: _Name, problems: list[str]) -> li
 
 
 def _with_tasks(spec: JobSpec, events: Sequence[Mapping[str, Any]]) -> JobSpec:
-    """Settings may be lost, or damaged: whoever has run is there."""
+    """Add tasks that occur in events: settings may be lost or damaged."""
     roles = dict(spec.roles)
-    left = _MOST_TASKS - sum(role.instances for role in roles.values())
+    left = _MAX_TASKS - sum(role.instances for role in roles.values())
     for event in events:
         task = _task(event["event"])
         if task and (task.role not in roles or roles[task.role].instances <= task.index):
@@ -179,25 +182,25 @@ def _task(event: Mapping[str, Any]) -> TaskId | None:
     role, index = event.get("taskType"), event.get("taskIndex")
     if not isinstance(role, str) or not ROLE_NAME.fullmatch(role):
         return None
-    return TaskId(role, index) if isinstance(index, int) and 0 <= index < _MOST_TASKS else None
+    return TaskId(role, index) if isinstance(index, int) and 0 <= index < _MAX_TASKS else None
 
 
-# --- told as ours -----------------------------------------------------------------------------------------------------
+# --- conversion -------------------------------------------------------------------------------------------------------
 
 
-def _told(record: JobRecord, name: _Name, events: Sequence[Mapping[str, Any]], problem: str) -> Original:
-    """Feeds the machine the events that ours would have had, so that every surface can show the job."""
+def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[str, Any]], problem: str) -> Original:
+    """Feed equivalent events to the state machine, so that the job can be shown everywhere."""
     app = Application(record.job_id, record.spec)
     entries: list[LogEntry] = []
-    for at, event in _ours(record, name, events):
+    for at, event in _convert_events(record, name, events):
         entry = LogEntry(seq=len(entries) + 1, at=at, wall=name.began + at, attempt=1, event=event)
         try:
             app.handle(event, at)
-        except InvalidTransition:  # two lives of a master in one file, a task that ended twice: seen by the timeline
+        except InvalidTransition:  # two AM attempts in one file, or a task that ended twice: visible in the timeline
             continue
         entries.append(entry)
-    around = ReportContext(folder="", user=record.user, submitted=name.began, live={})
-    seen = report(app, entries[-1].at if entries else 0.0, around)
+    context = ReportContext(folder="", user=record.user, submitted=name.began, live={})
+    seen = report(app, entries[-1].at if entries else 0.0, context)
     exit_code = None if name.ended is None else int(name.state is not JobState.SUCCEEDED)
     failed = name.state in (JobState.FAILED, JobState.KILLED)
     told = replace(
@@ -208,17 +211,19 @@ def _told(record: JobRecord, name: _Name, events: Sequence[Mapping[str, Any]], p
         am=None,
         failure=_failure(name, events) if failed else None,
         waiting="",
-        tasks=seen.tasks if name.ended is None else tuple(_at_rest(task) for task in seen.tasks),
+        tasks=seen.tasks if name.ended is None else tuple(_stopped(task) for task in seen.tasks),
     )
     return Original(record=record, report=told, entries=tuple(entries), problem=problem)
 
 
-def _at_rest(task: TaskReport) -> TaskReport:
-    """Nothing runs any more, whatever the events say of it last."""
+def _stopped(task: TaskReport) -> TaskReport:
+    """Mark a task as stopped if the events leave it running."""
     return task if task.state in ENDED_TASK_STATES else replace(task, state=TaskState.STOPPED, pid=None)
 
 
-def _ours(record: JobRecord, name: _Name, events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, ev.Event]]:
+def _convert_events(
+    record: JobRecord, name: _EventFileName, events: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[float, ev.Event]]:
     session, containers = 0, dict[TaskId, str]()
     last = 0.0
     for each in events:
@@ -248,12 +253,12 @@ def _ours(record: JobRecord, name: _Name, events: Sequence[Mapping[str, Any]]) -
             )
             yield at, ev.Started(task=task, session=session, try_=1, pid=0)
         elif kind == "TASK_FINISHED" and task:
-            yield at, ev.Exited(task=task, session=session, try_=1, status=_status(event), at=at)
+            yield at, ev.Exited(task=task, session=session, try_=1, status=_convert_status(event), at=at)
             if task in containers:
                 yield at, ev.ContainerEnded(container=containers.pop(task), cause="")
 
 
-def _status(event: Mapping[str, Any]) -> ExitStatus:
+def _convert_status(event: Mapping[str, Any]) -> ExitStatus:
     word = str(event.get("status") or "")
     said = _diagnostic(event)
     peak = next(
@@ -275,20 +280,20 @@ def _status(event: Mapping[str, Any]) -> ExitStatus:
 
 
 def _diagnostic(event: Mapping[str, Any]) -> str:
-    text = str(event.get("containerDiagnostic") or "")[:_MOST_TEXT].strip()
+    text = str(event.get("containerDiagnostic") or "")[:_MAX_DIAGNOSTIC_LENGTH].strip()
     return "" if text == "NA" else text
 
 
-def _nothing_told(name: _Name) -> str:
+def _default_reason(name: _EventFileName) -> str:
     if name.state is JobState.KILLED:
-        return "somebody killed the application"
+        return "the application was killed"
     if name.file.endswith(".jhist"):
-        return "the original says no more than that it failed"
-    return "its application master ended without a word"
+        return "the application failed; LinkedIn TonY recorded no reason"
+    return "its application master ended without reporting a result"
 
 
-def _failure(name: _Name, events: Sequence[Mapping[str, Any]]) -> Failure:
-    """The earliest task that failed; the original does not tell more."""
+def _failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failure:
+    """Return the earliest task failure; LinkedIn TonY records no more."""
     killed = name.state is JobState.KILLED
     for each in () if killed else events:
         event = each["event"]
@@ -297,7 +302,7 @@ def _failure(name: _Name, events: Sequence[Mapping[str, Any]]) -> Failure:
         task, said = _task(event), _diagnostic(event)
         moment = each.get("timestamp")
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        # What Python raises stands in the last line of what it says about it.
+        # A Python traceback has the exception in its last line.
         which = -1 if lines and lines[0].startswith("Traceback") else 0
         first = lines[which] if lines else str(event.get("status") or "failed").lower()
         return Failure(
@@ -312,7 +317,7 @@ def _failure(name: _Name, events: Sequence[Mapping[str, Any]]) -> Failure:
     return Failure(
         failure_class=FailureClass.KILLED if killed else FailureClass.USER,
         cause="killed" if killed else "program",
-        reason=_nothing_told(name),
+        reason=_default_reason(name),
         session=1,
         at=max(0.0, (name.ended or name.began) - name.began),
     )

@@ -1,4 +1,4 @@
-"""Where a portal listens, and on which terms it lets people in: what its command line says, checked."""
+"""Address and authentication of a portal: its command-line options, validated."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tony.jobs.whoami import user_name
 from tony.portal.tokens import TokenFile
 from tony.web.auth import PERSON, AuthConfig, TrustedProxy
 
-#: What only this machine reaches.
+#: Address that only this machine can reach.
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:
-    """What was said.
+    """The options of `tony portal`.
 
     Attributes:
         host: address or name to listen at.
-        port: 0 for any.
-        names: what the server is called besides.
+        port: 0 for any free port.
+        names: further host names of the server.
         admins: users and `@groups` who may see and change every job.
         trusted: addresses or networks of proxies.
-        user_header: in which header those say who somebody is.
-        proxy_users: users of this machine as which such a proxy may run.
-        origins: how browsers call those proxies: `https://portal.example.org`.
+        user_header: header in which these proxies send the authenticated user.
+        proxy_users: OS users as which such a proxy on this machine may run.
+        origins: addresses of these proxies in browsers: `https://portal.example.org`.
         certificate, private_key: PEM files for https.
-        without_tls: whoever is on the way may read tokens; said by somebody who knows.
+        without_tls: allow tokens over plain HTTP (insecure).
     """
 
     host: str = LOOPBACK
@@ -50,7 +50,7 @@ class ListenOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine can reach the portal."""
         if self.host == "localhost":
             return True
         try:
@@ -59,7 +59,7 @@ class ListenOptions:
             return False
 
     def address(self, port: int) -> str:
-        """Where a browser finds it."""
+        """Return the portal's address for browsers."""
         if self.origins:
             return f"{self.origins[0].rstrip('/')}/"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -68,39 +68,39 @@ class ListenOptions:
         return f"{'http' if self.certificate is None else 'https'}://{host}:{port}/"
 
     def check(self) -> None:
-        """Refuses what would let in whom nobody means.
+        """Refuse insecure or incomplete combinations.
 
         Raises:
             UserError: says what is missing.
         """
         if (self.certificate is None) != (self.private_key is None):
-            raise UserError("--certificate and --private-key belong together: one is of no use without the other.")
+            raise UserError("--certificate and --private-key must be given together.")
         if self.user_header and not self.trusted:
             raise UserError(
-                f"--user-header {self.user_header}: everybody can send that header. "
+                f"--user-header {self.user_header}: any client could send that header. "
                 "Name the proxy that may: --trust-proxy ADDRESS."
             )
         for who in self.admins:
             if not PERSON.fullmatch(who.removeprefix("@")):
-                raise UserError(f"--admin {who}: write a user (ann) or a group (@admins).")
+                raise UserError(f"--admin {who}: not a user (ann) or group (@admins).")
         for text in self.origins:
             _origin(text)
         for name in self.proxy_users:
             _check_user(name)
         if not (self.is_local or self.certificate or self.trusted or self.without_tls):
             raise UserError(
-                f"--address {self.host}: other machines could reach the portal, and read the tokens on their way. "
-                "Say one of: --certificate FILE --private-key FILE (https); --trust-proxy ADDRESS, for a proxy that "
-                "speaks https for it (with --user-header NAME if that proxy knows its users); --without-tls, in a "
-                "network where nobody listens. Or leave --address out, and come by ssh -L 8600:localhost:8600 HOST."
+                f"--address {self.host}: other machines could reach the portal, and tokens could be read on the "
+                "network. Add one of: --certificate FILE --private-key FILE (https); --trust-proxy ADDRESS, for a "
+                "proxy that provides https (with --user-header NAME if it authenticates users); --without-tls, in a "
+                "trusted network. Or leave --address out, and connect with ssh -L 8600:localhost:8600 HOST."
             )
 
     def terms(self, tokens: TokenFile) -> AuthConfig:
-        """For the gate.
+        """Return the configuration for the authenticator.
 
         Raises:
-            UserError: an address or an origin makes no sense.
-            StorageError: the portal's key cannot be kept.
+            UserError: an address or an origin is invalid.
+            StorageError: the portal's key can be neither read nor written.
         """
         proxies: tuple[TrustedProxy, ...] = ()
         if self.trusted:
@@ -130,10 +130,10 @@ class ListenOptions:
         return own, socket.getfqdn(own), self.host
 
     def tls(self) -> ssl.SSLContext | None:
-        """For https; None without.
+        """Return the TLS context; None without https.
 
         Raises:
-            UserError: the files are no certificate with its key.
+            UserError: the files are not a certificate with its key.
         """
         if self.certificate is None or self.private_key is None:
             return None
@@ -144,7 +144,7 @@ class ListenOptions:
         except (OSError, UserError) as error:
             why = str(error)
             if isinstance(error, ssl.SSLError):
-                why = f"they are no certificate and its key as PEM ({error.reason or error})"
+                why = f"not a certificate and its key in PEM format ({error.reason or error})"
             elif isinstance(error, OSError):
                 why = error.strerror or why
             raise UserError(f"--certificate {self.certificate}, --private-key {self.private_key}: {why}") from error
@@ -152,27 +152,27 @@ class ListenOptions:
 
 
 def _no_password() -> str:
-    raise UserError("the key has a password; take one without, that only you may read")
+    raise UserError("the key has a password; use one without a password, readable only by you")
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise UserError(f"--trust-proxy {text}: write an address (10.0.0.7) or a network (10.0.0.0/28).") from None
+        raise UserError(f"--trust-proxy {text}: not an address (10.0.0.7) or network (10.0.0.0/28).") from None
 
 
 def _check_user(name: str) -> None:
     try:
         pwd.getpwnam(name)
     except KeyError:
-        raise UserError(f"--proxy-user {name}: this machine has no such user.") from None
+        raise UserError(f"--proxy-user {name}: there is no such user on this machine.") from None
 
 
 def _origin(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise UserError(
-            f"--origin {text}: write what browsers call the portal, without a path: https://jobs.example.org."
+            f"--origin {text}: not an origin; use the portal's address in browsers: https://jobs.example.org."
         )
     return f"{parts.scheme}://{parts.netloc.lower()}"

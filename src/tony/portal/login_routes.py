@@ -1,4 +1,4 @@
-"""Logging in and out with a browser: a token for a cookie, on a page of its own."""
+"""Login and logout with a browser: exchanges a token for a cookie."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tony.web.app import problem, refused
 from tony.web.auth import Authenticator
 from tony.web.lanes import LISTS
 
-#: Bytes of the form.
-_LONGEST = 8192
-#: Where to go on afterwards: a page of ours, below this one.
-_PAGE = re.compile(r"(?!.*//)[A-Za-z0-9_~.,=&?%+-][A-Za-z0-9_~.,:=&?%+/-]{0,1000}")
+#: Maximum bytes of the form.
+_MAX_FORM_BYTES = 8192
+#: Valid targets of the redirect after a login: a page of this portal.
+_REDIRECT_TARGET = re.compile(r"(?!.*//)[A-Za-z0-9_~.,=&?%+-][A-Za-z0-9_~.,:=&?%+/-]{0,1000}")
 
 
 class LoginRoutes:
-    """The pages `/login` and `/logout`.
+    """The routes `/login` and `/logout`.
 
     Args:
-        secure: browsers come over https.
+        secure: browsers connect with https.
     """
 
     def __init__(self, door: Authenticator, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
@@ -33,20 +33,20 @@ class LoginRoutes:
         self._cookie, self._secure = cookie, secure
 
     def routes(self) -> list[Route]:
-        """For the application."""
+        """Return the routes for the application."""
         return [
             Route("/login", self._log_in, methods=["POST"]),
             Route("/logout", self._log_out, methods=["POST"]),
         ]
 
     async def _log_in(self, request: Request) -> Response:
-        """A form with a token; from our own page only, or another site could log somebody in as somebody else."""
+        """Log in with a token, only from our own form: another site could otherwise log a user in as another one."""
         if not self._door.own_page(request):
-            return problem(request, 403, "You are not logged in", "The form was not this server's. Load it again.")
+            return problem(request, 403, "You are not logged in", "The form did not come from this portal. Reload it.")
         words = await _form(request)
         known = await LISTS.run(self._tokens.find, words.get("token", "").strip())
         after = words.get("next", "")
-        if not _PAGE.fullmatch(after):
+        if not _REDIRECT_TARGET.fullmatch(after):
             after = ""
         if known is None:
             refusal = self._door.failed(request)
@@ -60,7 +60,7 @@ class LoginRoutes:
 
     async def _log_out(self, request: Request) -> Response:
         if not self._door.own_page(request):
-            return problem(request, 403, "You are still logged in", "The form was not one of this server's.")
+            return problem(request, 403, "You are still logged in", "The form did not come from this portal.")
         if self._cookie in request.cookies:
             try:
                 await LISTS.run(self._tokens.end_session, request.cookies[self._cookie])
@@ -75,7 +75,7 @@ async def _form(request: Request) -> dict[str, str]:
     data = b""
     async for part in request.stream():
         data += part
-        if len(data) > _LONGEST:
+        if len(data) > _MAX_FORM_BYTES:
             return {}
     try:
         return dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=10))

@@ -1,4 +1,4 @@
-"""Records that are kept, however old: a small file in their folder says so, wherever that is."""
+"""Pins: a small file in a job directory that exempts it from retention."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ import os
 from tony import clock
 from tony.storage.store import FileStore, joined
 
-#: What the file is called; `JobFolder.pinned`.
+#: Name of the file; see `JobFolder.pinned`.
 PIN = "pinned.json"
 
 
 def pin(store: FileStore, path: str, actor: str) -> bool:
-    """Keeps a record; False if it was kept already.
+    """Pin a job; return False if it is pinned already.
 
     Args:
-        path: of its folder.
+        path: of the job directory.
 
     Raises:
-        TonyError: the file system refuses.
+        TonyError: the file cannot be written.
     """
     if store.find(joined(path, PIN)):
         return False
     store.write(joined(path, PIN), json.dumps({"actor": actor, "at": clock.wall()}).encode() + b"\n")
-    _stir(store, path)
+    _touch_parent(store, path)
     return True
 
 
 def unpin(store: FileStore, path: str) -> bool:
-    """Lets it go when its time has come; False if it was not kept.
+    """Unpin a job; return False if it is not pinned.
 
     Raises:
-        TonyError: the file system refuses.
+        TonyError: the file cannot be removed.
     """
     if not store.find(joined(path, PIN)):
         return False
     store.remove(joined(path, PIN))
-    _stir(store, path)
+    _touch_parent(store, path)
     return True
 
 
-def _stir(store: FileStore, path: str) -> None:
-    """Whoever watches the folder of all records sees that something has happened."""
+def _touch_parent(store: FileStore, path: str) -> None:
+    """Touch the parent folder, so that scanners notice the change."""
     if store.local is not None:
         with contextlib.suppress(OSError):
             os.utime((store.local / path).parent)

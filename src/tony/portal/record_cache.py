@@ -1,8 +1,7 @@
-"""Records that lie elsewhere, brought here to be looked at: each in a folder like any other, as long as it is in use.
+"""Local copies of job directories in other locations, kept while they are in use.
 
-Of a record of the original a folder as ours would have left it is made. What is brought is bounded; of a log that is
-longer than that the rest stays where it is. Of the logs only small ones come along, the others when somebody looks at
-their task: a job's may have terabytes, and its page shows none of them.
+Jobs of LinkedIn TonY are converted to tony's files. Copies are bounded: longer logs are cut. Only small logs are copied
+with the directory; the logs of a task are copied when they are requested, since a job's may have terabytes.
 """
 
 from __future__ import annotations
@@ -30,65 +29,67 @@ from tony.portal.index_entry import IndexEntry
 from tony.portal.jhist_reader import Original
 from tony.storage.store import FileStore, Item, joined
 
-#: Files of a record that are brought, and bytes of each at most.
-_WHOLE = {"job.json": LONGEST_OF_OTHERS, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
+#: Files that are copied, and maximum bytes of each.
+_FILES = {"job.json": LONGEST_OF_OTHERS, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
 _EVENTS = re.compile(r"(events\.\d{1,9})(?:\.closed)?\.jsonl", re.ASCII)
-#: Files of an event log: one for each attempt.
+#: Maximum segments of an event log: one for each AM attempt.
 _MOST_SEGMENTS = 1000
-#: Bytes of one log, of the logs of one task, and of all logs of one record that are here at one time.
+#: Maximum bytes of one log, of the logs of one task, and of all cached logs of one job.
 _MOST_LOG = 256 << 20
 _MOST_TASK_LOG_BYTES = 2 << 30
 _MOST_RECORD_LOG_BYTES = 8 << 30
 _LOG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}", re.ASCII)
-#: Records that stay here, and logs of one.
-_KEPT, _MOST_LOGS = 50, 20_000
-#: Bytes of what stays here, without the logs.
-_MOST_BYTES = 8 << 30
-#: Bytes of the logs that come along, all together, and how many of them: each is a call.
-_ALONG, _MOST_ALONG = 4 << 20, 20
+#: Cached job directories, and maximum logs of one.
+_MAX_DIRECTORIES = 50
+_MAX_LOGS = 20_000
+#: Maximum bytes of the cache, without logs.
+_MAX_BYTES = 8 << 30
+#: Small logs, copied with the directory: bytes of all, and their number, since each is a request.
+_MAX_SMALL_LOGS_BYTES = 4 << 20
+_MAX_SMALL_LOGS = 20
 
 
 class RecordCache:
-    """What was brought here.
+    """Copies of job directories.
 
     Args:
-        folder: in which it lies; nobody else's.
+        folder: of the cache, exclusively.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def folder(self, entry: IndexEntry, identity: tuple[int, ...] = ()) -> JobFolder:
-        """Where a record will be, once it was brought.
+        """Return the path of a job's copy.
 
         Args:
-            identity: of its directory, on this machine: what was brought of another one at the same place is not used.
+            identity: of a directory on this machine, so that a copy of another one at the same path is not used.
         """
         place = hashlib.sha256(repr((entry.place, *identity)).encode()).hexdigest()[:12]
         return JobFolder(self._folder / place / "jobs" / entry.head.job)
 
     def bring(self, store: FileStore, entry: IndexEntry, folder: JobFolder, *, logs: bool = True) -> None:
-        """Brings what is new. The summary comes last: whoever sees it here finds everything else. Blocks.
+        """Update a copy. The summary is written last, so that everything else is there when it appears. Blocks.
 
         Args:
-            logs: the small ones come along.
+            logs: also copy the small logs.
 
         Raises:
-            RecordError: nothing in it makes sense, or its event log is too long.
-            TonyError: it cannot be had, or not be kept.
+            RecordError: the job directory is damaged, or its event log is too long.
+            TonyError: it cannot be read, or the copy not be written.
         """
         if not JOB_ID.fullmatch(entry.head.job):
-            raise StorageError(f"{entry.head.job!r} is no job's id")
+            raise StorageError(f"{entry.head.job!r} is not a job id")
         try:
             folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.utime(folder.path)
             if not folder.summary.exists():
-                self._bring(store, entry, folder, logs)
+                self._update(store, entry, folder, logs)
         except OSError as error:
-            raise StorageError(f"cannot bring {entry.head.job} to {folder.path}: {error.strerror}") from error
+            raise StorageError(f"cannot copy {entry.head.job} to {folder.path}: {error.strerror}") from error
         self._drop_old(folder)
 
-    def _bring(self, store: FileStore, entry: IndexEntry, folder: JobFolder, logs: bool) -> None:
+    def _update(self, store: FileStore, entry: IndexEntry, folder: JobFolder, logs: bool) -> None:
         there = store.list(entry.path)
         if not any(item.name == "job.json" for item in there):
             _write_original(folder, jhist_reader.read(store, entry.path, there))
@@ -96,22 +97,22 @@ class RecordCache:
         segments = {item.name: f"{found[1]}.jsonl" for item in there if (found := _EVENTS.fullmatch(item.name))}
         _check_segments(entry, [item for item in there if item.name in segments])
         for path in folder.path.glob("events.*.jsonl"):
-            if path.name not in segments.values():  # else one that is renamed again and again fills the disk
+            if path.name not in segments.values():  # a segment that is renamed repeatedly must not fill the disk
                 path.unlink()
         left = LONGEST_LISTED_LOG_OF_OTHERS  # a file may have grown since its size was checked
         for item in there:
             try:
-                if most := _WHOLE.get(item.name):
+                if most := _FILES.get(item.name):
                     _fetch(store, joined(entry.path, item.name), item, folder.path / item.name, most)
                 elif item.name in segments:
                     here = folder.path / segments[item.name]
                     left -= _fetch(store, joined(entry.path, item.name), item, here, left, grows=True)
             except StorageError as error:
                 if item.name == "job.json" or not _is_refused(error):
-                    raise  # else: all that may be read is shown
+                    raise  # other files are optional: show what may be read
         if logs:
             try:
-                _fetch_logs(store, entry, folder, _along(_logs(store, entry, there)))
+                _fetch_logs(store, entry, folder, _small_logs(_logs(store, entry, there)))
             except StorageError as error:
                 if not _is_refused(error):
                     raise
@@ -122,13 +123,13 @@ class RecordCache:
         if summary is not None:
             check_json_of_others(summary, f"summary.json of {entry.head.job}")
             with decoding(summary):
-                write_json(folder.summary, _at_home(folder, summary))
+                write_json(folder.summary, _relocate_summary(folder, summary))
 
     def bring_logs(self, store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
-        """Brings what one task has printed. Blocks.
+        """Copy the logs of one task. Blocks.
 
         Raises:
-            TonyError: it cannot be had, or not be kept.
+            TonyError: they cannot be read, or the copies not be written.
         """
         wanted = []
         for item in _logs(store, entry, store.list(entry.path)):
@@ -138,10 +139,10 @@ class RecordCache:
         try:
             _fetch_logs(store, entry, folder, wanted)
         except OSError as error:
-            raise StorageError(f"cannot bring logs of {task} to {folder.path}: {error.strerror}") from error
+            raise StorageError(f"cannot copy logs of {task} to {folder.path}: {error.strerror}") from error
 
     def _drop_old(self, kept: JobFolder) -> None:
-        """Those that were not looked at for the longest time."""
+        """Remove the least recently used copies beyond the limits."""
         found = []
         for path in self._folder.glob("*/jobs/*"):
             with contextlib.suppress(OSError):
@@ -149,7 +150,7 @@ class RecordCache:
         size = 0
         for number, (_, path) in enumerate(sorted(found, reverse=True)):
             size += _size(path, "*.*")  # without the logs
-            if path != kept.path and (number >= _KEPT or size > _MOST_BYTES):
+            if path != kept.path and (number >= _MAX_DIRECTORIES or size > _MAX_BYTES):
                 shutil.rmtree(path, ignore_errors=True)
 
 
@@ -163,17 +164,17 @@ def _size(folder: Path, pattern: str) -> int:
 
 
 def _check_segments(entry: IndexEntry, segments: Sequence[Item]) -> None:
-    """Refuse an event log that would take too much of this disk, before anything of it is copied.
+    """Refuse an event log that is too large to copy, by its listed size.
 
     Raises:
-        RecordError: it would. A sparse file costs its writer nothing.
+        RecordError: it is too large. A sparse file costs its writer nothing.
     """
     size = sum(item.size for item in segments)
     if size > LONGEST_LISTED_LOG_OF_OTHERS or len(segments) > _MOST_SEGMENTS:
         raise RecordError(
-            f"the event log of {entry.head.job} has {size >> 20:,} MiB in {len(segments):,} files; of a record outside "
-            f"of the portal's own state directory up to {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB in "
-            f"{_MOST_SEGMENTS:,} files are copied."
+            f"the event log of {entry.head.job} is too large to copy: {size >> 20:,} MiB in {len(segments):,} files. "
+            f"Outside of the portal's own state directory the limit is {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB in "
+            f"{_MOST_SEGMENTS:,} files."
         )
 
 
@@ -182,11 +183,11 @@ def _is_refused(error: StorageError) -> bool:
     return isinstance(error.__cause__, PermissionError)
 
 
-def _at_home(folder: JobFolder, summary: bytes) -> Json:
-    """The last report names the folder in which it was written.
+def _relocate_summary(folder: JobFolder, summary: bytes) -> Json:
+    """Replace the folder named in a summary by the copy's.
 
     Raises:
-        RecordError: it is none.
+        RecordError: it is not JSON.
     """
     try:
         told = loads(summary, halves=True)
@@ -199,13 +200,13 @@ def _logs(store: FileStore, entry: IndexEntry, there: Iterable[Item]) -> Sequenc
     if not any(item.name == "logs" and item.folder for item in there):
         return ()
     found = store.list(joined(entry.path, "logs"))
-    return [item for item in found if not item.folder and _LOG.fullmatch(item.name)][:_MOST_LOGS]
+    return [item for item in found if not item.folder and _LOG.fullmatch(item.name)][:_MAX_LOGS]
 
 
-def _along(logs: Iterable[Item]) -> Iterator[Item]:
-    """The smallest ones."""
-    left = _ALONG
-    for item in sorted(logs, key=lambda item: (item.size, item.name))[:_MOST_ALONG]:
+def _small_logs(logs: Iterable[Item]) -> Iterator[Item]:
+    """Yield the smallest logs, up to the limits."""
+    left = _MAX_SMALL_LOGS_BYTES
+    for item in sorted(logs, key=lambda item: (item.size, item.name))[:_MAX_SMALL_LOGS]:
         left -= item.size
         if left < 0:
             return
@@ -214,7 +215,7 @@ def _along(logs: Iterable[Item]) -> Iterator[Item]:
 
 def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: Iterable[Item]) -> None:
     if _size(folder.logs, "*") > _MOST_RECORD_LOG_BYTES - _MOST_TASK_LOG_BYTES:
-        shutil.rmtree(folder.logs)  # they come again when they are looked at
+        shutil.rmtree(folder.logs)  # they are copied again on demand
     folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     left = _MOST_TASK_LOG_BYTES
     for item in logs:
@@ -223,10 +224,10 @@ def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: It
 
 
 def _fetch(store: FileStore, path: str, item: Item, here: Path, most: int, *, grows: bool = False) -> int:
-    """Copy a file, or what of it is not here yet, if files of its kind only grow.
+    """Copy a file; of files that only grow, only what is new.
 
     Returns:
-        The bytes of it that are here now.
+        The bytes of the copy.
     """
     have = here.stat().st_size if grows and here.exists() else 0
     if not grows and here.exists() and here.stat().st_size == item.size and here.stat().st_mtime >= item.changed:
@@ -248,7 +249,7 @@ def _fetch(store: FileStore, path: str, item: Item, here: Path, most: int, *, gr
 
 
 def _write_original(folder: JobFolder, original: Original) -> None:
-    """As our own master would have left it."""
+    """Write the files that tony's AM would have written for the job."""
     for old in folder.path.glob("events.*.jsonl"):
         old.unlink()
     write_json(folder.job, to_plain(original.record))

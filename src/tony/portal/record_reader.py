@@ -1,4 +1,4 @@
-"""Reads one record, as little of it as a list needs: bounded in memory, and damaged ones are said to be so."""
+"""Reads the list entry of one job directory, within memory bounds; a damaged job is reported as such."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from tony.portal.history_layouts import RecordLocation
 from tony.portal.index_entry import IndexEntry
 from tony.storage.store import FileStore, Item, joined
 
-#: Bytes of the two files: that of a job of a hundred thousand tasks has 40 MiB.
-MOST_JOB, MOST_SUMMARY = 16 << 20, 64 << 20
-#: Bytes of the end of an event log that tell how a job stands.
-_TAIL = 64 << 10
-#: Files that tell how a job stands, besides its event log.
-_TELLING = frozenset(("job.json", "summary.json", "pinned.json"))
+#: Maximum bytes of the two files: the summary of a job with 100,000 tasks has 40 MiB.
+MOST_JOB = 16 << 20
+MOST_SUMMARY = 64 << 20
+#: Bytes at the end of an event log from which the state is read.
+_TAIL_BYTES = 64 << 10
+#: Files other than the event log that determine a list entry.
+_STATUS_FILES = frozenset(("job.json", "summary.json", "pinned.json"))
 _SEGMENT = re.compile(r"events\.(\d{1,9})\.(?:closed\.)?jsonl", re.ASCII)
 _KIND = re.compile(rb'"event":"([a-z-]{1,40})"')
-#: What the end of a log says: kind of event -> where the job stands after it.
-_STANDS = {
+#: Event kind -> state after it.
+_STATE_AFTER = {
     b"queued": JobState.QUEUED,
     b"granted": JobState.STARTING,
     b"registered": JobState.STARTING,
@@ -40,30 +41,30 @@ _STANDS = {
 
 
 def stamp_of(store: FileStore, item: Item) -> str:
-    """What changes when something in a record's folder is made or replaced; empty where nothing says so."""
+    """Return a stamp that changes when a file in the folder is created or replaced; empty if folders have no times."""
     return repr(item.changed) if store.dated else ""
 
 
 def open_stamp(store: FileStore, place: RecordLocation) -> str:
-    """The same for a job that has not ended: its event log grows without that its folder changes."""
+    """Return the stamp of a job that has not ended; it includes the event log, whose growth leaves the folder as is."""
     there = store.list(place.path)
     segments = _segments(there)
     if store.dated:
         return f"{place.item.changed!r} {segments[-1].name} {segments[-1].size}" if segments else ""
-    telling = [item for item in there if item.name in _TELLING] + segments[-1:]
+    telling = [item for item in there if item.name in _STATUS_FILES] + segments[-1:]
     return " ".join(f"{item.name} {item.size} {item.changed!r}" for item in sorted(telling, key=lambda item: item.name))
 
 
 def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> IndexEntry | None:
-    """One record; None if there is none in that folder (yet).
+    """Return the entry of one job; None if there is no job in that folder (yet).
 
-    A damaged one is an answer as well.
+    A damaged job yields an entry as well.
 
     Args:
-        own: it is of our own history; of another user's less is read.
+        own: the job is in the user's own state directory; lower limits apply to jobs of other users.
 
     Raises:
-        TonyError: the file system refuses, or does not answer.
+        TonyError: the file system does not answer, or denies access.
     """
     stamp = stamp_of(store, place.item)
     try:
@@ -80,7 +81,7 @@ def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> Index
 
 
 def damaged(place: RecordLocation, why: str) -> JobHead:
-    """A record that cannot be read: all that the file system says of it."""
+    """Return the entry of a job that cannot be read, from its folder's metadata."""
     return JobHead(
         job=place.job,
         name="",
@@ -95,21 +96,21 @@ def damaged(place: RecordLocation, why: str) -> JobHead:
 
 
 def _head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | None:
-    job = _text(store, joined(place.path, "job.json"), MOST_JOB, own=own)
+    job = _read_bounded(store, joined(place.path, "job.json"), MOST_JOB, own=own)
     if job is None:
         return _without_job(store, place)
-    summary = _text(store, joined(place.path, "summary.json"), MOST_SUMMARY, own=own)
+    summary = _read_bounded(store, joined(place.path, "summary.json"), MOST_SUMMARY, own=own)
     with decoding(job + (summary or b"")):
-        # Named by where it lies in its location.
+        # Named by its path in the location, for error messages.
         head = head_from(
             JobFolder(Path(place.path)),
             _decode(joined(place.path, "job.json"), job),
             None if summary is None else _decode(joined(place.path, "summary.json"), summary),
         )
-    return head if head.state.ended else _standing(store, place, head)
+    return head if head.state.ended else _with_logged_state(store, place, head)
 
 
-def _text(store: FileStore, path: str, most: int, *, own: bool) -> bytes | None:
+def _read_bounded(store: FileStore, path: str, most: int, *, own: bool) -> bytes | None:
     if own:
         return store.read(path, most)
     content = store.read(path, min(most, LONGEST_OF_OTHERS))
@@ -126,12 +127,12 @@ def _decode(path: str, content: bytes) -> Json:
 
 
 def _without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
-    """The original's, or what is left of one of ours."""
+    """Return a job of LinkedIn TonY, or the remains of one of tony's."""
     from tony.portal.jhist_reader import head as original
 
     there = store.list(place.path)
     names = {item.name for item in there if not item.folder}
-    if "job.json" in names:  # it came, or went, since we looked: the next look sees what is left
+    if "job.json" in names:  # it was just created or removed: the next scan finds out
         return None
     if any(name.endswith((".jhist", ".jhist.inprogress")) for name in names):
         return original(store, place, there)
@@ -140,19 +141,19 @@ def _without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
     return None
 
 
-def _standing(store: FileStore, place: RecordLocation, head: JobHead) -> JobHead:
-    """A job that has not ended, as far as the end of its event log says; it is not asked itself."""
+def _with_logged_state(store: FileStore, place: RecordLocation, head: JobHead) -> JobHead:
+    """Set the state of a job that has not ended from the end of its event log; its AM is not queried."""
     segments = _segments(store.list(place.path))
     if not segments:
         return head
     newest = segments[-1]
-    tail = b"".join(store.pieces(joined(place.path, newest.name), max(0, newest.size - _TAIL)))[-_TAIL:]
+    tail = b"".join(store.pieces(joined(place.path, newest.name), max(0, newest.size - _TAIL_BYTES)))[-_TAIL_BYTES:]
     state = JobState.STARTING
     sessions = head.sessions
     for line in tail.splitlines():
         found = _KIND.search(line)
-        if found and found[1] in _STANDS:
-            state = _STANDS[found[1]]
+        if found and found[1] in _STATE_AFTER:
+            state = _STATE_AFTER[found[1]]
         if found and found[1] == b"session-opened":
             sessions = max(sessions, _session(line))
     return replace(head, state=state, sessions=sessions)

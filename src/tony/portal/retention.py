@@ -1,6 +1,6 @@
-"""What of a history goes, by age, number and size for each user: first said, and only then done.
+"""Retention: which jobs to purge from a history, by age, number and size per user. Planned first, then carried out.
 
-A job that has not ended never goes, nor one that is pinned; a damaged record is left to people.
+Jobs that have not ended and pinned jobs are never purged; damaged ones are left to the user.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tony.storage.local_store import LocalStore
 from tony.storage.store import FileStore, Item, joined
 from tony.units import format_duration, format_size
 
-#: Seconds after its end in which a job is still being put away.
+#: Seconds after its end during which a job's files may still be written.
 RECENT = 600.0
-#: Files and folders of one record that are looked at.
-_MOST_ITEMS = 1_000_000
+#: Maximum files and folders counted per job.
+_MAX_ITEMS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """What may stay; None: as much as there is.
+    """What to keep; None for no limit.
 
     Attributes:
         age: seconds since a job's end.
-        jobs, size: of each user: how many, and bytes, the newest.
-        user: only this one's jobs go; empty: everybody's.
+        jobs, size: per user, of the newest jobs: their number, and bytes.
+        user: purge only jobs of this user; empty for all users.
     """
 
     age: float | None = None
@@ -46,11 +46,11 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionCandidate:
-    """A record.
+    """A job directory.
 
     Attributes:
-        place: below its location.
-        size: bytes of all of it.
+        place: its path in the location.
+        size: bytes of all files.
     """
 
     head: JobHead
@@ -60,7 +60,7 @@ class RetentionCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedRecord:
-    """A record that goes, and why: one sentence."""
+    """A job to purge, and why: one sentence."""
 
     record: RetentionCandidate
     why: str
@@ -68,13 +68,14 @@ class RemovedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """What would be done.
+    """The result of applying the rules.
 
     Attributes:
-        going: the oldest first.
-        stays: how many stay, and bytes of them.
-        pinned, unended, damaged: how many of these stay that a rule would have taken, or that no rule is for.
-        problems: record -> why it could not be looked at.
+        going: jobs to purge, oldest first.
+        stays: number of jobs to keep.
+        stays_size: bytes of these.
+        pinned, unended, damaged: how many of the kept jobs are exempt for this reason.
+        problems: job -> why it could not be read.
     """
 
     going: tuple[RemovedRecord, ...]
@@ -87,15 +88,15 @@ class RetentionPlan:
 
     @property
     def size(self) -> int:
-        """Bytes that would be free."""
+        """Bytes that would be freed."""
         return sum(each.record.size for each in self.going)
 
 
 def plan(store: FileStore, rules: RetentionRules, *, own: bool = False) -> RetentionPlan:
-    """Looks at every record of a location; changes nothing. Blocks.
+    """Plan the purge of a location; changes nothing. Blocks.
 
     Args:
-        own: it is the user's own state directory; of other users' records less is read.
+        own: it is the user's own state directory; lower limits apply to jobs of other users.
 
     Raises:
         TonyError: the location does not answer.
@@ -110,7 +111,7 @@ def plan(store: FileStore, rules: RetentionRules, *, own: bool = False) -> Reten
                 records.append(RetentionCandidate(head=entry.head, place=place, size=size_of(held, place.path)))
         except TonyError as error:
             problems[place.job] = " ".join(str(error).split())
-            store.list()  # it is the record, and not the location
+            store.list()  # raises if it is the whole location that does not answer
             records.append(RetentionCandidate(head=damaged(place, problems[place.job]), place=place, size=0))
     return decide(records, rules, clock.wall(), problems)
 
@@ -118,17 +119,17 @@ def plan(store: FileStore, rules: RetentionRules, *, own: bool = False) -> Reten
 def decide(
     records: Iterable[RetentionCandidate], rules: RetentionRules, now: float, problems: Mapping[str, str] | None = None
 ) -> RetentionPlan:
-    """What goes of some records. Pure."""
+    """Apply the rules to some jobs. Pure."""
     by_user: dict[tuple[str, str], list[RetentionCandidate]] = {}
     everything = list(records)
     for each in everything:
         if _may_go(each.head, now) and rules.user in ("", each.head.user):
-            # Whose a job is, its record says, and anybody may say that: so nobody's records push out another's.
+            # Anyone can write any user into a job's files; grouped by owner too, no user can push out another's jobs.
             by_user.setdefault((each.head.user, each.place.item.owner), []).append(each)
     going: list[RemovedRecord] = []
     for mine in by_user.values():
         mine.sort(key=lambda each: (each.head.ended or 0.0, each.head.job), reverse=True)
-        going += _of_user(mine, rules, now)
+        going += _apply_to_user(mine, rules, now)
     going.sort(key=lambda each: (each.record.head.ended or 0.0, each.record.head.job))
     jobs = {each.record.head.job for each in going}
     staying = [each for each in everything if each.head.job not in jobs]
@@ -144,22 +145,24 @@ def decide(
 
 
 def carry_out(store: FileStore, going: RemovedRecord, to: FileStore | None = None, *, own: bool = False) -> bool:
-    """Removes a record, or moves it to another location, where it lies by date; False if it shall stay after all, or
-    lies there already.
+    """Remove a job, or move it to the dated layout of another location.
 
-    Whoever is ended in the midst of it has left a record that is whole in one of the two places.
+    If the process is killed meanwhile, one of the two places has a complete job directory.
 
     Args:
-        own: as of `plan`.
+        own: as for `plan`.
+
+    Returns:
+        False if the job must be kept after all, or is at the target already.
 
     Raises:
-        TonyError: a file system refuses.
+        TonyError: a file system does not answer, or denies access.
     """
     record = going.record
-    held = store.hold(record.place.path)  # what goes is the directory that is read here, and no other one
+    held = store.hold(record.place.path)  # remove exactly the directory that is read here
     item = held.find(record.place.path) if held else None
     entry = read(held, RecordLocation(path=record.place.path, item=item), own=own) if held and item else None
-    if held is None or entry is None or not _may_go(entry.head, clock.wall()):  # pinned meanwhile, or gone
+    if held is None or entry is None or not _may_go(entry.head, clock.wall()):  # meanwhile pinned or removed
         return False
     if to is not None:
         assert entry.head.ended is not None
@@ -167,13 +170,13 @@ def carry_out(store: FileStore, going: RemovedRecord, to: FileStore | None = Non
         if target == record.place.path and _is_same(store, to, target):
             return False
         move(held, record.place.path, to, target)
-    held.remove(joined(record.place.path, "job.json"))  # first: half a record is none
+    held.remove(joined(record.place.path, "job.json"))  # first: without it the directory is no job
     held.remove(record.place.path)
     return True
 
 
 def _is_same(store: FileStore, other: FileStore, path: str) -> bool:
-    """Whether two are one folder, whatever they are called: what is written into one is in the other."""
+    """Return True if two stores share a folder under different names, by writing a probe file."""
     probe = joined(path, f".moving-{secrets.token_hex(8)}")
     other.write(probe, b"")
     try:
@@ -182,18 +185,21 @@ def _is_same(store: FileStore, other: FileStore, path: str) -> bool:
         other.remove(probe)
 
 
-#: Of a job's folder, what is no part of its record, or nobody's business.
-_LEFT = frozenset(("work", "secret", "staged", "remains", "am.lock", "am.json", "am.sock", "kill.json", "access.json"))
+#: Parts of a job directory that are not moved: temporary files and secrets.
+_NOT_MOVED = frozenset(
+    ("work", "secret", "staged", "remains", "am.lock", "am.json", "am.sock", "kill.json", "access.json")
+)
 
 
 def move(store: FileStore, path: str, to: FileStore, target: str) -> None:
-    """Copies a record; its summary last, so that what is there is whole. Links and pipes in it are no part of it: what
-    a link leads to may be what only we may read.
+    """Copy a job directory, its summary last, so that a copy with a summary is complete.
+
+    Links and pipes are left out: a link may lead to what only this user may read.
 
     Raises:
-        TonyError: a file system refuses.
+        TonyError: a file system does not answer, or denies access.
     """
-    files = [(name, item) for name, item in _files(store, path) if name.partition("/")[0] not in _LEFT]
+    files = [(name, item) for name, item in _files(store, path) if name.partition("/")[0] not in _NOT_MOVED]
     files.sort(key=lambda each: each[0] == "summary.json")
     for name, item in files:
         there = to.find(joined(target, name))
@@ -202,7 +208,7 @@ def move(store: FileStore, path: str, to: FileStore, target: str) -> None:
 
 
 def size_of(store: FileStore, path: str) -> int:
-    """Bytes of all files of a record."""
+    """Return the bytes of all files of a job directory."""
     return sum(item.size for _, item in _files(store, path))
 
 
@@ -216,7 +222,9 @@ def _may_go(head: JobHead, now: float) -> bool:
     return ended and not head.pinned and not head.damaged
 
 
-def _of_user(newest_first: Sequence[RetentionCandidate], rules: RetentionRules, now: float) -> Iterator[RemovedRecord]:
+def _apply_to_user(
+    newest_first: Sequence[RetentionCandidate], rules: RetentionRules, now: float
+) -> Iterator[RemovedRecord]:
     size = 0
     for jobs, each in enumerate(newest_first, start=1):
         size += each.size
@@ -224,21 +232,21 @@ def _of_user(newest_first: Sequence[RetentionCandidate], rules: RetentionRules, 
         if rules.age is not None and now - (each.head.ended or 0.0) > rules.age:
             why = f"it ended {format_duration(now - (each.head.ended or 0.0))} ago"
         if not why and rules.jobs is not None and jobs > rules.jobs:
-            why = f"{each.head.user} has {rules.jobs} newer ones"
+            why = f"{each.head.user} has {rules.jobs} newer jobs"
         if not why and rules.size is not None and size > rules.size:
-            why = f"{each.head.user}'s newer ones and it have {format_size(size)}"
+            why = f"with {each.head.user}'s newer jobs it takes {format_size(size)}"
         if why:
             yield RemovedRecord(record=each, why=why)
 
 
 def _files(store: FileStore, path: str) -> Iterator[tuple[str, Item]]:
-    """Every file below a folder, by its path there."""
+    """Yield every file below a folder, with its relative path."""
     todo, seen = [""], 0
     while todo:
         below = todo.pop()
         for item in store.list(joined(path, below)):
             seen += 1
-            if seen > _MOST_ITEMS:
+            if seen > _MAX_ITEMS:
                 return
             name = joined(below, item.name)
             if item.folder:

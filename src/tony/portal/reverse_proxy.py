@@ -1,7 +1,6 @@
-"""Hands a request on to another server behind ours, and its answer back: piece by piece, and only what it needs.
+"""Forwards a request to another server and streams back its response, with a minimal set of headers.
 
-Nothing that says who somebody is goes there: no cookie, no token. What comes back cannot set one, nor send a browser
-elsewhere.
+Cookies and tokens are not forwarded. The response can neither set cookies nor redirect the browser.
 """
 
 from __future__ import annotations
@@ -18,19 +17,28 @@ from starlette.types import Receive, Scope, Send
 
 from tony.errors import ConnectionFailed
 
-#: What is handed on of a request, and back of an answer.
-_THERE = (b"accept", b"accept-encoding", b"accept-language", b"content-type")
-_BACK = (b"content-type", b"content-encoding", b"content-length", b"cache-control", b"content-disposition", b"vary")
-#: Bytes of a request's body, and of an answer's; seconds until one begins, and between two pieces of it.
-MOST_ASKED, MOST_ANSWERED = 4 << 20, 512 << 20
-_PATIENCE = 120.0
-_PIECE = 64 << 10
-#: Scripts that stand in TensorBoard's pages themselves are named by their digests.
+#: Headers forwarded from a request, and back from a response.
+_REQUEST_HEADERS = (b"accept", b"accept-encoding", b"accept-language", b"content-type")
+_RESPONSE_HEADERS = (
+    b"content-type",
+    b"content-encoding",
+    b"content-length",
+    b"cache-control",
+    b"content-disposition",
+    b"vary",
+)
+#: Maximum bytes of a request's body, and of a response's.
+MOST_ASKED = 4 << 20
+MOST_ANSWERED = 512 << 20
+#: Until a response begins, and between two pieces of it.
+_TIMEOUT_SECONDS = 120.0
+_READ_BYTES = 64 << 10
+#: Digests of the scripts inside TensorBoard's pages.
 _DIGEST = re.compile(r"'sha256-[A-Za-z0-9+/]{43}='")
 
 
 class RequestTooLargeError(Exception):
-    """It has more bytes than are handed on."""
+    """The request's body is too large to forward."""
 
 
 async def forward_request(
@@ -40,43 +48,43 @@ async def forward_request(
     writer: asyncio.StreamWriter,
     done: Callable[[], None],
 ) -> Response:
-    """The answer of a server to a request.
+    """Forward a request and return the response.
 
     Args:
-        path: there, without the first slash.
-        done: called once when the answer is over, or came to nothing.
+        path: on the other server, without the leading slash.
+        done: called once when the response is finished or failed.
 
     Raises:
-        TooLong: the request.
-        ConnectionFailed: there was no answer.
+        RequestTooLargeError: the request's body is too large.
+        ConnectionFailed: there was no response.
     """
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             body = await _body(request)
             talk = h11.Connection(h11.CLIENT, max_incomplete_event_size=64 << 10)
-            writer.write(_asked(talk, request, path, body))
+            writer.write(_encode_request(talk, request, path, body))
             await writer.drain()
             head = await _next(talk, reader)
             while isinstance(head, h11.InformationalResponse):
                 head = await _next(talk, reader)
         if not isinstance(head, h11.Response):
-            raise ConnectionFailed("the server answers nothing")
+            raise ConnectionFailed("the server sent no response")
     except (OSError, TimeoutError, h11.ProtocolError) as error:
         _end(writer, done)
         raise ConnectionFailed(f"the server does not answer: {error}") from error
     except BaseException:
         _end(writer, done)
         raise
-    response = _Answer(_pieces(talk, reader), lambda: _end(writer, done), head.status_code)
-    response.raw_headers = [(name, value) for name, value in head.headers if name in _BACK]
-    theirs = b" ".join(value for name, value in head.headers if name == b"content-security-policy")
-    response.headers["Content-Security-Policy"] = policy(theirs.decode("latin-1"))
+    response = _ForwardedResponse(_pieces(talk, reader), lambda: _end(writer, done), head.status_code)
+    response.raw_headers = [(name, value) for name, value in head.headers if name in _RESPONSE_HEADERS]
+    original_policy = b" ".join(value for name, value in head.headers if name == b"content-security-policy")
+    response.headers["Content-Security-Policy"] = policy(original_policy.decode("latin-1"))
     return response
 
 
-def policy(theirs: str) -> str:
-    """What pages of a TensorBoard may do: what they need of what they say, and nothing outside of this server."""
-    scripts = " ".join(["'self'", "'unsafe-eval'", *_DIGEST.findall(theirs)])
+def policy(original_policy: str) -> str:
+    """Return the content security policy of TensorBoard's pages: what they need, restricted to this server."""
+    scripts = " ".join(["'self'", "'unsafe-eval'", *_DIGEST.findall(original_policy)])
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
         "font-src 'self' data:; connect-src 'self'; frame-src 'self'; worker-src 'self' blob:; media-src 'self' data:; "
@@ -94,11 +102,11 @@ async def _body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def _asked(talk: h11.Connection, request: Request, path: str, body: bytes) -> bytes:
+def _encode_request(talk: h11.Connection, request: Request, path: str, body: bytes) -> bytes:
     query = request.scope["query_string"]
     target = f"/{quote(path, safe='/:@!$&()*+,;=~')}".encode() + (b"?" + query if query else b"")
     headers = [(b"host", b"localhost"), (b"connection", b"close")]
-    headers += [(name, value) for name, value in request.scope["headers"] if name in _THERE]
+    headers += [(name, value) for name, value in request.scope["headers"] if name in _REQUEST_HEADERS]
     if body or request.method == "POST":
         headers.append((b"content-length", str(len(body)).encode()))
     pieces = [talk.send(h11.Request(method=request.method, target=target, headers=headers))]
@@ -108,35 +116,35 @@ def _asked(talk: h11.Connection, request: Request, path: str, body: bytes) -> by
 
 async def _next(talk: h11.Connection, reader: asyncio.StreamReader) -> object:
     while (event := talk.next_event()) is h11.NEED_DATA:
-        talk.receive_data(await reader.read(_PIECE))
+        talk.receive_data(await reader.read(_READ_BYTES))
     return event
 
 
 async def _pieces(talk: h11.Connection, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     left = MOST_ANSWERED
     while True:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             event = await _next(talk, reader)
         if not isinstance(event, h11.Data):
             return
         left -= len(event.data)
         if left < 0:
-            raise ConnectionFailed("the answer is longer than is handed on")
+            raise ConnectionFailed("the response is too large to forward")
         yield bytes(event.data)
 
 
-class _Answer(StreamingResponse):
-    """Is over when it was sent, or nobody wants it any more, even before its first piece."""
+class _ForwardedResponse(StreamingResponse):
+    """A response that calls back when it was sent or the client disconnected, even before its first piece."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], over: Callable[[], None], status: int) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], on_finished: Callable[[], None], status: int) -> None:
         super().__init__(pieces, status_code=status)
-        self._over = over
+        self._on_finished = on_finished
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._over()
+            self._on_finished()
 
 
 def _end(writer: asyncio.StreamWriter, done: Callable[[], None]) -> None:

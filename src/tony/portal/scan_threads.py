@@ -1,4 +1,4 @@
-"""The threads that keep the index true to its locations."""
+"""Threads that keep the index up to date with its locations."""
 
 from __future__ import annotations
 
@@ -14,28 +14,34 @@ from tony.portal.scanner import Scanner
 from tony.storage.store import FileStore
 
 _log = logging.getLogger(__name__)
-#: Seconds from one look for what is new to the next: here, in HDFS, and where each look costs money.
-_HERE, _FAR, _COSTLY = 1.0, 2.0, 4.0
-#: Seconds between two looks at everything; where they cost money, at the most: the first one reads every record.
-FULL, _RARELY = 900.0, 4 * 3600.0
-#: Where looks cost money, requests for names in one second that those for what is new, and those at everything make at
-#: most, taken over time: 0.07 and 0.02 $ an hour in S3.
-_QUICK_RATE, _FULL_RATE = 4.0, 1.0
-#: Seconds before another try where a location does not answer, and until we look whether the index is ours now.
-_AGAIN, _OTHERS = 5.0, 2.0
-#: A look that takes long is not begun anew before so many times that long: here it works, elsewhere it waits.
-_RESTS, _RESTS_FAR = 4.0, 1.0
-#: What is said where the reason is no message for people.
-_BROKEN = "it could not be looked through; the portal's log says why"
+#: Between two scans for new jobs: locally, in HDFS, and where each request costs money.
+_LOCAL_SECONDS = 1.0
+_REMOTE_SECONDS = 2.0
+_COSTLY_SECONDS = 4.0
+#: Seconds between two full scans; where requests cost money up to `_MAX_FULL_SECONDS`, since the first reads every job.
+FULL = 900.0
+_MAX_FULL_SECONDS = 4 * 3600.0
+#: Where requests cost money, average listing requests per second of scans for new jobs, and of full scans: 0.07 and
+#: 0.02 $ an hour in S3.
+_QUICK_RATE = 4.0
+_FULL_RATE = 1.0
+#: Before retrying a location that does not answer, and between attempts to become the index's writer.
+_RETRY_SECONDS = 5.0
+_CLAIM_SECONDS = 2.0
+#: Pause after a slow scan, as a multiple of its duration: local scans use CPU, remote ones mostly wait.
+_LOCAL_REST_FACTOR = 4.0
+_REMOTE_REST_FACTOR = 1.0
+#: Shown if the reason is not a message for users.
+_SCAN_FAILED = "the scan failed; see the portal's log"
 
 
 @dataclass(slots=True)
-class _Watch:
-    """One location.
+class _WatchedLocation:
+    """A location.
 
     Attributes:
-        problem: what people are told: why the last look failed, else `missed`.
-        missed: why the last look at everything failed; empty if it did not.
+        problem: shown to users: why the last scan failed, else `missed`.
+        missed: why the last full scan failed; empty if it did not.
     """
 
     scanner: Scanner
@@ -50,10 +56,10 @@ class _Watch:
 
 
 class ScanThreads:
-    """One thread for each location. `close` ends them.
+    """One scan thread for each location.
 
     Args:
-        asked: addresses of those of whose open jobs somebody else takes care.
+        asked: addresses of locations whose running jobs are updated from their AMs instead.
     """
 
     def __init__(self, index: JobIndex, stores: Sequence[FileStore], asked: Iterable[str] = ()) -> None:
@@ -61,18 +67,19 @@ class ScanThreads:
         self._ending = threading.Event()
         known = set(asked)
         self._watches = [
-            _Watch(Scanner(store, index, self._ending.is_set, asked=store.address in known)) for store in stores
+            _WatchedLocation(Scanner(store, index, self._ending.is_set, asked=store.address in known))
+            for store in stores
         ]
 
     def start(self) -> None:
-        """Begins."""
+        """Start the threads."""
         for watch in self._watches:
             name = f"history {watch.scanner.store.address}"
             watch.thread = threading.Thread(target=self._run, args=(watch,), name=name, daemon=True)
             watch.thread.start()
 
     def close(self) -> None:
-        """Ends them; one that waits for a file system that hangs is left behind."""
+        """Stop the threads; one that waits for a hanging file system is abandoned."""
         self._ending.set()
         for watch in self._watches:
             watch.woken.set()
@@ -81,13 +88,13 @@ class ScanThreads:
                 watch.thread.join(timeout=5.0)
 
     def look_now(self) -> None:
-        """Has all of them look at once."""
+        """Wake all threads for a scan."""
         for watch in self._watches:
             watch.woken.set()
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """One sentence for each location that is not known as a whole."""
+        """One sentence for each location that is not completely indexed."""
         found = []
         for watch in self._watches:
             store, scanner = watch.scanner.store, watch.scanner
@@ -95,14 +102,14 @@ class ScanThreads:
                 found.append(f"{store.address}: {watch.problem}")
             elif watch.first and scanner.there:
                 found.append(
-                    f"{store.address} is looked through: {scanner.looked_at:,} of at least {scanner.there:,} records "
-                    "so far, the newest first."
+                    f"scanning {store.address}: {scanner.looked_at:,} of at least {scanner.there:,} jobs so far, "
+                    "newest first."
                 )
             elif watch.first:
-                found.append(f"{store.address} is looked through.")
+                found.append(f"scanning {store.address}.")
         return tuple(found)
 
-    def _run(self, watch: _Watch) -> None:
+    def _run(self, watch: _WatchedLocation) -> None:
         pause = 0.0
         while not self._ending.is_set():
             watch.woken.wait(pause)
@@ -111,36 +118,36 @@ class ScanThreads:
                 return
             try:
                 if not self._index.claim():
-                    watch.first = False  # another portal of ours fills it
-                    pause = _OTHERS
+                    watch.first = False  # another portal of this user fills the index
+                    pause = _CLAIM_SECONDS
                     continue
-                self._look(watch)
+                self._scan(watch)
                 pause = max(0.0, watch.quick_at - clock.monotonic())
             except TonyError as error:
-                watch.problem = _said(error)
-                pause = max(_AGAIN, watch.quick_at - clock.monotonic())
-            except Exception:  # the outermost place of this thread: the portal goes on with what it knows
-                _log.exception("looking through %s", watch.scanner.store.address)
-                watch.problem = _BROKEN
-                pause = max(_AGAIN, watch.quick_at - clock.monotonic())
+                watch.problem = _one_line(error)
+                pause = max(_RETRY_SECONDS, watch.quick_at - clock.monotonic())
+            except Exception:  # outermost handler of the thread: the portal continues with what is indexed
+                _log.exception("scanning %s failed", watch.scanner.store.address)
+                watch.problem = _SCAN_FAILED
+                pause = max(_RETRY_SECONDS, watch.quick_at - clock.monotonic())
 
-    def _look(self, watch: _Watch) -> None:
+    def _scan(self, watch: _WatchedLocation) -> None:
         if self._index.generation == watch.generation and clock.monotonic() < watch.full_at:
             self._quick(watch)
         else:
             self._full(watch)
         watch.problem = watch.missed
 
-    def _full(self, watch: _Watch) -> None:
-        """Looks at everything. One that fails has its price, too; till the next try we look for what is new."""
+    def _full(self, watch: _WatchedLocation) -> None:
+        """Scan everything. A failed scan delays the next one, too; until then only new jobs are scanned."""
         generation, scanner = self._index.generation, watch.scanner
         requests, lasting = scanner.requests, scanner.lasting
-        watch.missed = _BROKEN
+        watch.missed = _SCAN_FAILED
         try:
-            scanner.full((lambda: self._meanwhile(watch)) if generation == watch.generation else (lambda: None))
+            scanner.full((lambda: self._quick_if_due(watch)) if generation == watch.generation else (lambda: None))
             watch.missed = ""
         except TonyError as error:
-            watch.missed = _said(error)
+            watch.missed = _one_line(error)
             raise
         finally:
             if watch.missed:
@@ -150,50 +157,50 @@ class ScanThreads:
             watch.full_at, watch.generation = clock.monotonic() + pause, generation
         watch.first = watch.first and self._ending.is_set()
 
-    def _meanwhile(self, watch: _Watch) -> None:
-        """A look at everything takes its time; what is new does not wait for its end."""
+    def _quick_if_due(self, watch: _WatchedLocation) -> None:
+        """Scan for new jobs during a full scan, which may take long."""
         if clock.monotonic() >= watch.quick_at and not self._ending.is_set():
             self._quick(watch)
 
-    def _quick(self, watch: _Watch) -> None:
+    def _quick(self, watch: _WatchedLocation) -> None:
         began, before, took = clock.monotonic(), watch.scanner.requests, 0.0
         try:
             watch.scanner.quick()
             took = clock.monotonic() - began
-        finally:  # one that fails is tried again as soon as its price allows
+        finally:  # a failed scan is repeated as soon as its cost allows
             watch.quick_at = began + quick_pause(watch.scanner.store, took, watch.scanner.requests - before)
 
 
 def quick_pause(store: FileStore, took: float, requests: int) -> float:
-    """Seconds from the beginning of a look for what is new to that of the next.
+    """Return the seconds between the starts of two scans for new jobs.
 
     Args:
-        took: seconds that it took.
-        requests: for names that it made.
+        took: duration of the first one, in seconds.
+        requests: listing requests that it made.
     """
     if store.local:
-        return max(_HERE, (1 + _RESTS) * took)
-    pause = (1 + _RESTS_FAR) * took
-    return max(_FAR, pause) if store.dated else max(_COSTLY, pause, requests / _QUICK_RATE)
+        return max(_LOCAL_SECONDS, (1 + _LOCAL_REST_FACTOR) * took)
+    pause = (1 + _REMOTE_REST_FACTOR) * took
+    return max(_REMOTE_SECONDS, pause) if store.dated else max(_COSTLY_SECONDS, pause, requests / _QUICK_RATE)
 
 
 def full_pause(store: FileStore, requests: int) -> float:
-    """Seconds from the end of a look at everything to the next.
+    """Return the seconds from the end of a full scan to the next one.
 
     Args:
-        requests: for names that it made.
+        requests: listing requests that it made.
     """
-    return FULL if store.dated else min(max(FULL, requests / _FULL_RATE), _RARELY)
+    return FULL if store.dated else min(max(FULL, requests / _FULL_RATE), _MAX_FULL_SECONDS)
 
 
 def failed_pause(store: FileStore, requests: int) -> float:
-    """Seconds from the end of a look at everything that failed to the next.
+    """Return the seconds from the end of a failed full scan to the next one.
 
     Args:
-        requests: for names that it made, and that the next makes again.
+        requests: listing requests that it made, and that the next one repeats.
     """
-    return _AGAIN if store.dated else min(max(_AGAIN, requests / _FULL_RATE), _RARELY)
+    return _RETRY_SECONDS if store.dated else min(max(_RETRY_SECONDS, requests / _FULL_RATE), _MAX_FULL_SECONDS)
 
 
-def _said(error: TonyError) -> str:
+def _one_line(error: TonyError) -> str:
     return " ".join(str(error).split())

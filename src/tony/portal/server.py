@@ -1,4 +1,4 @@
-"""The portal as a process: listens on this machine, says where, and serves until somebody ends it."""
+"""The process of `tony portal`: listens, announces its address, and serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ async def run(
     histories: Sequence[str] = (),
     warn: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Serves jobs, until SIGINT or SIGTERM.
+    """Serve jobs until SIGINT or SIGTERM.
 
     Args:
-        entrance: where, and whom it lets in.
-        announce: is told the address, once it is served there.
-        histories: where the jobs are; the home, if nothing is said.
-        warn: is told of those that are not there.
+        entrance: address and authentication.
+        announce: called with the address when the portal is ready.
+        histories: locations of jobs; default the state directory.
+        warn: called with a sentence for each location that does not exist.
 
     Raises:
-        UserError: one of them is no such place; the entrance makes no sense, or would let in anybody.
-        InfraError: the port cannot be had.
+        UserError: a location or an option is invalid, or the options are insecure.
+        InfraError: the port is not available.
     """
     entrance.check()
     tls, tokens = entrance.tls(), TokenFile(home.portal)
-    terms = entrance.terms(tokens)
+    auth_config = entrance.terms(tokens)
     stores = [open_location(each, home, os.environ) for each in histories or [str(home.path)]]
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=clock.LOG_LINE)
@@ -58,18 +58,18 @@ async def run(
     try:
         socket = listen(entrance.host, entrance.port)
     except OSError as error:
-        way = "Choose another: tony portal --port N; 0 takes any."
+        hint = "Choose another: tony portal --port N; 0 for any free port."
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            way = "Is --address one of this machine? --address 0.0.0.0 means all that it has."
-        raise InfraError(f"port {entrance.port} of {entrance.host} cannot be had: {error.strerror}. {way}") from None
-    door = Authenticator(terms)
-    login = LoginRoutes(door, tokens, terms.cookie, secure=terms.secure)
-    title = f"jobs of {terms.owner}" if not histories else ", ".join(store.address for store in stores)
+            hint = "Is --address one of this machine? --address 0.0.0.0 means all of its addresses."
+        raise InfraError(f"cannot listen on {entrance.host}:{entrance.port}: {error.strerror}. {hint}") from None
+    authenticator = Authenticator(auth_config)
+    login = LoginRoutes(authenticator, tokens, auth_config.cookie, secure=auth_config.secure)
+    title = f"jobs of {auth_config.owner}" if not histories else ", ".join(store.address for store in stores)
     portal = IndexedJobs(home, stores, title)
-    boarding = TensorBoardRoutes(home, portal, door)
-    app = create(portal, door, login=True, more=[*login.routes(), *boarding.routes()])
+    tensorboards = TensorBoardRoutes(home, portal, authenticator)
+    app = create(portal, authenticator, login=True, more=[*login.routes(), *tensorboards.routes()])
     app.state.boards = True
-    settle()  # or the first large job that is read has the collector look at all that was loaded
+    settle()  # else garbage collection while reading the first large job would traverse all loaded modules
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -87,6 +87,6 @@ async def run(
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-        await boarding.close()
+        await tensorboards.close()
         await portal.close()
         socket.close()

@@ -1,4 +1,4 @@
-"""How a job stands whose application master is not asked: another user's, or one far away. Its event log says it."""
+"""The status of a job from its event log, if its AM is not queried: another user's job, or a remote one."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from tony.model.layout import JobFolder
 
 
 class StatusFromLog:
-    """One job. Whoever asks again pays for what was logged since: a log of 10,000 tasks takes seconds to read."""
+    """Reads the status of one job incrementally: the log of a job with 10,000 tasks takes seconds to read."""
 
     def __init__(self, folder: JobFolder, *, own: bool = True) -> None:
         self._folder = folder
         self._own = own
         self._lock = threading.Lock()
-        self._machine: _Machine | None = None
+        self._replay: _LogReplay | None = None
 
     def report(self) -> JobReport:
-        """The last report, or what the machine knows that is fed the log. Blocks.
+        """Return the final report, or the status after replaying new events. Blocks.
 
         Raises:
             UnknownJobError: there is no such job.
-            TonyError: its record cannot be read.
+            TonyError: its files cannot be read.
         """
         with lock_held(self._lock, f"the event log of {self._folder.job_id} is being read"):
-            machine, self._machine = self._machine, None
+            replay, self._replay = self._replay, None
             ended = read_summary(self._folder, own=self._own)
             if ended is not None:
                 return ended
-            if machine is None or not machine.continues:
+            if replay is None or not replay.continues:
                 record = read_job(self._folder, own=self._own)
                 if record is None:
                     raise UnknownJobError(f"there is no job in {self._folder.path}.")
                 if not segments(self._folder.path):
                     return pending_report(self._folder, record)
-                machine = _Machine(self._folder, record)
+                replay = _LogReplay(self._folder, record)
             if not self._own:
                 check_length_of_others(self._folder.path)
-            told = machine.report()
-            self._machine = machine  # of one whose log made no sense all is read anew
+            told = replay.report()
+            self._replay = replay  # not after an error: then the whole log is read again
             return told
 
 
-class _Machine:
-    """The machine that decided the job, as far as its log was read."""
+class _LogReplay:
+    """The job's state machine, and the position in its log."""
 
     def __init__(self, folder: JobFolder, record: JobRecord) -> None:
         self._folder = folder
@@ -65,19 +65,19 @@ class _Machine:
 
     @property
     def continues(self) -> bool:
-        """Whether what was read is still there."""
+        """True if the part of the log already read still exists."""
         return self._tail.continues
 
     def report(self) -> JobReport:
-        """How the job stands now.
+        """Return the current status.
 
         Raises:
-            TonyError: the log makes no sense, or cannot be read.
+            TonyError: the log is invalid, or cannot be read.
         """
         for entry in self._tail.new():
             self._at, self._wall = entry.at, entry.wall
-            with contextlib.suppress(InvalidTransition):  # another version's machine: what we understand is told
+            with contextlib.suppress(InvalidTransition):  # logged by another version: apply what this one accepts
                 self._app.handle(entry.event, entry.at)
         record = self._record
-        around = ReportContext(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
-        return report(self._app, self._at + max(0.0, clock.wall() - self._wall), around)
+        context = ReportContext(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
+        return report(self._app, self._at + max(0.0, clock.wall() - self._wall), context)

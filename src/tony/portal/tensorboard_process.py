@@ -1,7 +1,7 @@
-"""A TensorBoard, as a process of its own below the portal: serves one folder at a socket file that only we can open.
+"""A TensorBoard as a child process of the portal: serves one folder on a private Unix socket.
 
-On a port it could be reached by everybody on this machine, whoever may see the job or not. It ends with its standard
-input, so with whoever started it, however that one ends, and takes its folder along.
+On a TCP port any user of this machine could reach it. It exits, and removes its folder, at the end of its standard
+input, and so whenever the process that started it ends.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-#: In the folder: what is shown, and where it is served; werkzeug takes the name's letters for host and port.
-SUMMARIES, SOCKET = "summaries", "socket"
-#: Said on standard output once it serves.
+#: Names in the folder: event files, and the socket; werkzeug interprets the letters of its name as host and port.
+SUMMARIES = "summaries"
+SOCKET = "socket"
+#: Written to standard output when it serves.
 READY = b"ready\n"
 
 
 def main() -> int:
-    """Runs in the folder that is the only argument, until standard input ends."""
+    """Serve the folder given as the only argument, until standard input ends."""
     folder = Path(sys.argv[1])
-    # By its short name: that of a socket may have 107 bytes in all.
+    # For a relative socket path: the path of a Unix socket is limited to 107 bytes.
     os.chdir(folder)
-    threading.Thread(target=_end_with_input, args=[folder], daemon=True).start()
-    # TensorFlow takes seconds and hundreds of megabytes to load, and nothing of it is needed to read event files.
+    threading.Thread(target=_exit_at_end_of_input, args=[folder], daemon=True).start()
+    # Without TensorFlow, which takes seconds and hundreds of megabytes to load and is not needed for event files.
     sys.modules["tensorboard.compat.notf"] = ModuleType("tensorboard.compat.notf")
     program = import_module("tensorboard.program")
     default = import_module("tensorboard.default")
     board = program.TensorBoard(default.get_plugins(), server_class=_Server)
-    # Its data server would listen on a port, where nobody is asked who they are.
+    # No data server: it would listen on a port, without authentication.
     board.configure(
         argv=["tensorboard", "--logdir", SUMMARIES, "--load_fast=false", "--reload_interval=15", "--window_title=tony"]
     )
@@ -45,16 +46,16 @@ def main() -> int:
 
 
 class _Server:
-    """As TensorBoard wants a server to be."""
+    """The server interface that TensorBoard expects."""
 
     def __init__(self, wsgi_app: Any, flags: Any) -> None:
         serving = import_module("werkzeug.serving")
 
         class Handler(serving.WSGIRequestHandler):  # type: ignore[name-defined,misc]
             def log(self, *_: object) -> None:
-                """Says nothing of single requests."""
+                """Do not log requests."""
 
-        # Bound here, by a name that is relative: theirs would be the whole path, which may be too long.
+        # Bound here, by a relative name: werkzeug would use the whole path, which may be too long.
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(SOCKET)
         listening.listen(64)
@@ -69,10 +70,10 @@ class _Server:
         return ""
 
     def print_serving_message(self) -> None:
-        """Nobody reads it."""
+        """Do nothing: its output is not shown."""
 
 
-def _end_with_input(folder: Path) -> None:
+def _exit_at_end_of_input(folder: Path) -> None:
     while os.read(0, 4096):
         pass
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""TensorBoard's pages: what there is to show, starting one, and all that it answers, below an address of the portal's.
+"""TensorBoard's pages: what there is to show, starting a TensorBoard, and forwarding requests to it.
 
-    /tensorboard/JOBS             one job, or several with commas between
-    /tensorboard/JOBS/start       PUT: starts one on their event files
-    /tensorboard/JOBS/board/...   what it answers
-    /tensorboard/JOB/live/...     what a running job's own answers, through its application master
+    /tensorboard/JOBS             one job, or several, comma-separated
+    /tensorboard/JOBS/start       PUT: start a TensorBoard on their event files
+    /tensorboard/JOBS/board/...   forwarded to it
+    /tensorboard/JOB/live/...     forwarded to the running job's own TensorBoard, through its AM
 
-Each request asks the gate again, for each of the jobs.
+Each request is authorized again, for each of the jobs.
 """
 
 from __future__ import annotations
@@ -48,28 +48,31 @@ from tony.web.links import Links
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 
-#: Jobs shown together, bytes of a request to start one, jobs to choose from.
-_MOST_JOBS, _LONGEST, _OTHERS = 8, 8192, 20
-#: Requests handed on at a time, and of these those of one user.
-_AT_ONCE = 200
-_AT_ONCE_FOR_ONE_USER = 40
+#: Maximum jobs shown together, and jobs offered to add.
+_MAX_JOBS = 8
+_MAX_OTHER_JOBS = 20
+#: Maximum bytes of a start request.
+_MAX_REQUEST_BYTES = 8192
+#: Maximum requests forwarded concurrently: in total, and of one user.
+_MAX_REQUESTS = 200
+_MAX_REQUESTS_OF_ONE_USER = 40
 
 
 @dataclass(frozen=True, slots=True)
-class _One:
+class _ShownJob:
     report: JobReport
     record: JobRecord | None
     place: TensorBoardSource
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundFiles:
     job: str
     summaries: EventFileSet
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _LiveBoard:
     task: str
     href: str
     why: str = ""
@@ -82,25 +85,25 @@ class _NotShown(Exception):  # noqa: N818 - what the answer is
 
 
 class TensorBoardRoutes:
-    """The routes.
+    """The routes below `/tensorboard`.
 
     Args:
-        boards: that were started; those of `home`, if nothing is said.
+        boards: default a manager in the portal's folder of `home`.
     """
 
     def __init__(
         self, home: Home, portal: IndexedJobs, door: Authenticator, boards: TensorBoardManager | None = None
     ) -> None:
-        self._home, self._portal, self._door = home, portal, door
+        self._home, self._portal, self._authenticator = home, portal, door
         self.boards = boards or TensorBoardManager(home.portal / "boards")
-        self._slots = Slots(_AT_ONCE, _AT_ONCE, _AT_ONCE_FOR_ONE_USER)
+        self._slots = Slots(_MAX_REQUESTS, _MAX_REQUESTS, _MAX_REQUESTS_OF_ONE_USER)
         self._bridges: set[asyncio.Task[None]] = set()
 
     def routes(self) -> list[Route]:
-        """For the application."""
-        here, to = "/tensorboard/{jobs}", self._guarded
+        """Return the routes for the application."""
+        here, to = "/tensorboard/{jobs}", self._with_authentication
         return [
-            Route("/tensorboard", to(self._together), methods=["GET"]),
+            Route("/tensorboard", to(self._page_of_form), methods=["GET"]),
             Route(here, to(self._page), methods=["GET"]),
             Route(f"{here}/start", to(self._start, as_json=True), methods=["PUT"]),
             Route(f"{here}/board/{{path:path}}", to(self._board), methods=["GET", "POST"]),
@@ -108,17 +111,17 @@ class TensorBoardRoutes:
         ]
 
     async def close(self) -> None:
-        """Ends all that was started."""
+        """Stop all TensorBoards and close all connections."""
         for bridge in self._bridges:
             bridge.cancel()
         await asyncio.gather(*self._bridges, return_exceptions=True)
         await self.boards.close()
 
-    def _guarded(
+    def _with_authentication(
         self, answer: Callable[[Request, PortalUser], Awaitable[Response]], *, as_json: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def run(request: Request) -> Response:
-            visitor = await self._door.visitor(request)
+            visitor = await self._authenticator.visitor(request)
             if isinstance(visitor, AccessDenied):
                 return _error(visitor.status, visitor.reason) if as_json else refused(request, visitor)
             try:
@@ -137,20 +140,20 @@ class TensorBoardRoutes:
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    async def _together(self, request: Request, visitor: PortalUser) -> Response:
-        """From a form to the page of its jobs."""
+    async def _page_of_form(self, request: Request, visitor: PortalUser) -> Response:
+        """Show the page of the jobs chosen in a form."""
         names = [request.query_params.get("jobs", ""), request.query_params.get("with", "")]
         jobs = [job for text in names for job in text.split(",") if job]
-        return await self._shown(request, visitor, _checked(jobs))
+        return await self._render_page(request, visitor, _checked(jobs))
 
     async def _page(self, request: Request, visitor: PortalUser) -> Response:
-        return await self._shown(request, visitor, _jobs(request))
+        return await self._render_page(request, visitor, _jobs(request))
 
-    async def _shown(
+    async def _render_page(
         self, request: Request, visitor: PortalUser, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
     ) -> Response:
-        ones = await self._ones(visitor, jobs)
-        found = await STORES.run(self._find_alone, ones)
+        ones = await self._find_jobs(visitor, jobs)
+        found = await STORES.run(self._find_once, ones)
         asked = PageRequest(
             request=request, visitor=visitor, source=self._portal, links=Links.of(request.scope["path"]), only=""
         )
@@ -158,34 +161,34 @@ class TensorBoardRoutes:
             "title": "TensorBoard",
             "reports": [one.report for one in ones],
             "jobs": ",".join(jobs),
-            "found": [_Found(job, summaries) for job, summaries in found.items()],
+            "found": [_FoundFiles(job, summaries) for job, summaries in found.items()],
             "any": any(each.files for each in found.values()),
-            "installed": self.boards.installed(),
-            "running": _running(visitor, ones[0], asked.links) if len(ones) == 1 else None,
-            "others": await self._others(visitor, ones) if len(jobs) < _MOST_JOBS else (),
+            "installed": self.boards.is_installed(),
+            "running": _live_board(visitor, ones[0], asked.links) if len(ones) == 1 else None,
+            "others": await self._other_jobs(visitor, ones) if len(jobs) < _MAX_JOBS else (),
             "stopped": stopped,
         }
         return render("tensorboard.html", asked, values, status)
 
-    async def _others(self, visitor: PortalUser, ones: list[_One]) -> list[JobHead]:
-        query = Query(text=ones[0].report.name, most=_OTHERS)
+    async def _other_jobs(self, visitor: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
+        query = Query(text=ones[0].report.name, most=_MAX_OTHER_JOBS)
         shown = {one.report.job for one in ones}
         page = await jobs_for(visitor, self._portal, query)
         return [head for head in page.heads if head.job not in shown and not head.damaged]
 
     async def _start(self, request: Request, visitor: PortalUser) -> Response:
         token = await _token(request)
-        refusal = self._door.change(request, visitor, token)
+        refusal = self._authenticator.change(request, visitor, token)
         if refusal is not None:
             return _error(refusal.status, refusal.reason)
         jobs = _jobs(request)
-        ones = await self._ones(visitor, jobs)
+        ones = await self._find_jobs(visitor, jobs)
 
         def bring(folder: Path) -> None:
             with ExitStack() as stack:
                 found = self._find(ones, stack)
                 if not any(each.files for each in found.values()):
-                    raise UserError("no event file was found: the page TensorBoard of the job says where.")
+                    raise UserError("no event files were found; the job's TensorBoard page lists the places searched.")
                 gather(found, folder)
 
         try:
@@ -198,12 +201,12 @@ class TensorBoardRoutes:
             return _error(503, str(error))
         return JSONResponse({"jobs": list(jobs), "open": "board/"})
 
-    def _find_alone(self, ones: list[_One]) -> Mapping[str, EventFileSet]:
-        """What there is, without reading it; the stores are closed again in the thread that opened them."""
+    def _find_once(self, ones: list[_ShownJob]) -> Mapping[str, EventFileSet]:
+        """List event files without reading them; the stores are closed in the thread that opened them."""
         with ExitStack() as stack:
             return self._find(ones, stack)
 
-    def _find(self, ones: list[_One], stack: ExitStack) -> Mapping[str, EventFileSet]:
+    def _find(self, ones: list[_ShownJob], stack: ExitStack) -> Mapping[str, EventFileSet]:
         stores: dict[str, FileStore] = {}
 
         def store_of(address: str) -> FileStore:
@@ -215,22 +218,22 @@ class TensorBoardRoutes:
         found = {}
         for one in ones:
             if one.record is None:
-                found[one.report.job] = EventFileSet(files=(), problems=("its settings were not kept.",), searched=())
+                found[one.report.job] = EventFileSet(files=(), problems=("its settings are missing.",), searched=())
             else:
                 found[one.report.job] = find(one.place, one.record, store_of, self._portal.has_file_system_of)
         return found
 
-    # --- what a TensorBoard answers -----------------------------------------------------------------------------------
+    # --- forwarding ---------------------------------------------------------------------------------------------------
 
     async def _board(self, request: Request, visitor: PortalUser) -> Response:
         jobs = _jobs(request)
-        await self._ones(visitor, jobs)
-        self._own(request)
-        board = self.boards.of(jobs)
+        await self._find_jobs(visitor, jobs)
+        self._check_own_page(request)
+        board = self.boards.find(jobs)
         if board is None:
             if request.method == "GET" and not request.path_params["path"]:
-                return await self._shown(request, visitor, jobs, stopped=True, status=404)
-            raise _NotShown(404, "It does not run", "This TensorBoard was stopped. Start it again.")
+                return await self._render_page(request, visitor, jobs, stopped=True, status=404)
+            raise _NotShown(404, "TensorBoard is not running", "This TensorBoard was stopped. Start it again.")
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
@@ -239,26 +242,26 @@ class TensorBoardRoutes:
                 reader, writer = await board.connect()
             except OSError as error:
                 raise ConnectionFailed(f"TensorBoard has ended: {error}") from error
-            return await _handed_on(request, reader, writer, stack.pop_all())
+            return await _forward(request, reader, writer, stack.pop_all())
 
     async def _live(self, request: Request, visitor: PortalUser) -> Response:
-        one, *others = await self._ones(visitor, _jobs(request))
-        running = None if others else _running(visitor, one, Links.of(request.scope["path"]))
+        one, *others = await self._find_jobs(visitor, _jobs(request))
+        running = None if others else _live_board(visitor, one, Links.of(request.scope["path"]))
         if running is None or not running.href:
-            why = running.why if running else "Only a job that runs serves something itself."
-            raise _NotShown(404, "It does not run", why)
-        self._own(request)
+            why = running.why if running else "Only a running job serves a TensorBoard itself."
+            raise _NotShown(404, "TensorBoard is not running", why)
+        self._check_own_page(request)
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
             reader, writer, bridge = await self._bridge(one.place.folder, TaskId.parse(running.task))
             stack.callback(bridge.cancel)
-            return await _handed_on(request, reader, writer, stack.pop_all())
+            return await _forward(request, reader, writer, stack.pop_all())
 
     async def _bridge(
         self, folder: JobFolder, task: TaskId
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[None]]:
-        """A connection to the port that was reserved for a task; as long as the task that carries it runs."""
+        """Connect to the port reserved for a task, while the asyncio task that carries the connection runs."""
         here, there = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=here)
         far_reader, far_writer = await asyncio.open_unix_connection(sock=there)
@@ -288,45 +291,47 @@ class TensorBoardRoutes:
             raise
         return reader, writer, bridge
 
-    # --- who may ------------------------------------------------------------------------------------------------------
+    # --- authorization ------------------------------------------------------------------------------------------------
 
-    async def _ones(self, visitor: PortalUser, jobs: tuple[str, ...]) -> list[_One]:
-        """The jobs, each of which the visitor may see.
+    async def _find_jobs(self, visitor: PortalUser, jobs: tuple[str, ...]) -> list[_ShownJob]:
+        """Return the jobs, each of which the user may see.
 
         Raises:
-            _NotShown: one of them is not there, or not for them; nobody learns which of the two.
+            _NotShown: one does not exist or may not be seen; the message does not tell which of the two.
         """
         found = []
         for job in jobs:
             seen = await find_job(visitor, self._portal, job)
             view = await self._portal.job(job) if seen else None
             if seen is None or view is None:
-                raise _NotShown(404, "There is no such job here", "It may have been removed, or you may not see it.")
-            found.append(_One(seen[1], await view.record(), view.place))
+                raise _NotShown(
+                    404, "There is no such job here", "It does not exist, or you do not have permission to view it."
+                )
+            found.append(_ShownJob(seen[1], await view.record(), view.place))
         return found
 
-    def _own(self, request: Request) -> None:
-        """What is sent there comes from a page of ours."""
-        if request.method != "GET" and not self._door.own_page(request):
-            raise _NotShown(403, "This was not done", "Another site's page asked for it.")
+    def _check_own_page(self, request: Request) -> None:
+        """Refuse requests that change something and do not come from a page of this portal."""
+        if request.method != "GET" and not self._authenticator.own_page(request):
+            raise _NotShown(403, "Request refused", "It came from a page of another site.")
 
 
-def _running(visitor: PortalUser, one: _One, links: Links) -> _Running | None:
-    """What a job serves itself; None for one that has ended.
+def _live_board(visitor: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
+    """Return the job's own TensorBoard; None if the job has ended.
 
-    What listens at that port is a program of the job's: unless it is the role `tensorboard`, nobody knows which, and
-    whoever reaches it may be able to do anything there. So that is for those who may change the job.
+    At that port any program of the job may listen, unless the role is `tensorboard`, and it may allow its clients to do
+    anything. So it is only for users who may change the job.
     """
     if one.report.state.ended or one.record is None:
         return None
     task = one.record.spec.tensorboard_task
     if task is None:
-        return _Running("", "", "No task of this job has a port for a TensorBoard: a role `tensorboard` would.")
+        return _LiveBoard("", "", "No task of this job has a port for a TensorBoard; add a role named `tensorboard`.")
     if not one.place.own:
-        return _Running(str(task), "", "Only a portal of the job's own user reaches what it serves.")
+        return _LiveBoard(str(task), "", "It can be reached only through a portal run by the job's owner.")
     if task.role != "tensorboard" and not visitor.may(PortalAction.CHANGE, one.report, one.record):
-        return _Running(str(task), "", f"What {task} serves is for those who may change the job.")
-    return _Running(str(task), links.page(f"tensorboard/{one.report.job}/live/"))
+        return _LiveBoard(str(task), "", f"Only users who may change the job can access {task}.")
+    return _LiveBoard(str(task), links.page(f"tensorboard/{one.report.job}/live/"))
 
 
 def _jobs(request: Request) -> tuple[str, ...]:
@@ -334,33 +339,33 @@ def _jobs(request: Request) -> tuple[str, ...]:
 
 
 def _checked(jobs: list[str]) -> tuple[str, ...]:
-    if not jobs or len(jobs) > _MOST_JOBS or not all(JOB_ID.fullmatch(job) for job in jobs):
-        raise _NotShown(404, "There is no such page", f"Name one job, or up to {_MOST_JOBS} with commas between.")
+    if not jobs or len(jobs) > _MAX_JOBS or not all(JOB_ID.fullmatch(job) for job in jobs):
+        raise _NotShown(404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas.")
     return tuple(dict.fromkeys(jobs))
 
 
-async def _handed_on(
+async def _forward(
     request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: ExitStack
 ) -> Response:
     try:
         return await forward_request(request, request.path_params["path"], reader, writer, held.close)
     except RequestTooLargeError:
-        raise _NotShown(413, "This is too long", "No TensorBoard asks for so much at once.") from None
+        raise _NotShown(413, "Request too large", "TensorBoard does not send requests of this size.") from None
 
 
 async def _token(request: Request) -> str:
     data = b""
     async for part in request.stream():
         data += part
-        if len(data) > _LONGEST:
+        if len(data) > _MAX_REQUEST_BYTES:
             return ""
     with contextlib.suppress(ValueError, RecursionError):
-        told = json.loads(data or b"{}")
-        if isinstance(told, dict) and isinstance(told.get("token"), str):
-            return str(told["token"])
+        body = json.loads(data or b"{}")
+        if isinstance(body, dict) and isinstance(body.get("token"), str):
+            return str(body["token"])
     return ""
 
 
 def _error(status: int, what: str) -> Response:
-    told = {"status": status, "code": "tensorboard", "message": " ".join(what.split()), "advice": ""}
-    return JSONResponse({"error": told}, status)
+    body = {"status": status, "code": "tensorboard", "message": " ".join(what.split()), "advice": ""}
+    return JSONResponse({"error": body}, status)

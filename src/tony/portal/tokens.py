@@ -1,12 +1,11 @@
-"""Tokens by which users are known to a portal, and cookies that are given for them.
+"""Access tokens for a portal, and cookies issued for them.
 
-A token is 32 random bytes behind a public name: `tony_1f0a2b3c_...`. The portal keeps its digest only, in
-`tokens.json` of its own folder (0600): whoever may write there is the portal's owner, and makes tokens for others with
-`tony portal token`. What runs sees a token that was made or revoked meanwhile at its next use.
+A token is 32 random bytes with a public name: `tony_1f0a2b3c_...`. The portal keeps only its digest, in `tokens.json`
+of its own folder (mode 0600), to which only the portal's owner can add tokens with `tony portal token`. A running
+portal notices new and revoked tokens at their next use.
 
-A cookie says whose it is, for which token it was given and until when, and is signed with the portal's key. It ends
-with its token, or when its user logs out: `ended.json` lists those that would hold otherwise, by
-their random part.
+A cookie contains its user, its token's name and its expiry, and is signed with the portal's key. It expires with its
+token, or when its user logs out: `ended.json` lists cookies that ended early, by their random part.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.web.auth import PERSON, TokenOwner
 
-#: Seconds for which a token holds unless something else is said; for which a cookie does at most.
+#: Default lifetime of a token in seconds; maximum lifetime of a cookie.
 USUAL = 90 * 86400.0
 SESSION = 12 * 3600.0
-#: Cookies of one token that are remembered as ended; of more those are forgotten that would end the soonest.
+#: Ended cookies remembered per token; beyond that the ones that would expire first are forgotten.
 _MOST_ENDED = 100
-#: Bytes of the secret part of a token, and of the portal's key.
-_SECRET = 32
+#: Random bytes of a token, and of the portal's key.
+_SECRET_BYTES = 32
 _TOKEN = re.compile(r"tony_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _log = logging.getLogger(__name__)
 _COOKIE = re.compile(r"([A-Za-z0-9_-]{1,600})\.([0-9a-f]{8})\.(\d{1,12})\.([0-9a-f]{16})\.([0-9a-f]{64})")
@@ -46,13 +45,13 @@ _COOKIE = re.compile(r"([A-Za-z0-9_-]{1,600})\.([0-9a-f]{8})\.(\d{1,12})\.([0-9a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """What is kept of a token.
+    """The stored part of a token.
 
     Attributes:
         name: its public part.
         digest: SHA-256 of the whole token, as hex.
-        made, until: seconds since 1970; until None: it does not end.
-        note: what it is for, in its maker's words.
+        made, until: seconds since 1970; until None: it does not expire.
+        note: free text about its purpose.
     """
 
     name: str
@@ -64,10 +63,10 @@ class TokenEntry:
 
 
 class TokenFile:
-    """As `web.door.Tokens`. Any thread, and any process of the portal's owner, may use it.
+    """The tokens of a portal; implements `web.auth`'s token protocol. Safe for threads, and processes of one user.
 
     Args:
-        folder: the portal's own; it is made, for its owner alone, when something is written.
+        folder: the portal's own; created with mode 0700 when something is written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -84,22 +83,22 @@ class TokenFile:
     # --- for the portal -----------------------------------------------------------------------------------------------
 
     def find(self, text: str) -> TokenOwner | None:
-        """As `web.door.Tokens`."""
+        """Return the owner of a valid token, else None."""
         match = _TOKEN.fullmatch(text)
-        entry = self._alive(match[1]) if match else None
-        # Something is always hashed and compared: how long that takes says nothing about which tokens there are.
-        right = hmac.compare_digest(_digest(text), entry.digest if entry else _digest(""))
-        return TokenOwner(entry.user, entry.name, entry.until) if entry and right else None
+        entry = self._find_valid(match[1]) if match else None
+        # Always hash and compare: the time taken must not tell which tokens exist.
+        is_equal = hmac.compare_digest(_digest(text), entry.digest if entry else _digest(""))
+        return TokenOwner(entry.user, entry.name, entry.until) if entry and is_equal else None
 
     def cookie(self, known: TokenOwner) -> tuple[str, float]:
-        """A cookie for whoever brought a token, and the seconds since 1970 until which it holds."""
+        """Return a cookie for the owner of a token, and its expiry in seconds since 1970."""
         until = clock.wall() + SESSION if known.until is None else min(clock.wall() + SESSION, known.until)
         user = base64.urlsafe_b64encode(known.user.encode()).decode().rstrip("=")
-        said = f"{user}.{known.token}.{int(until)}.{secrets.token_hex(8)}"
-        return f"{said}.{self._sign(said)}", until
+        payload = f"{user}.{known.token}.{int(until)}.{secrets.token_hex(8)}"
+        return f"{payload}.{self._sign(payload)}", until
 
     def session(self, cookie: str) -> TokenOwner | None:
-        """As `web.door.Tokens`."""
+        """Return the owner of a valid cookie, else None."""
         match = _COOKIE.fullmatch(cookie)
         if not match or not hmac.compare_digest(self._sign(cookie.rpartition(".")[0]), match[5]):
             return None
@@ -107,9 +106,9 @@ class TokenFile:
             if match[4] in self._read_ended().get(match[2], ()):
                 return None
         except TonyError as error:
-            _log.warning("no one is let in by a cookie: %s", error)
+            _log.warning("refusing all cookies: %s", error)
             return None
-        entry, until = self._alive(match[2]), float(match[3])
+        entry, until = self._find_valid(match[2]), float(match[3])
         try:
             user = base64.urlsafe_b64decode(match[1] + "=" * (-len(match[1]) % 4)).decode()
         except (binascii.Error, UnicodeDecodeError):
@@ -120,7 +119,7 @@ class TokenFile:
         """Refuse a cookie from now on, in every portal of this user and after a restart.
 
         Raises:
-            RecordError: the list of ended cookies is not what it should be.
+            RecordError: the list of ended cookies is invalid.
             StorageError: it cannot be written.
         """
         if self.session(cookie) is None:
@@ -134,10 +133,10 @@ class TokenFile:
             write_json(self._ended_path, to_plain({known: of for known, of in ended.items() if of}), durable=True)
 
     def _read_ended(self) -> dict[str, dict[str, float]]:
-        """Return the ended cookies of each token, with the times at which they would have ended.
+        """Return the ended cookies of each token, with their original expiry.
 
         Raises:
-            RecordError: the file is not what it should be.
+            RecordError: the file is invalid.
             StorageError: it cannot be read.
         """
         with self._mutex:
@@ -154,34 +153,34 @@ class TokenFile:
                     self._ended = from_plain(dict[str, dict[str, float]], read_json(self._ended_path) or {})
                 except DecodeError as error:
                     raise RecordError(
-                        f"{self._ended_path} is not what it should be: {error}. Remove it and {self._folder}/key: then "
-                        "every user logs in again."
+                        f"{self._ended_path} is invalid: {error}. Remove it and {self._folder}/key; "
+                        "then every user must log in again."
                     ) from error
                 self._ended_stamp = stamp
             return self._ended
 
     def key(self) -> bytes:
-        """The portal's key, made at its first use.
+        """Return the portal's key; create it at its first use.
 
         Raises:
-            StorageError: it can be neither read nor kept.
+            StorageError: it can be neither read nor written.
         """
         with self._mutex:
             if not self._key:
-                self._key = _kept_key(self._folder)
+                self._key = _load_key(self._folder)
             return self._key
 
-    def _sign(self, said: str) -> str:
-        return hmac.new(self.key(), f"cookie|{said}".encode(), sha256).hexdigest()
+    def _sign(self, payload: str) -> str:
+        return hmac.new(self.key(), f"cookie|{payload}".encode(), sha256).hexdigest()
 
-    def _alive(self, name: str) -> TokenEntry | None:
+    def _find_valid(self, name: str) -> TokenEntry | None:
         with self._mutex:
             self._refresh()
             entry = self._entries.get(name)
         return entry if entry and (entry.until is None or clock.wall() < entry.until) else None
 
     def _refresh(self) -> None:
-        """Reads the file again if it is another one. One that cannot be read lets nobody in."""
+        """Reload the file if it has changed. While it cannot be read, all tokens are refused."""
         try:
             status = self._path.stat()
         except OSError:
@@ -193,57 +192,57 @@ class TokenFile:
             try:
                 self._entries = {entry.name: entry for entry in self._read()}
             except TonyError as error:
-                _log.warning("nobody is let in by a token: %s", error)
+                _log.warning("refusing all tokens: %s", error)
 
     # --- for its owner ------------------------------------------------------------------------------------------------
 
     def entries(self) -> tuple[TokenEntry, ...]:
-        """All that were made and not revoked, those that are over as well.
+        """Return all tokens that were not revoked, including expired ones.
 
         Raises:
-            RecordError: the file is not what it should be.
+            RecordError: the file is invalid.
             StorageError: it cannot be read.
         """
         return self._read()
 
     def make(self, user: str, seconds: float | None = USUAL, note: str = "") -> tuple[str, TokenEntry]:
-        """A new token: its text, which is kept nowhere, and what is kept of it.
+        """Create a token; return its text, which is not stored, and its stored part.
 
         Args:
-            seconds: for which it holds; None: without end.
+            seconds: its lifetime; None for no expiry.
 
         Raises:
-            UserError: nobody can be called so.
-            StorageError: it cannot be kept.
+            UserError: the user's name is invalid.
+            StorageError: it cannot be stored.
         """
         if not PERSON.fullmatch(user) or not user.isprintable():
             raise UserError(
-                f"{user[:80]!r} is no user's name: it has no blanks, commas, colons and slashes, and no @ first."
+                f"{user[:80]!r} is not a valid user name: no blanks, commas, colons and slashes, and no leading @."
             )
         now = clock.wall()
-        with self._changing() as entries:
+        with self._edit_entries() as entries:
             name = secrets.token_hex(4)
             while any(entry.name == name for entry in entries):
                 name = secrets.token_hex(4)
-            text = f"tony_{name}_{secrets.token_urlsafe(_SECRET)}"
+            text = f"tony_{name}_{secrets.token_urlsafe(_SECRET_BYTES)}"
             until = None if seconds is None else now + seconds
             entry = TokenEntry(name=name, user=user, digest=_digest(text), made=now, until=until, note=note[:200])
             entries.append(entry)
         return text, entry
 
     def revoke(self, words: str) -> tuple[TokenEntry, ...]:
-        """Takes back a token by its name, or all of a user; answers which.
+        """Revoke a token by its name, or all tokens of a user; return the revoked ones.
 
         Raises:
             StorageError: the file cannot be written.
         """
-        with self._changing() as entries:
+        with self._edit_entries() as entries:
             gone = tuple(entry for entry in entries if words in (entry.name, entry.user))
             entries[:] = [entry for entry in entries if entry not in gone]
         return gone
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[list[TokenEntry]]:
+    def _edit_entries(self) -> Iterator[list[TokenEntry]]:
         with _locked(self._folder):
             entries = list(self._read())
             yield entries
@@ -253,23 +252,21 @@ class TokenFile:
         try:
             return from_plain(tuple[TokenEntry, ...], read_json(self._path) or [], ignore_unknown=True)
         except DecodeError as error:
-            raise RecordError(
-                f"{self._path} is not what it should be: {error}. Remove it, and make new tokens."
-            ) from error
+            raise RecordError(f"{self._path} is invalid: {error}. Remove it, and create new tokens.") from error
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing what is kept in the folder.
+    """Lock the files in the folder against other processes.
 
     Raises:
-        StorageError: the folder is not ours, or its lock cannot be made.
+        StorageError: the folder belongs to another user, or the lock cannot be created.
     """
-    _private(folder)
+    _make_private_folder(folder)
     try:
         descriptor = os.open(folder / "tokens.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StorageError(f"cannot make {folder}/tokens.lock: {error.strerror}") from error
+        raise StorageError(f"cannot create {folder}/tokens.lock: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -281,43 +278,43 @@ def _digest(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _private(folder: Path) -> None:
-    """Makes the folder, and keeps others out of it.
+def _make_private_folder(folder: Path) -> None:
+    """Create the folder, closed to other users.
 
     Raises:
-        StorageError: it belongs to somebody else, or cannot be made.
+        StorageError: it belongs to another user, or cannot be created.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
         if status.st_uid != os.geteuid():
             raise StorageError(
-                f"{folder} belongs to user {status.st_uid}: who may log in is kept by the portal's own user."
+                f"{folder} belongs to user {status.st_uid}; the portal's tokens must be in a folder of its own user."
             )
         if status.st_mode & 0o077:
             folder.chmod(0o700)
     except OSError as error:
-        raise StorageError(f"cannot make {folder}: {error.strerror}") from error
+        raise StorageError(f"cannot create {folder}: {error.strerror}") from error
 
 
-def _kept_key(folder: Path) -> bytes:
+def _load_key(folder: Path) -> bytes:
     path = folder / "key"
-    _private(folder)
+    _make_private_folder(folder)
     try:
         with contextlib.suppress(FileNotFoundError):
-            if len(found := path.read_bytes()) == _SECRET:
+            if len(found := path.read_bytes()) == _SECRET_BYTES:
                 return found
             path.unlink()
         draft = folder / f".key.{os.getpid()}.{secrets.token_hex(4)}"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, secrets.token_bytes(_SECRET))
+            os.write(descriptor, secrets.token_bytes(_SECRET_BYTES))
             os.fsync(descriptor)
             with contextlib.suppress(FileExistsError):
-                os.link(draft, path)  # of two at once the first one counts
+                os.link(draft, path)  # of two concurrent processes the first wins
         finally:
             os.close(descriptor)
             draft.unlink()
         return path.read_bytes()
     except OSError as error:
-        raise StorageError(f"cannot keep the portal's key in {path}: {error.strerror}") from error
+        raise StorageError(f"cannot read or write the portal's key {path}: {error.strerror}") from error

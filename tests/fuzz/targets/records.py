@@ -121,7 +121,7 @@ def post_mortem(data: bytes) -> None:
     plain = {**plain_of(JobRecord), "job_id": job_id, "spec": to_plain(spec), "submitted": 1.0}
     found = last_report(folder, from_plain(JobRecord, plain))
     assert found.state.ended
-    assert "bug of ours" not in (found.failure.reason if found.failure else "")
+    assert "bug in tony" not in (found.failure.reason if found.failure else "")
     _show(found)
 
 
