@@ -56,10 +56,10 @@ class _Anybody:
     def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
         return True
 
-    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
+    async def authenticate(self, request: Request) -> PortalUser | AccessDenied:
         return self
 
-    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
+    def check_change(self, request: Request, portal_user: PortalUser, token: str) -> AccessDenied | None:
         return None
 
 

@@ -187,7 +187,7 @@ def test_a_wrong_token_is_not_kept(
     """It is tried first."""
     log_in(monkeypatch, "tony_01234567_nothing")
     code, _, err = tony(capfdbinary, "login", "--portal", portal)
-    assert (code, "not known here" in err) == (2, True)
+    assert (code, "The token is invalid" in err) == (2, True)
     assert not (here / "portals.json").exists()
 
 

@@ -64,7 +64,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     cluster.shows = {log_file_name(TaskId.parse(task), 1, 1, "out"): (b"", lines)}
     page = fetch(app, f"/job/{JOB}/log/{task}/out").text
     assert "line 019999" in page
-    assert "This is all." in page
+    assert "End of log" in page
     assert "is missing" not in page
     assert "line 010000" in fetch(app, f"/job/{JOB}/log/{task}/out?percent=50").text
     assert fetch(app, f"/job/{JOB}/log/{task}/out/download").content == lines
