@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, until
+from tests.web.home_source import HomeSource
 from tests.web.kept import keep
 from tests.web.serving import served
 from tony.dataclass import dataclass
 from tony.model.layout import Home
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
 

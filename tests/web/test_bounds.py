@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import ASGIApp
 
+from tests.web.home_source import HomeSource
 from tests.web.kept import keep
 from tests.web.serving import served
 from tony.linux.open_file_limit import allow_open_files
@@ -19,7 +20,6 @@ from tony.model.layout import Home
 from tony.web import uvicorn_server
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 #: Seconds after which something that must happen has not.

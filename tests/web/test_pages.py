@@ -13,6 +13,7 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
+from tests.web.home_source import HomeSource
 from tests.web.kept import as_peer, fetch, keep
 from tony.dataclass import replace
 from tony.history.job_record import read_summary, write_summary
@@ -24,7 +25,6 @@ from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import assets
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 from tony.web.pages import job as job_page
 
 JOB = "local-20260101-000000-0a1b2c"

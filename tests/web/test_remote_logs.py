@@ -11,6 +11,7 @@ import pytest
 
 from tests.jobs.test_log_fetcher import Far as Scheduler
 from tests.jobs.test_log_fetcher import FarScheduler
+from tests.web.home_source import HomeSource
 from tests.web.kept import as_peer, fetch, keep
 from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
@@ -21,7 +22,6 @@ from tony.schedulers import registry
 from tony.schedulers.interface import WebLink
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 

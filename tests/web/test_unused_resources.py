@@ -11,13 +11,13 @@ import pytest
 
 from tests.advice.fleet import play, write
 from tests.advice.jobs import memory_over_asked
+from tests.web.home_source import HomeSource
 from tests.web.kept import ANYBODY, fetch
 from tony.history.event_log import segments
 from tony.model.layout import Home
 from tony.web import unused_resources
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 from tony.web.principal import AuthMethod, User
 from tony.web.unused_resources import waste_for
 

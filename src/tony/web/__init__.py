@@ -1,7 +1,7 @@
 """Web pages and a JSON API for jobs, as an ASGI library. Used by the portal (many jobs) and by each AM (its own job).
 
 `app` is the application, `api/` the JSON API, `pages/` has one module per page with `templates/`. Both read jobs
-through a `job_source`: the portal's index, `home_source`, or `single_job_source` for one running job (served by the
+through a `job_source`: the portal's index, or `single_job_source` for one running job (served by the
 `am_server` process). `folder_job_view` is one job, read from its directory and its AM; `log_files` and `remote_logs`
 read its output.
 

@@ -1,4 +1,4 @@
-"""The job provider interface of pages and API. Implementations: a state directory, the portal's index, a single job.
+"""The job provider interface of pages and API. Implementations: the portal's index, a single job.
 
 All methods are asynchronous and do blocking work in threads (`linux/threads.py`). Unknown values are None or empty. A
 part that cannot be read raises `TonyError`: the page then shows the error for that part, and everything else.
