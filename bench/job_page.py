@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message
 
 from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
 from bench.lives import ordinary, ordinary_spec
+from tests.web.home_source import HomeSource
 from tony.bootstrap import settle
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, report
@@ -39,7 +40,6 @@ from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.assets import assets
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser
-from tony.web.home_source import HomeSource
 
 _JOB = "local-20260101-000000-0a1b2c"
 _SUBMITTED = 1_760_000_000.0
@@ -56,10 +56,10 @@ class _Anybody:
     def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
         return True
 
-    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
+    async def authenticate(self, request: Request) -> PortalUser | AccessDenied:
         return self
 
-    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
+    def check_change(self, request: Request, portal_user: PortalUser, token: str) -> AccessDenied | None:
         return None
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.jobs.played_master import logged, recorded, succeeded
 from tests.jobs.test_log_fetcher import Far, FarScheduler
+from tests.web.home_source import HomeSource
 from tests.web.kept import keep
 from tests.web.serving import served
 from tony.cli.main import main
@@ -32,7 +33,6 @@ from tony.portal.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 OTHER = "local-20260102-000000-0d0e0f"
@@ -187,7 +187,7 @@ def test_a_wrong_token_is_not_kept(
     """It is tried first."""
     log_in(monkeypatch, "tony_01234567_nothing")
     code, _, err = tony(capfdbinary, "login", "--portal", portal)
-    assert (code, "not known here" in err) == (2, True)
+    assert (code, "The token is invalid" in err) == (2, True)
     assert not (here / "portals.json").exists()
 
 

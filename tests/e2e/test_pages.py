@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, until
+from tests.web.home_source import HomeSource
 from tests.web.kept import keep
 from tests.web.serving import served
 from tony.dataclass import dataclass
 from tony.model.layout import Home
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
 
@@ -129,10 +129,10 @@ def test_a_failure_is_found_and_understood_in_three_clicks(stage: Stage) -> None
         page.goto("/")
         expect(page.get_by_role("row", name="reads <b>digits</b>")).to_contain_text("worker:1 failed with exit code 3")
         page.get_by_role("link", name="reads <b>digits</b>").click()
-        failure = page.get_by_role("region", name="Why it failed")
+        failure = page.get_by_role("region", name="Root cause")
         expect(failure).to_contain_text("worker:1 failed with exit code 3")
         expect(failure).to_contain_text("FileNotFoundError: no such file: '/data/digits.csv'")
-        failure.get_by_role("link", name="All that it printed").click()
+        failure.get_by_role("link", name="Full log").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Standard error of worker:1")
         log = page.get_by_label("Standard error of worker:1")
         expect(log).to_contain_text("Traceback (most recent call last):")
@@ -145,13 +145,13 @@ def test_jobs_are_searched_and_the_address_says_for_what(stage: Stage) -> None:
         page.goto("/")
         page.get_by_label("Search").fill("digits.csv nightly")
         page.get_by_label("State").select_option("failed")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         assert "state=failed" in page.url
-        expect(page.get_by_role("heading", name="No job matches")).to_be_visible()
+        expect(page.get_by_role("heading", name="No matching jobs")).to_be_visible()
         page.get_by_label("Search").fill("nightly")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         expect(page.get_by_role("table").get_by_role("row")).to_have_count(2)
-        page.get_by_role("link", name="Took").click()
+        page.get_by_role("link", name="Duration").click()
         assert "sort=duration" in page.url
         assert "text=nightly" in page.url
 
@@ -168,9 +168,9 @@ def test_the_timeline_is_drawn(stage: Stage) -> None:
         bar = picture.locator("rect.t-running").first.bounding_box()
         assert bar is not None
         assert bar["width"] > 1
-        page.get_by_text("The same in words").click()
+        page.get_by_text("Text version").click()
         expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(3)
-        expect(page.get_by_role("table", name="What happened")).to_contain_text("worker:1 failed with exit code 3")
+        expect(page.get_by_role("table", name="Markers")).to_contain_text("worker:1 failed with exit code 3")
 
 
 def test_charts_are_drawn(stage: Stage) -> None:
@@ -195,7 +195,7 @@ def test_charts_are_drawn(stage: Stage) -> None:
                 "it => it.getContext('2d').getImageData(0, 0, it.width, it.height).data.some(each => each)"
             )
             assert ink
-        figure.get_by_text("As numbers").click()
+        figure.get_by_text("Table").click()
         expect(figure.get_by_role("table").get_by_role("columnheader", name="worker")).to_be_visible()
 
 
@@ -212,8 +212,8 @@ def test_a_log_is_followed(stage: Stage) -> None:
         )
         assert log.locator("span.f2").count() > 20
         page.get_by_label("Find").fill("step 7 GOOD")
-        page.get_by_role("button", name="From the top").click()
-        expect(page.get_by_role("status").first).to_contain_text("Found")
+        page.get_by_role("button", name="From start").click()
+        expect(page.get_by_role("status").first).to_contain_text("highlighted")
 
 
 def _last_step(text: str) -> int:
@@ -229,13 +229,13 @@ def test_a_job_is_controlled_and_its_page_follows(stage: Stage) -> None:
     with stage.browsing.page(stage.base) as page:
         page.on("dialog", lambda dialog: dialog.accept())
         page.goto(f"/job/{job}/task/main:0")
-        page.get_by_role("button", name="Show the stacks").click()
-        expect(page.get_by_label("Stacks")).to_contain_text("waits_for_ever", timeout=PATIENCE)
+        page.get_by_role("button", name="Capture").click()
+        expect(page.locator("[data-control] pre.log")).to_contain_text("waits_for_ever", timeout=PATIENCE)
         page.goto(f"/job/{job}")
         expect(page.locator("h1 .badge")).to_have_text("running")
-        page.get_by_role("button", name="Restart the session").click()
-        expect(page.locator("dl.facts")).to_contain_text("1 not charged", timeout=PATIENCE)
-        page.get_by_role("button", name="Stop the job").click()
+        page.get_by_role("button", name="Restart session").click()
+        expect(page.locator("dl.facts")).to_contain_text("1 free", timeout=PATIENCE)
+        page.get_by_role("button", name="Stop job").click()
         expect(page.locator("h1 .badge")).to_have_text("killed", timeout=PATIENCE)
         page.goto(f"/job/{job}/events")
         for what in ("stacks", "restart", "kill"):
@@ -262,7 +262,7 @@ def test_the_keyboard_reaches_everything(stage: Stage) -> None:
     with stage.browsing.page(stage.base) as page:
         page.goto(f"/job/{stage.failed}")
         page.keyboard.press("Tab")
-        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
         page.keyboard.press("Enter")
         page.keyboard.press("Tab")
         inside = page.evaluate("document.querySelector('main').contains(document.activeElement)")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.lab import Lab, until
+from tests.web.home_source import HomeSource
 from tests.web.serving import served
 from tony.model.layout import Home
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 pytestmark = pytest.mark.e2e
 

@@ -209,7 +209,7 @@ def test_nothing_is_called_that_another_users_job_names(near: Neighbourhood, use
                         assert "own user" in answer.json()["error"]["message"]
                     page = await browser.get(f"/job/{folder.job_id}")
                     assert page.status_code == 200
-                    assert "Restart the session</button>" not in page.text
+                    assert 'data-do="restart"' not in page.text
             for listening in (master, port):
                 listening.setblocking(False)
                 with pytest.raises(BlockingIOError):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp
 
+from tests.web.home_source import HomeSource
 from tests.web.kept import as_peer, fetch, keep
 from tony.client.credentials import make_credentials
 from tony.errors import UserError
@@ -18,7 +19,6 @@ from tony.portal.login_routes import LoginRoutes
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
 from tony.web.auth import Authenticator
-from tony.web.home_source import HomeSource
 
 OUTSIDE = "0.0.0.0"
 JOB = "local-20260101-000000-0a1b2c"

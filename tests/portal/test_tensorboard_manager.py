@@ -425,7 +425,7 @@ def test_what_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     async def check() -> None:
         async with place(home, 1) as portal:
             page = (await portal.get(f"/tensorboard/{JOB}")).text
-            assert "no event file was found" in page
+            assert "no event files found" in page
             assert str(tmp_path / "nothing") in page
             assert 409 == (await portal.start(JOB)).status_code
             for path in ("/tensorboard/.a", "/tensorboard/a,b,c,d,e,f,g,h,i", f"/tensorboard/{OTHER}"):

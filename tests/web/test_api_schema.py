@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
+from tests.web.home_source import HomeSource
 from tests.web.kept import as_peer, keep
 from tony.model.layout import Home
 from tony.web.api.operation import Operation
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 #: Values that are there; chance would never find them.

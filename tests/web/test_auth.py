@@ -71,7 +71,7 @@ def request(
 
 def comes(door: Authenticator, asked: Request) -> User | AccessDenied:
     """Who it is."""
-    found = asyncio.run(door.visitor(asked))
+    found = asyncio.run(door.authenticate(asked))
     assert isinstance(found, User | AccessDenied)
     return found
 
@@ -309,7 +309,7 @@ def person(name: str, *groups: str, **more: Any) -> User:
         (person("ann", "vision"), head(modifiers=("@vision",)), True, True),
         (person("ann"), head(viewers=("*",)), True, False),
         (person("ann"), head(modifiers=("*",)), True, True),
-        (person("", all_seen=True), head(user=""), True, False),
+        (person("", sees_all=True), head(user=""), True, False),
         (person(""), head(user=""), False, False),
         (person("ann", admin=True), head(), True, True),
     ],
@@ -324,7 +324,7 @@ def test_what_a_job_lets_somebody_do(who: User, job: JobHead, sees: bool, change
 
 def refused(door: Authenticator, asked: Request, token: str) -> bool:
     """Whether a change is refused."""
-    return door.change(asked, guest(door, asked), token) is not None
+    return door.check_change(asked, guest(door, asked), token) is not None
 
 
 def test_a_change_needs_the_pages_token_and_its_origin() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import ASGIApp
 
+from tests.web.home_source import HomeSource
 from tests.web.kept import keep
 from tests.web.serving import served
 from tony.linux.open_file_limit import allow_open_files
@@ -19,7 +20,6 @@ from tony.model.layout import Home
 from tony.web import uvicorn_server
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 #: Seconds after which something that must happen has not.
@@ -40,8 +40,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
 @pytest.fixture
 def port(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Served with little patience."""
-    monkeypatch.setattr(uvicorn_server, "_SLOW", 0.5)
-    monkeypatch.setattr(uvicorn_server, "_UNREAD", 0.5)
+    monkeypatch.setattr(uvicorn_server, "_REQUEST_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(uvicorn_server, "_WRITE_TIMEOUT_SECONDS", 0.5)
     with served(app) as number:
         yield number
 
@@ -225,7 +225,9 @@ def test_the_oldest_silent_connection_goes_first() -> None:
 
 def test_a_thousand_follow_a_log(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them at once, several times: each gets its piece, whole."""
-    monkeypatch.setattr(uvicorn_server, "_SLOW", 10 * CEILING)  # they wait for each other before they ask
+    monkeypatch.setattr(
+        uvicorn_server, "_REQUEST_TIMEOUT_SECONDS", 10 * CEILING
+    )  # they wait for each other before they ask
     allow_open_files(3 * FOLLOWERS)
     request = (
         f"GET /api/v1/jobs/{JOB}/logs/worker-0.s1.t1.out?offset=0&most=100 HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
+from tests.web.home_source import HomeSource
 from tests.web.kept import ANYBODY, as_peer, fetch, keep
 from tony.dataclass import replace
 from tony.history.job_record import read_summary
@@ -26,7 +27,6 @@ from tony.model.layout import Home, JobFolder
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 API = f"/api/v1/jobs/{JOB}"

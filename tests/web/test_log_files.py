@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tony.storage.local_store import LocalStore
 from tony.web.job_source import LOG_PIECE
-from tony.web.log_files import FolderLogs, _Sought
+from tony.web.log_files import FolderLogs, _SearchText
 
 NAME = "worker-1.s2.t1.err"
 
@@ -84,7 +84,7 @@ def test_search(logs: FolderLogs) -> None:
 )
 def test_colours_stand_in_no_ones_way(parts: list[bytes], text: str, before: int) -> None:
     """Where a text begins is where a pattern finds it that passes over colours between any two letters."""
-    block, sought = b"".join(parts), _Sought(text)
+    block, sought = b"".join(parts), _SearchText(text)
     letters = rb"(?:\x1b\[[0-9;:]{0,32}m)*".join(letter.encode() for letter in text)
     pattern = re.compile(rb"(?=" + letters + rb")", re.IGNORECASE)
     found = [match.start() for match in pattern.finditer(block)]
@@ -96,7 +96,7 @@ def test_a_search_reads_each_byte_once() -> None:
     """A pattern would look at each as often as the text is long: minutes, in which nobody else has a turn."""
     began = time.process_time()
     for block in (b"\x1b[m" + b"a" * (8 << 20), (b"a" + b"\x1b[m" * 10) * (8 << 15)):
-        sought = _Sought("a" * 499 + "b")
+        sought = _SearchText("a" * 499 + "b")
         assert (sought.first(block), sought.last(block, len(block))) == (-1, -1)
     assert time.process_time() - began < 20
 

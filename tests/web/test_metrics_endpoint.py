@@ -9,6 +9,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from tests.history.test_prometheus_text import parsed, value
+from tests.web.home_source import HomeSource
 from tests.web.kept import ANYBODY, as_peer, fetch, keep
 from tony.dataclass import replace
 from tony.errors import RecordError
@@ -18,7 +19,6 @@ from tony.model.layout import Home
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
 from tony.web.folder_job_view import FolderView
-from tony.web.home_source import HomeSource
 
 JOB, OTHER = "local-20260101-000000-0a1b2c", "local-20260102-000000-0a1b2c"
 

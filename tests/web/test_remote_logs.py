@@ -11,6 +11,7 @@ import pytest
 
 from tests.jobs.test_log_fetcher import Far as Scheduler
 from tests.jobs.test_log_fetcher import FarScheduler
+from tests.web.home_source import HomeSource
 from tests.web.kept import as_peer, fetch, keep
 from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
@@ -21,7 +22,6 @@ from tony.schedulers import registry
 from tony.schedulers.interface import WebLink
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
 
@@ -64,7 +64,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     cluster.shows = {log_file_name(TaskId.parse(task), 1, 1, "out"): (b"", lines)}
     page = fetch(app, f"/job/{JOB}/log/{task}/out").text
     assert "line 019999" in page
-    assert "This is all." in page
+    assert "End of log" in page
     assert "is missing" not in page
     assert "line 010000" in fetch(app, f"/job/{JOB}/log/{task}/out?percent=50").text
     assert fetch(app, f"/job/{JOB}/log/{task}/out/download").content == lines

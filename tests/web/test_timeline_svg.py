@@ -12,7 +12,7 @@ from tests.history.told_lives import entries, life, record
 from tony.dataclass import replace
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline
 from tony.model.states import RoleKind
-from tony.web.timeline_svg import LANES, Drawing, draw
+from tony.web.timeline_svg import MAX_LANES, Drawing, draw
 
 
 def gang(tasks: int, roles: tuple[str, ...] = ("worker",), **more: object) -> Timeline:
@@ -63,12 +63,12 @@ def test_many_tasks_share_lanes_and_a_death_is_seen() -> None:
     """Ten thousand tasks: some lanes, few bytes; the one that died shows, and each role has a label."""
     death = Mark(MarkerKind.DEATH, 50.0, "worker:4711", "lost")
     drawing = draw(gang(5000, ("worker", "ps"), marks=(death,)))
-    assert 10_000 <= drawing.per_lane * LANES
+    assert 10_000 <= drawing.per_lane * MAX_LANES
     assert ["worker", "ps"] == [lane.label for lane in drawing.labels]
     assert len(drawing.picture) < 60_000
     classes = [path.get("class") for path in parsed(drawing).iter("path")]
     assert "t-died" in classes
-    assert "1 death" in drawing.said
+    assert "1 death" in drawing.summary
     assert {"died", "running"} <= drawing.shown
 
 
@@ -142,7 +142,7 @@ def test_signs_reach_to_the_end_however_many_there_are() -> None:
     assert max(places) > 99.5
     assert max(right - left for left, right in itertools.pairwise(places)) < 2.5
     assert "step 449" in draw(line).picture
-    assert "(the last of 5 since " in draw(line).picture
+    assert " of 5 since " in draw(line).picture
 
 
 def test_the_newest_failure_is_seen() -> None:

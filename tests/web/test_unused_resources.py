@@ -11,13 +11,13 @@ import pytest
 
 from tests.advice.fleet import play, write
 from tests.advice.jobs import memory_over_asked
+from tests.web.home_source import HomeSource
 from tests.web.kept import ANYBODY, fetch
 from tony.history.event_log import segments
 from tony.model.layout import Home
 from tony.web import unused_resources
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
-from tony.web.home_source import HomeSource
 from tony.web.principal import AuthMethod, User
 from tony.web.unused_resources import waste_for
 
@@ -63,11 +63,11 @@ def test_what_takes_long_goes_on_when_somebody_asks_again(
     segments(Home(tmp_path).job(job).path)[0].unlink()
 
     async def look() -> None:
-        monkeypatch.setattr(unused_resources, "_PATIENCE", -1.0)
+        monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
         assert (0, 0, 3) == _counts(await waste_for(visitor("ann"), source, since=0.0))
-        monkeypatch.setattr(unused_resources, "_PATIENCE", 60.0)
+        monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", 60.0)
         assert (2, 1, 0) == _counts(await waste_for(visitor("ann"), source, since=0.0))
-        monkeypatch.setattr(unused_resources, "_PATIENCE", -1.0)
+        monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
         assert (2, 1, 0) == _counts(await waste_for(visitor("ann"), source, since=0.0))
 
     asyncio.run(look())
@@ -88,13 +88,13 @@ def test_the_page(source: HomeSource) -> None:
         return answer.text
 
     mine = ask("ann")
-    for words in ("2023-W46", "asked for, and never used", "GB-hours", "3 jobs summed up", "/advice"):
+    for words in ("2023-W46", "never used", "GB-hours", "3 jobs included", "/advice"):
         assert words in mine
     assert "bob" not in mine
     told = fetch(app, "/api/v1/waste?weeks=520", client="10.0.0.1", headers={"x-user": "ann"}).json()
     assert [("ann", "2023-W46", 3)] == [(week["user"], week["week"], week["jobs"]) for week in told["weeks"]]
     assert set(told["weeks"][0]["parts"]) >= {"unused"}
-    assert "1 job summed up" in ask("bob")
-    assert "No job has ended in this time" in ask("cem")
-    assert "No job has ended in this time" in ask("ann", "")
+    assert "1 job included" in ask("bob")
+    assert "No finished jobs" in ask("cem")
+    assert "No finished jobs" in ask("ann", "")
     assert 'href="./waste"' in fetch(app, "/", client="10.0.0.1", headers={"x-user": "ann"}).text

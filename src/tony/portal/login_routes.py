@@ -41,7 +41,7 @@ class LoginRoutes:
 
     async def _log_in(self, request: Request) -> Response:
         """Log in with a token, only from our own form: another site could otherwise log a user in as another one."""
-        if not self._door.own_page(request):
+        if not self._door.is_own_page(request):
             return problem(request, 403, "You are not logged in", "The form did not come from this portal. Reload it.")
         words = await _form(request)
         known = await LISTS.run(self._tokens.find, words.get("token", "").strip())
@@ -49,7 +49,7 @@ class LoginRoutes:
         if not _REDIRECT_TARGET.fullmatch(after):
             after = ""
         if known is None:
-            refusal = self._door.failed(request)
+            refusal = self._door.reject_token(request)
             return refused(request, refusal, after)
         text, _ = await LISTS.run(self._tokens.cookie, known)
         response = RedirectResponse(f"./{after}", 303)
@@ -59,7 +59,7 @@ class LoginRoutes:
         return response
 
     async def _log_out(self, request: Request) -> Response:
-        if not self._door.own_page(request):
+        if not self._door.is_own_page(request):
             return problem(request, 403, "You are still logged in", "The form did not come from this portal.")
         if self._cookie in request.cookies:
             try:

@@ -121,7 +121,7 @@ class TensorBoardRoutes:
         self, answer: Callable[[Request, PortalUser], Awaitable[Response]], *, as_json: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def run(request: Request) -> Response:
-            visitor = await self._authenticator.visitor(request)
+            visitor = await self._authenticator.authenticate(request)
             if isinstance(visitor, AccessDenied):
                 return _error(visitor.status, visitor.reason) if as_json else refused(request, visitor)
             try:
@@ -155,7 +155,7 @@ class TensorBoardRoutes:
         ones = await self._find_jobs(visitor, jobs)
         found = await STORES.run(self._find_once, ones)
         asked = PageRequest(
-            request=request, visitor=visitor, source=self._portal, links=Links.of(request.scope["path"]), only=""
+            request=request, portal_user=visitor, source=self._portal, links=Links.of(request.scope["path"]), only=""
         )
         values: dict[str, object] = {
             "title": "TensorBoard",
@@ -178,7 +178,7 @@ class TensorBoardRoutes:
 
     async def _start(self, request: Request, visitor: PortalUser) -> Response:
         token = await _token(request)
-        refusal = self._authenticator.change(request, visitor, token)
+        refusal = self._authenticator.check_change(request, visitor, token)
         if refusal is not None:
             return _error(refusal.status, refusal.reason)
         jobs = _jobs(request)
@@ -312,7 +312,7 @@ class TensorBoardRoutes:
 
     def _check_own_page(self, request: Request) -> None:
         """Refuse requests that change something and do not come from a page of this portal."""
-        if request.method != "GET" and not self._authenticator.own_page(request):
+        if request.method != "GET" and not self._authenticator.is_own_page(request):
             raise _NotShown(403, "Request refused", "It came from a page of another site.")
 
 

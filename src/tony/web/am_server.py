@@ -1,8 +1,8 @@
-"""The pages of one running job, as a process beside its application master: `main()`.
+"""The page server of one running job, a process next to its application master: `main()`.
 
-The master listens, and starts this at the first connection with the socket that it listens on, so that pages cost it
-neither memory nor time. What is shown comes from the job's folder and over the master's own socket, as for any command.
-It ends with the master, or when nobody has asked for anything for long; the next connection starts it again.
+The AM listens, and starts this process at the first connection with its listening socket, so that pages cost the AM
+neither memory nor time. Pages read the job directory and the AM's own socket, like every command. The process exits
+with the AM, or after a long time without requests; the next connection starts it again.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from tony.web.auth import AuthConfig, Authenticator, TrustedProxy
 from tony.web.single_job_source import SingleJobSource
 from tony.web.uvicorn_server import serve
 
-#: What the master reads when connections are taken here.
+#: Written to standard output, for the AM, once this process accepts connections.
 UP = b"up\n"
-#: Seconds without a request after which nobody seems to look any more.
+#: Seconds without a request after which the process exits.
 IDLE = 900.0
-#: Seconds in which it is to be known by which names people call the proxies.
-_NAMES = 2.0
-#: Ports that browsers leave out of an address.
-_USUAL = {"http": 80, "https": 443}
+_REVERSE_LOOKUP_TIMEOUT_SECONDS = 2.0
+#: Ports that browsers leave out of an origin.
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _log = logging.getLogger("tony.web")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageServerConfig:
-    """What the application master says: a line of JSON on our standard input, which stays open while it lives.
+    """The configuration that the AM sends: a line of JSON on standard input, which stays open while the AM runs.
 
     Attributes:
-        folder: of the job; socket: number of the open socket that listens.
-        user: whose job it is.
-        key: of pages' tokens, as hexadecimal digits; the master's, so that a page outlives this process.
-        peers: addresses of the proxies through which people come.
-        address: of the page, as people see it; whoever comes past the proxies is sent there.
-        origins: how browsers call the proxies.
-        runs_as: users as which they may run on this machine.
-        vouches: whoever they let through may see the job.
-        idle: seconds without a request after which to end.
+        folder: the job directory.
+        socket: file descriptor of the listening socket.
+        user: owner of the job.
+        key: secret key of the page tokens, in hexadecimal; created by the AM, so that pages outlive this process.
+        peers: IP addresses of the trusted proxies.
+        address: public URL of the page; requests that bypass the proxies are redirected there.
+        origins: the proxies' addresses in browsers.
+        runs_as: OS users that the proxies may run as on this machine.
+        vouches: every request that they forward may see the job.
+        idle: seconds without a request after which to exit.
     """
 
     folder: str
@@ -76,79 +76,77 @@ class PageServerConfig:
 
 
 class AmServer:
-    """The application, for those who come through the proxies.
+    """The application as reached through the trusted proxies.
 
     Attributes:
-        asked: when somebody asked for something last.
+        last_request_at: time of the last request, of the monotonic clock.
     """
 
-    def __init__(self, papers: PageServerConfig) -> None:
-        folder = JobFolder(Path(papers.folder))
-        self._papers = papers
+    def __init__(self, config: PageServerConfig) -> None:
+        folder = JobFolder(Path(config.folder))
+        self._config = config
         self._app: ASGIApp = create(
-            SingleJobSource(folder), Authenticator(terms(papers)), only=folder.job_id, flows=False
+            SingleJobSource(folder), Authenticator(auth_config(config)), only=folder.job_id, flows=False
         )
-        self.asked = clock.monotonic()
+        self.last_request_at = clock.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request."""
-        self.asked = clock.monotonic()
+        self.last_request_at = clock.monotonic()
         peer = scope.get("client")
-        if scope["type"] != "http" or (peer and peer[0] in self._papers.peers):
+        if scope["type"] != "http" or (peer and peer[0] in self._config.peers):
             await self._app(scope, receive, send)
             return
-        # They were asked by nobody who they are. No proxy ever sees this answer, so it may lead elsewhere.
-        said = "Come through the cluster's own pages."
-        if self._papers.address:
-            await RedirectResponse(self._papers.address, 302)(scope, receive, send)
+        # Not authenticated by a proxy. No proxy ever sees this response, so a redirect is safe.
+        if self._config.address:
+            await RedirectResponse(self._config.address, 302)(scope, receive, send)
         else:
-            await PlainTextResponse(said, 403)(scope, receive, send)
+            await PlainTextResponse("Open this page through the cluster's web UI.", 403)(scope, receive, send)
 
 
-def terms(papers: PageServerConfig) -> AuthConfig:
-    """On which people are let in: the proxies say who they are, and nobody else does.
+def auth_config(config: PageServerConfig) -> AuthConfig:
+    """Return the authentication settings: only the proxies identify users.
 
-    The user of a process on this machine means nothing: on many clusters all jobs of a node are one user's.
+    The OS user of a local process proves nothing: on many clusters all jobs of a node run as one user.
     """
-    origins = {*papers.origins, *_further(papers.origins, _names(papers.peers))}
+    origins = {*config.origins, *_derive_origins(config.origins, _reverse_lookup(config.peers))}
     proxy = TrustedProxy(
-        addresses=tuple(ip_network(peer) for peer in papers.peers),
+        addresses=tuple(ip_network(peer) for peer in config.peers),
         cookie="proxy-user",
         origins=frozenset(origins),
-        runs_as=frozenset(papers.runs_as),
-        vouches=papers.vouches,
+        runs_as=frozenset(config.runs_as),
+        vouches=config.vouches,
     )
-    return AuthConfig(key=bytes.fromhex(papers.key), owner=papers.user, by_peer=False, proxies=(proxy,))
+    return AuthConfig(key=bytes.fromhex(config.key), owner=config.user, by_peer=False, proxies=(proxy,))
 
 
-def _further(origins: Iterable[str], names: Iterable[str]) -> Iterator[str]:
-    """How browsers may call the proxies besides: YARN itself makes links of the first name of their addresses."""
+def _derive_origins(origins: Iterable[str], names: Iterable[str]) -> Iterator[str]:
+    """Yield origins for all host names of the proxies, full and short: YARN itself builds links with the short ones."""
     known = [urlsplit(origin) for origin in origins]
-    whole = {*names, *(each.hostname or "" for each in known)} - {""}
-    short = {name.partition(".")[0] for name in whole if not _is_number(name)}
+    full_names = {*names, *(each.hostname or "" for each in known)} - {""}
+    short_names = {name.partition(".")[0] for name in full_names if not _is_ip_address(name)}
     for each in known:
-        port = "" if each.port in (None, _USUAL.get(each.scheme)) else f":{each.port}"
-        for name in whole | short:
+        port = "" if each.port in (None, _DEFAULT_PORTS.get(each.scheme)) else f":{each.port}"
+        for name in full_names | short_names:
             yield f"{each.scheme}://{name}{port}"
 
 
-def _names(addresses: Iterable[str]) -> set[str]:
-    """What the network calls these addresses, as far as it says so soon."""
+def _reverse_lookup(addresses: Iterable[str]) -> set[str]:
+    """Return the host names of IP addresses, as far as they resolve before the timeout."""
     found: list[str] = []
 
-    def look() -> None:
+    def resolve() -> None:
         for address in addresses:
             with contextlib.suppress(OSError):
                 name, others, _ = socket.gethostbyaddr(address)
                 found.extend((name, *others))
 
-    looking = Thread(target=look, daemon=True)
-    looking.start()
-    looking.join(_NAMES)
+    resolver = Thread(target=resolve, daemon=True)
+    resolver.start()
+    resolver.join(_REVERSE_LOOKUP_TIMEOUT_SECONDS)
     return {name.lower() for name in found}
 
 
-def _is_number(name: str) -> bool:
+def _is_ip_address(name: str) -> bool:
     try:
         ip_address(name)
     except ValueError:
@@ -157,48 +155,47 @@ def _is_number(name: str) -> bool:
 
 
 def main() -> int:
-    """Serves until the master has gone, or nobody looks any more."""
+    """Serve until the AM exits, or until no request has come for a while."""
     set_parent_death_signal(signal.SIGKILL)
-    set_not_dumpable()  # the job's token is read here
+    set_not_dumpable()  # this process reads the job's token
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=clock.LOG_LINE, force=True)
     logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())
-    line = _line(0)
+    line = _read_line(0)
     if not line:
-        return 0  # the master has gone meanwhile
-    papers = from_plain(PageServerConfig, json.loads(line), ignore_unknown=True)
-    asyncio.run(_run(papers))
+        return 0  # the AM has exited
+    config = from_plain(PageServerConfig, json.loads(line), ignore_unknown=True)
+    asyncio.run(_run(config))
     return 0
 
 
-def _line(number: int) -> bytes:
-    """One line, and not a byte more: what comes after it is the end."""
+def _read_line(descriptor: int) -> bytes:
+    """Read one line and not a byte more, so that end of file can be detected later."""
     found = b""
-    while not found.endswith(b"\n") and (byte := os.read(number, 1)):
+    while not found.endswith(b"\n") and (byte := os.read(descriptor, 1)):
         found += byte
     return found
 
 
-async def _run(papers: PageServerConfig) -> None:
-    listening = socket.socket(fileno=papers.socket)
+async def _run(config: PageServerConfig) -> None:
+    listening = socket.socket(fileno=config.socket)
     listening.setblocking(False)
-    beside = AmServer(papers)
-    ended = asyncio.Event()
+    application = AmServer(config)
+    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_reader(0, ended.set)  # the master has gone: it says nothing more
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
-    work = asyncio.ensure_future(serve(beside, [listening], peer_uid))
-    watch = asyncio.ensure_future(_idle(beside, papers.idle))
+    loop.add_reader(0, stopped.set)  # end of file: the AM has exited
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    work = asyncio.ensure_future(serve(application, [listening], peer_uid))
+    watch = asyncio.ensure_future(_wait_until_idle(application, config.idle))
     loop.call_soon(os.write, 1, UP)
     try:
-        await asyncio.wait([work, watch, asyncio.ensure_future(ended.wait())], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([work, watch, asyncio.ensure_future(stopped.wait())], return_when=asyncio.FIRST_COMPLETED)
     finally:
         watch.cancel()
         work.cancel()
         await asyncio.gather(work, watch, return_exceptions=True)
 
 
-async def _idle(beside: AmServer, most: float) -> None:
-    """Returns when nobody has asked for anything for so long."""
-    while (left := beside.asked + most - clock.monotonic()) > 0:
+async def _wait_until_idle(application: AmServer, idle_seconds: float) -> None:
+    while (left := application.last_request_at + idle_seconds - clock.monotonic()) > 0:
         await asyncio.sleep(left)

@@ -1,7 +1,7 @@
-"""A program's output as HTML: its colours, as classes, and nothing else that steers.
+"""Convert program output to HTML, with ANSI colours as CSS classes.
 
-Links, cursor movements, titles of windows and all other control sequences are dropped. Of a line that overwrites itself
-only the last state is left.
+Links, cursor movements, window titles and all other control sequences are dropped. Of a line that overwrites itself
+(progress bars), only the final text is shown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from tony.dataclass import dataclass, field, replace
 from tony.web.page_text import plain
 
-#: Escape sequences: colours; other control sequences; strings such as links and titles; the rest; and one cut off.
+#: Escape sequences: colours; other control sequences; strings such as links and titles; the rest; a truncated one.
 _SEQUENCE = re.compile(
     "\x1b\\[([0-9;:]*)m"
     "|(?:\x1b\\[|\x9b)[0-?]*[ -/]*(?:[@-~]|$)"
@@ -22,12 +22,12 @@ _SEQUENCE = re.compile(
     "|\x1b[ -/]*[0-~]"
     "|\x1b[^\n]{0,32}$"
 )
-#: What makes a line more than its characters.
-_STEERS = re.compile("[\b\r\x1b\x90\x98\x9b\x9d-\x9f]")
-#: Characters of one line that are shown; of what follows it is said how much it is.
-_LONGEST = 20_000
+#: Characters that need processing.
+_CONTROL = re.compile("[\b\r\x1b\x90\x98\x9b\x9d-\x9f]")
+#: Maximum characters of a line; the number of omitted characters is shown after it.
+_MAX_LINE_LENGTH = 20_000
 _STATE = re.compile(r"(?:[bdiu]|f\d{1,2}|g\d{1,2})(?:\.(?:[bdiu]|f\d{1,2}|g\d{1,2})){0,5}")
-#: The sixteen colours as terminals have them, to find the one that is nearest to another.
+#: The sixteen colours of terminals (RGB), to which other colours are mapped.
 _PALETTE = (
     (0, 0, 0), (205, 0, 0), (0, 205, 0), (205, 205, 0), (0, 0, 238), (205, 0, 205), (0, 205, 205), (229, 229, 229),
     (127, 127, 127), (255, 0, 0), (0, 255, 0), (255, 255, 0), (92, 92, 255), (255, 0, 255), (0, 255, 255), (255,) * 3,
@@ -36,11 +36,12 @@ _PALETTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextStyle:
-    """How text looks from here on.
+    """The style of text.
 
     Attributes:
-        marks: of `b` bold, `d` dim, `i` italic, `u` underlined.
-        colour, ground: 0 to 15; None: the page's own.
+        marks: any of `b` bold, `d` dim, `i` italic, `u` underlined.
+        colour: 0 to 15; None: default.
+        ground: background colour, 0 to 15; None: default.
     """
 
     marks: frozenset[str] = field(default_factory=frozenset)
@@ -48,7 +49,7 @@ class TextStyle:
     ground: int | None = None
 
     def __str__(self) -> str:
-        """As classes, and as an address carries it on: `b.f1`."""
+        """Return the CSS classes, separated by dots for use in a URL: `b.f1`."""
         words = sorted(self.marks)
         words += [] if self.colour is None else [f"f{self.colour}"]
         words += [] if self.ground is None else [f"g{self.ground}"]
@@ -56,7 +57,7 @@ class TextStyle:
 
     @classmethod
     def parse(cls, text: str) -> TextStyle:
-        """Reads it back; what makes no sense is no style."""
+        """Parse the form of `__str__`; return `PLAIN` if it is invalid."""
         if not _STATE.fullmatch(text):
             return PLAIN
         words = text.split(".")
@@ -73,20 +74,20 @@ _NOTHING = Markup("")
 
 
 def line(text: str, style: TextStyle = PLAIN) -> tuple[Markup, TextStyle]:
-    """One line as HTML, and how the next one begins."""
+    """Return a line as HTML, and the style at the start of the next line."""
     if not text:
         return _NOTHING, style
-    left = len(text) - _LONGEST
-    text = text[:_LONGEST]
-    if left <= 0 and not _STEERS.search(text):
+    left = len(text) - _MAX_LINE_LENGTH
+    text = text[:_MAX_LINE_LENGTH]
+    if left <= 0 and not _CONTROL.search(text):
         return _span(text, style), style
-    text = _visible(text)
+    text = _apply_overwrites(text)
     pieces: list[Markup] = []
     at = 0
     for match in _SEQUENCE.finditer(text):
         pieces.append(_span(text[at : match.start()], style))
         if match[1] is not None:
-            style = _changed(style, match[1])
+            style = _apply_codes(style, match[1])
         at = match.end()
     pieces.append(_span(text[at:], style))
     if left > 0:
@@ -95,7 +96,7 @@ def line(text: str, style: TextStyle = PLAIN) -> tuple[Markup, TextStyle]:
 
 
 def lines(data: bytes, style: TextStyle = PLAIN) -> tuple[list[tuple[int, Markup]], TextStyle]:
-    """Each line as HTML with the offset at which it begins, and how the next one begins."""
+    """Return each line as HTML with its offset, and the style at the start of the next line."""
     made: list[tuple[int, Markup]] = []
     offset = 0
     for raw in data.split(b"\n"):
@@ -107,8 +108,8 @@ def lines(data: bytes, style: TextStyle = PLAIN) -> tuple[list[tuple[int, Markup
     return made, style
 
 
-def _visible(text: str) -> str:
-    """What is left to be seen of a line that overwrites itself."""
+def _apply_overwrites(text: str) -> str:
+    """Apply carriage returns and backspaces; return the text that stays visible."""
     if "\r" in text:
         text = text.rstrip("\r").rpartition("\r")[2]
     if "\b" in text:
@@ -130,14 +131,14 @@ def _span(text: str, style: TextStyle) -> Markup:
     return Markup('<span class="{}">{}</span>').format(classes, shown) if classes else shown
 
 
-def _changed(style: TextStyle, codes: str) -> TextStyle:
+def _apply_codes(style: TextStyle, codes: str) -> TextStyle:
     numbers = iter([int(word[:4]) if word else 0 for word in codes.replace(":", ";").split(";")[:64]])
     for code in numbers:
-        style = _one(style, code, numbers)
+        style = _apply_code(style, code, numbers)
     return style
 
 
-def _one(style: TextStyle, code: int, following: Iterator[int]) -> TextStyle:
+def _apply_code(style: TextStyle, code: int, following: Iterator[int]) -> TextStyle:
     marks = {1: "b", 2: "d", 3: "i", 4: "u"}
     off = {22: "bd", 23: "i", 24: "u"}
     if code == 0:
@@ -149,7 +150,7 @@ def _one(style: TextStyle, code: int, following: Iterator[int]) -> TextStyle:
     if code == 7:
         return replace(style, colour=0 if style.ground is None else style.ground, ground=style.colour or 7)
     if code in (38, 48):
-        colour = _extended(following)
+        colour = _read_colour(following)
         return replace(style, colour=colour) if code == 38 else replace(style, ground=colour)
     if code in (39, 49):
         return replace(style, colour=None) if code == 39 else replace(style, ground=None)
@@ -160,27 +161,28 @@ def _one(style: TextStyle, code: int, following: Iterator[int]) -> TextStyle:
     return style
 
 
-def _extended(following: Iterator[int]) -> int | None:
+def _read_colour(following: Iterator[int]) -> int | None:
     kind = next(following, 0)
     if kind == 5:
-        return _of_256(next(following, 0))
+        return _palette_colour(next(following, 0))
     if kind == 2:
-        return _nearest(next(following, 0), next(following, 0), next(following, 0))
+        return _nearest_colour(next(following, 0), next(following, 0), next(following, 0))
     return None
 
 
-def _of_256(number: int) -> int:
+def _palette_colour(number: int) -> int:
+    """Map a colour of the 256-colour palette to the nearest of the sixteen."""
     if number < 16:
         return number
     if number >= 232:
         grey = 8 + 10 * (number - 232)
-        return _nearest(grey, grey, grey)
+        return _nearest_colour(grey, grey, grey)
     levels = (0, 95, 135, 175, 215, 255)
     number = min(number, 231) - 16
-    return _nearest(levels[number // 36], levels[number // 6 % 6], levels[number % 6])
+    return _nearest_colour(levels[number // 36], levels[number // 6 % 6], levels[number % 6])
 
 
-def _nearest(red: int, green: int, blue: int) -> int:
+def _nearest_colour(red: int, green: int, blue: int) -> int:
     def distance(number: int) -> int:
         return sum((a - b) ** 2 for a, b in zip(_PALETTE[number], (red, green, blue), strict=True))
 

@@ -1,7 +1,7 @@
-"""The application: addresses, who is asked for them, and what becomes of errors.
+"""The ASGI application: routes, authentication and error pages.
 
-It never redirects, never answers 204, and needs no header of its own from a browser: a ResourceManager's proxy, behind
-which it may stand, follows redirects itself, breaks on answers without a body, and passes on hardly any header.
+It never redirects, never answers 204, and needs no custom request header, because it may run behind a ResourceManager's
+proxy, which follows redirects itself, fails on responses without a body, and forwards hardly any header.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
 from tony.web.links import Links
 from tony.web.pages import PAGES, Page
-from tony.web.request import NotAnswered, PageRequest
+from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import prepare, render
 
-#: Nothing but what this server itself serves, nothing inside of pages, nobody around them.
+#: Content Security Policy: only resources of this server, no embedded content, and no embedding in other pages.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -39,33 +39,33 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_FOR_EVER = "public, max-age=31536000, immutable"
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
 _log = logging.getLogger(__name__)
 
 
 def create(
     source: Source,
-    gate: AuthBackend,
+    auth: AuthBackend,
     *,
     only: str = "",
     login: bool = False,
     flows: bool = True,
     more: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The application.
+    """Create the application.
 
     Args:
-        source: whose jobs it shows.
-        gate: who may see them.
-        only: the id of a job that is served alone: its page is then `/`.
-        login: `more` has a page `/login`, for whoever is not let in otherwise.
-        flows: what is sent arrives at once. Where a proxy holds it back, pages ask again and again instead: an answer
-            that goes on for minutes would be one of the proxy's threads that nobody else gets.
-        more: further routes, which come first; they ask `request.app.state.gate` themselves.
+        source: the job provider.
+        auth: authenticates requests.
+        only: the id of the only job to serve: its page is then `/`.
+        login: `more` has a page `/login`, for users who cannot be authenticated otherwise.
+        flows: responses can be streamed. Behind a proxy that buffers them, pages poll instead: a response that lasts
+            minutes would occupy one of the proxy's threads.
+        more: additional routes, matched first; they authenticate with `request.app.state.auth` themselves.
     """
-    routes = [*more, Api(source, gate, only), Route("/assets/{name}", _asset)]
+    routes = [*more, Api(source, auth, only), Route("/assets/{name}", _asset)]
     if not only:
-        # Beside a master somebody waits already, for one page.
+        # Not on a single-job server: there a user already waits for the first page.
         prepare()
         routes.append(Route(metrics_endpoint.PATH, metrics_endpoint.answer, methods=["GET"]))
     for path, page in PAGES:
@@ -76,14 +76,14 @@ def create(
             routes.append(Route(here, _or_text(here, _page(page)), methods=["GET"]))
     app = Starlette(routes=routes, exception_handlers={404: _no_page, 405: _no_page, OverloadedError: _overloaded})
     app.router.redirect_slashes = False
-    app.state.source, app.state.gate, app.state.only = source, gate, only
+    app.state.source, app.state.auth, app.state.only = source, auth, only
     app.state.login, app.state.flows = login, flows
     app.add_middleware(_Headers)
     return app
 
 
 def _or_text(path: str, page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The page of a job that is served alone; where its charts are, numbers for a program that collects them."""
+    """Return the handler of a page of a single-job server; `/metrics` also answers Prometheus scrapers."""
     if path != metrics_endpoint.PATH:
         return page
 
@@ -94,44 +94,44 @@ def _or_text(path: str, page: Callable[[Request], Awaitable[Response]]) -> Calla
 
 
 def _page(page: Page) -> Callable[[Request], Awaitable[Response]]:
-    """What answers a request for one kind of page."""
+    """Return the request handler for a page: it authenticates the user and turns errors into error pages."""
 
     async def answer(request: Request) -> Response:
         state = request.app.state
-        visitor = await state.gate.visitor(request)
-        if isinstance(visitor, AccessDenied):
-            return refused(request, visitor)
-        asked = _asked(request, visitor)
+        portal_user = await state.auth.authenticate(request)
+        if isinstance(portal_user, AccessDenied):
+            return refused(request, portal_user)
+        page_request = _page_request(request, portal_user)
         try:
-            return await page(asked)
-        except NotAnswered as error:
-            return _problem(asked, error.status, error.title, error.what)
+            return await page(page_request)
+        except PageError as error:
+            return _problem(page_request, error.status, error.title, error.what)
         except OverloadedError:
             raise
         except TonyError as error:
             status = 500 if error.exit_code is ExitCode.BUG and not isinstance(error, RecordError) else 502
-            return _problem(asked, status, "This cannot be shown", str(error))
+            return _problem(page_request, status, "This page cannot be shown", str(error))
         except Exception:
             _log.exception("a page failed: %s", request.url.path)
-            what = "This is a bug of tony's. What went wrong stands in the log of this server; please report it."
-            return _problem(asked, 500, "Something went wrong here", what)
+            what = "This is a bug in tony. The server's log has the details; please report it."
+            return _problem(page_request, 500, "Internal error", what)
 
     return answer
 
 
-def _asked(request: Request, visitor: PortalUser) -> PageRequest:
+def _page_request(request: Request, portal_user: PortalUser) -> PageRequest:
     state = request.app.state
     return PageRequest(
         request=request,
-        visitor=visitor,
+        portal_user=portal_user,
         source=state.source,
         links=Links.of(request.scope["path"], state.only),
         only=state.only,
     )
 
 
-class _Nobody:
-    """Who was not let in."""
+class _UnauthenticatedUser:
+    """The user of error pages for requests that were refused."""
 
     name = ""
     token = ""
@@ -142,15 +142,15 @@ class _Nobody:
 
 
 def refused(request: Request, refusal: AccessDenied, after: str = "") -> Response:
-    """A page for somebody who was not let in: one to log in with, where there is a login.
+    """Return the page for a refused request: the login form if the server has one and it may help.
 
     Args:
-        after: where a wrong token was given: where to go on with a right one.
+        after: after a failed login: the page to open once the login succeeds.
     """
-    asked = _asked(request, _Nobody())
-    title = "Please log in" if refusal.status in (401, 429) else "You cannot see this"
+    page_request = _page_request(request, _UnauthenticatedUser())
+    title = "Please log in" if refusal.status in (401, 429) else "Access denied"
     if not request.app.state.login or refusal.status not in (401, 429):
-        return _problem(asked, refusal.status, title, refusal.reason)
+        return _problem(page_request, refusal.status, title, refusal.reason)
     path = str(request.scope["path"]).removeprefix("/")
     query = request.url.query
     values: dict[str, object] = {
@@ -158,51 +158,51 @@ def refused(request: Request, refusal: AccessDenied, after: str = "") -> Respons
         "what": refusal.reason,
         "after": after if path == "login" else f"{path}?{query}" if query else path,
     }
-    response = render("login.html", asked, values, refusal.status)
+    response = render("login.html", page_request, values, refusal.status)
     if refusal.wait:
         response.headers["Retry-After"] = str(round(refusal.wait))
     if request.headers.get("sec-fetch-site") == "cross-site":
-        # A link from elsewhere comes without our cookie, which is strict. Our own page may ask once more, with it.
+        # After a cross-site link the request lacks the SameSite=Strict cookie. A reload from this page sends it.
         response.headers["Refresh"] = "0"
     return response
 
 
 def problem(request: Request, status: int, title: str, what: str) -> Response:
-    """A page that says what is wrong, and nothing about anybody."""
-    return _problem(_asked(request, _Nobody()), status, title, what)
+    """Return an error page for an unauthenticated user."""
+    return _problem(_page_request(request, _UnauthenticatedUser()), status, title, what)
 
 
 async def _no_page(request: Request, error: Exception) -> Response:
-    visitor = await request.app.state.gate.visitor(request)
-    if isinstance(visitor, AccessDenied):
-        return refused(request, visitor)
+    portal_user = await request.app.state.auth.authenticate(request)
+    if isinstance(portal_user, AccessDenied):
+        return refused(request, portal_user)
     status = getattr(error, "status_code", 404)
-    return _problem(_asked(request, visitor), status, "There is no such page", "Begin with the list of jobs.")
+    return _problem(_page_request(request, portal_user), status, "Page not found", "Start from the list of jobs.")
 
 
 async def _overloaded(request: Request, error: Exception) -> Response:
-    response = problem(request, 503, "This takes too long", str(error))
+    response = problem(request, 503, "Server busy", str(error))
     response.headers["Retry-After"] = "30"
     return response
 
 
-def _problem(asked: PageRequest, status: int, title: str, what: str) -> HTMLResponse:
-    return render("problem.html", asked, {"title": title, "what": what, "status": status}, status)
+def _problem(page_request: PageRequest, status: int, title: str, what: str) -> HTMLResponse:
+    return render("problem.html", page_request, {"title": title, "what": what, "status": status}, status)
 
 
 async def _asset(request: Request) -> Response:
-    """One of our files: the same for everybody, so nobody is asked who they are."""
+    """Return a static file. It needs no authentication: it is the same for every user."""
     asset = assets().served(request.path_params["name"])
     if asset is None:
-        return Response("There is no such file.", 404, media_type="text/plain")
-    headers = {"ETag": asset.etag, "Cache-Control": _FOR_EVER}
+        return Response("File not found.", 404, media_type="text/plain")
+    headers = {"ETag": asset.etag, "Cache-Control": _CACHE_FOREVER}
     if request.headers.get("if-none-match") == asset.etag:
         return Response(status_code=304, headers=headers)
     return Response(asset.content, media_type=asset.media_type, headers=headers)
 
 
 class _Headers:
-    """Puts what every answer needs on it, and says how long it took."""
+    """Middleware that adds the security headers and the server timing to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -211,19 +211,19 @@ class _Headers:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        started_at = time.perf_counter()
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                have = {name.lower() for name, _ in message["headers"]}
-                took = f"page;dur={1000 * (time.perf_counter() - began):.1f}"
-                ours = {**_HEADERS, "Cache-Control": "no-store", "Server-Timing": took}
+                present = {name.lower() for name, _ in message["headers"]}
+                timing = f"page;dur={1000 * (time.perf_counter() - started_at):.1f}"
+                defaults = {**_HEADERS, "Cache-Control": "no-store", "Server-Timing": timing}
                 message["headers"] = [
                     *message["headers"],
                     *(
                         (name.lower().encode(), value.encode())
-                        for name, value in ours.items()
-                        if name.lower().encode() not in have
+                        for name, value in defaults.items()
+                        if name.lower().encode() not in present
                     ),
                 ]
             await send(message)

@@ -1,6 +1,6 @@
-"""Style sheet, script and charts: read once, served from memory, under names that change with what is in them.
+"""Style sheet, scripts and the chart library: read once, served from memory under names with a content digest.
 
-A browser keeps them for good, and asks for a new one as soon as there is one. Nothing comes from another server.
+Browsers may cache them forever: changed content has a new name. Nothing is loaded from another server.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import cast
 
 from tony.dataclass import dataclass
 
-#: The charts' code is carried by this package, in this folder; nothing of the package is imported.
-_CHARTS = "metaflow-card-uplot"
-_CHARTS_AT = "metaflow_extensions/card_uplot/plugins/cards/uplot/uplot"
+#: The package that contains uPlot, and the folder in it. Nothing of the package is imported.
+_CHARTS_PACKAGE = "metaflow-card-uplot"
+_CHARTS_FOLDER = "metaflow_extensions/card_uplot/plugins/cards/uplot/uplot"
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _OWN = ("style.css", "page.js", "charts.js", "icon.svg")
 _FOREIGN = {"uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css"}
@@ -23,11 +23,11 @@ _FOREIGN = {"uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """One file.
+    """A static file.
 
     Attributes:
         name: under which it is served: `style.1f2e3d4c.css`.
-        etag: of HTTP, with its quotes.
+        etag: of HTTP, including the quotes.
     """
 
     name: str
@@ -37,28 +37,32 @@ class Asset:
 
 
 class Assets:
-    """All of them. Names in the code are without the digest: `assets["style.css"]`."""
+    """All static files. Code uses names without the digest: `assets["style.css"]`.
+
+    Attributes:
+        has_charts: the chart library is installed.
+    """
 
     def __init__(self) -> None:
         found = [_asset(name, (resources.files("tony.web") / "assets" / name).read_bytes()) for name in _OWN]
-        folder = _charts()
-        self.charts = folder is not None
+        folder = _find_charts()
+        self.has_charts = folder is not None
         if folder is not None:
             found += [_asset(name, (folder / file).read_bytes()) for name, file in _FOREIGN.items()]
-        self._by_plain = {_plain(asset.name): asset for asset in found}
+        self._by_plain = {_plain_name(asset.name): asset for asset in found}
         self._served = {asset.name: asset for asset in found}
 
     def __getitem__(self, name: str) -> Asset:
         return self._by_plain[name]
 
     def served(self, name: str) -> Asset | None:
-        """By the name in an address."""
+        """Return the file with the name in a URL; None if there is none."""
         return self._served.get(name)
 
 
 @cache
 def assets() -> Assets:
-    """Read at the first call."""
+    """Return the static files, read at the first call."""
     return Assets()
 
 
@@ -70,15 +74,15 @@ def _asset(name: str, content: bytes) -> Asset:
     )
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     stem, _, ending = name.rpartition(".")
     return f"{stem.rpartition('.')[0]}.{ending}"
 
 
-def _charts() -> Traversable | None:
-    """Where the charts' code lies, perhaps in a zip; None if it is not installed: then pages show numbers alone."""
+def _find_charts() -> Traversable | None:
+    """Return the folder of the chart library, perhaps in a zip file; None if not installed: pages show tables only."""
     try:
-        found = metadata.distribution(_CHARTS).locate_file(_CHARTS_AT)
+        found = metadata.distribution(_CHARTS_PACKAGE).locate_file(_CHARTS_FOLDER)
     except metadata.PackageNotFoundError:
         return None
     folder = cast(Traversable, found)

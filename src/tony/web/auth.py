@@ -1,12 +1,12 @@
-"""The gate of a real server: finds out who comes, and refuses what looks like somebody else's doing.
+"""Authentication and CSRF protection for the portal.
 
-Three ways lead in:
+Three authentication methods:
 
-    peer      on this machine the kernel says whose process it is: ourselves and root need no login
-    token     one of a user's own, as `Authorization: Bearer`, or a cookie that was given for it
-    proxy     a proxy of listed addresses says who it is; it has asked them for their password
+    peer      local connections: the kernel reports the peer's UID; the owner and root need no login
+    token     a user's API token as `Authorization: Bearer`, or the session cookie obtained with it
+    proxy     a trusted proxy, listed by address, names the user in a header or cookie
 
-What a browser sends by itself is believed only if nothing hints that another page makes it do so.
+Credentials that a browser sends automatically count only if no header indicates a cross-site request.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tony.web.principal import AuthMethod, Groups, User
 from tony.web.uvicorn_server import PEER
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: What people are called: nothing that a job's list takes for a group or for everybody.
+#: A user name. It cannot be mistaken for a group (`@`) or for all users (`*`) in a job's viewers or modifiers.
 PERSON = re.compile(r"[^\s,:@*/\\][^\s,:*/\\]{0,255}")
-#: Seconds for which a page's token holds at least; at most twice that.
-_PAGE = 12 * 3600.0
-#: By these headers a request says that it came through somebody else's hands.
+#: Minimum lifetime of a page token; the maximum is twice that.
+_PAGE_TOKEN_SECONDS = 12 * 3600.0
+#: Headers that proxies add: a request that has any of them was forwarded.
 _FORWARDED = frozenset(
     (
         "forwarded",
@@ -54,21 +54,22 @@ _FORWARDED = frozenset(
     )
 )
 _FORWARDED_PREFIX = "x-forwarded"
-#: Under this name `scope` keeps who somebody is: it is found out once for a request.
-_KNOWN = "tony.visitor"
+#: Key in `scope` under which the result of the authentication is cached for the request.
+_CACHE_KEY = "tony.user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedProxy:
-    """A proxy that is believed when it says who somebody is.
+    """A reverse proxy that is trusted to name the user.
 
     Attributes:
         addresses: of its machines.
-        header, cookie: in which of its headers, or of its cookies, the user stands; in a cookie as in an address.
-        origins: how browsers call it: `https://portal.example.org`.
-        runs_as: users as which it may run when it is on this machine, where everybody can have its address; besides
-            ourselves and root.
-        vouches: whoever it lets through may see all that is served, with a name or without.
+        header: request header with the user name.
+        cookie: cookie with the user name, URL-encoded.
+        origins: its addresses in browsers: `https://portal.example.org`.
+        runs_as: OS users that the proxy may run as if it is on this machine, where every process can use its address;
+            in addition to the owner and root.
+        vouches: every request that it forwards may see all that is served, with a user name or without.
     """
 
     addresses: tuple[Network, ...]
@@ -80,17 +81,17 @@ class TrustedProxy:
 
     @property
     def names_users(self) -> bool:
-        """Whether it says who somebody is; one that does not only brings them here."""
+        """True if the proxy identifies users; False if it only forwards requests."""
         return bool(self.header or self.cookie or self.vouches)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenOwner:
-    """Whose token it is.
+    """The owner of a token.
 
     Attributes:
-        token: by which name the token is known; no secret.
-        until: seconds since 1970; None: it does not end.
+        token: name of the token; not secret.
+        until: expiry, seconds since 1970; None: it does not expire.
     """
 
     user: str
@@ -99,27 +100,27 @@ class TokenOwner:
 
 
 class TokenStore(Protocol):
-    """Tokens of users. Its methods may block."""
+    """The API tokens of users. Methods may block."""
 
     def find(self, text: str) -> TokenOwner | None:
-        """Whose a token is; None if it is none of ours, or none any more."""
+        """Return the owner of a token; None if it is unknown, revoked or expired."""
 
     def session(self, cookie: str) -> TokenOwner | None:
-        """Who got a cookie for a token; None if nobody did, or the token is none any more."""
+        """Return the owner of a session cookie; None if it is unknown, or its token revoked or expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthConfig:
-    """On which terms people are let in.
+    """The authentication settings of a server.
 
     Attributes:
-        key: of pages' tokens; 32 bytes that nobody else knows.
-        owner: the user whose process this is: what that one may read is what can be served.
+        key: secret key of the page tokens, 32 bytes.
+        owner: OS user of this process; only jobs that this user can read are served.
         admins: users and `@groups` who may see and change every job.
-        by_peer: connections of this machine are known by their process's user, and the owner is let in.
-        names: what the server is called, besides `localhost` and numbers: another name in a request's `Host` is a page
-            of others that had its own name lead here.
-        secure: browsers come over https.
+        by_peer: authenticate local connections by the UID of the connecting process, and admit the owner.
+        names: host names of the server, besides `localhost` and IP addresses. Any other name in `Host` is refused: it
+            may be a DNS rebinding attack.
+        secure: browsers connect over HTTPS.
     """
 
     key: bytes = field(repr=False)
@@ -133,211 +134,218 @@ class AuthConfig:
 
     @property
     def cookie(self) -> str:
-        """Name of the cookie; with this beginning browsers take it over https only, and from this host alone."""
+        """Name of the session cookie. Browsers accept one with prefix `__Host-` over HTTPS and from this host only."""
         return "__Host-tony" if self.secure else "tony"
 
 
 class Authenticator:
-    """As `Gate`."""
+    """The `AuthBackend` of a server."""
 
-    def __init__(self, terms: AuthConfig) -> None:
-        self._terms = terms
+    def __init__(self, config: AuthConfig) -> None:
+        self._config = config
         self._groups = Groups()
-        self.failures = LoginThrottle()
+        self._throttle = LoginThrottle()
 
-    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
-        """As `Gate`."""
-        if _KNOWN not in request.scope:
-            request.scope[_KNOWN] = await self._visitor(request)
-        known: PortalUser | AccessDenied = request.scope[_KNOWN]
+    async def authenticate(self, request: Request) -> PortalUser | AccessDenied:
+        if _CACHE_KEY not in request.scope:
+            request.scope[_CACHE_KEY] = await self._authenticate(request)
+        known: PortalUser | AccessDenied = request.scope[_CACHE_KEY]
         if not isinstance(known, AccessDenied):
             set_user(known.name)
         return known
 
-    async def _visitor(self, request: Request) -> PortalUser | AccessDenied:
+    async def _authenticate(self, request: Request) -> PortalUser | AccessDenied:
         if _is_embedded(request):
             return AccessDenied(
-                status=403, reason="Another site's page asked for this. Open it in a window of its own."
+                status=403, reason="This request comes from a page of another site. Open the address in its own window."
             )
         if "authorization" in request.headers:
-            return await self._by_token(request)
-        proxy = self._proxy_of(request)
+            return await self._authenticate_by_token(request)
+        proxy = self._find_proxy(request)
         if proxy is not None and proxy.names_users:
-            return await self._by_proxy(request, proxy)
-        if proxy is None and (wrong := self._wrong_name(request)):
+            return await self._authenticate_by_proxy(request, proxy)
+        if proxy is None and (wrong := self._check_host(request)):
             return wrong
-        if self._terms.tokens is not None and self._terms.cookie in request.cookies:
-            known = await LISTS.run(self._terms.tokens.session, request.cookies[self._terms.cookie])
+        if self._config.tokens is not None and self._config.cookie in request.cookies:
+            known = await LISTS.run(self._config.tokens.session, request.cookies[self._config.cookie])
             if known is not None:
-                return await self._guest(known.user, AuthMethod.SESSION, known.token, known.until)
-        return self._login("It is not known who you are.") if proxy else await self._by_peer(request)
+                return await self._make_user(known.user, AuthMethod.SESSION, known.token, known.until)
+        return self._login_needed("You are not logged in.") if proxy else await self._authenticate_by_peer(request)
 
-    # --- the three ways -----------------------------------------------------------------------------------------------
+    # --- authentication methods ---------------------------------------------------------------------------------------
 
-    async def _by_token(self, request: Request) -> PortalUser | AccessDenied:
-        if self._terms.tokens is None:
-            return AccessDenied(status=403, reason="This server knows no tokens. Leave out the header Authorization.")
+    async def _authenticate_by_token(self, request: Request) -> PortalUser | AccessDenied:
+        if self._config.tokens is None:
+            return AccessDenied(
+                status=403, reason="This server does not accept tokens. Remove the Authorization header."
+            )
         sent = request.headers.getlist("authorization")
         scheme, _, text = sent[0].partition(" ")
         if len(sent) == 1 and scheme.lower() == "bearer":
-            known = await LISTS.run(self._terms.tokens.find, text.strip())
+            known = await LISTS.run(self._config.tokens.find, text.strip())
             if known is not None:
-                return await self._guest(known.user, AuthMethod.TOKEN, known.token, known.until)
-        return self.failed(request)
+                return await self._make_user(known.user, AuthMethod.TOKEN, known.token, known.until)
+        return self.reject_token(request)
 
-    def failed(self, request: Request) -> AccessDenied:
-        """What somebody is told whose token is not right; the more often, the less."""
-        wait = self.failures.add(request.client.host if request.client else "")
+    def reject_token(self, request: Request) -> AccessDenied:
+        """Record a wrong token of the client's address, and return the refusal: 429 after too many."""
+        wait = self._throttle.add(request.client.host if request.client else "")
         if wait:
             return AccessDenied(
                 status=429, wait=wait, reason=f"Too many wrong tokens from your address; try again in {wait:.0f} s."
             )
         return AccessDenied(
             status=401,
-            reason="This token is not known here, or is none any more. Ask the owner of this portal for another: "
+            reason="The token is invalid or has expired. Ask the owner of this portal for another: "
             "`tony portal token --user NAME` prints one.",
         )
 
-    async def _by_proxy(self, request: Request, proxy: TrustedProxy) -> PortalUser | AccessDenied:
-        said = request.headers.getlist(proxy.header) if proxy.header else []
+    async def _authenticate_by_proxy(self, request: Request, proxy: TrustedProxy) -> PortalUser | AccessDenied:
+        names = request.headers.getlist(proxy.header) if proxy.header else []
         if proxy.cookie and proxy.cookie in request.cookies:
-            said.append(unquote_plus(request.cookies[proxy.cookie]))
-        if len(said) > 1 or any(name and not PERSON.fullmatch(name) for name in said):
-            return AccessDenied(status=403, reason="Your proxy does not say clearly who you are.")
-        name = said[0] if said else ""
+            names.append(unquote_plus(request.cookies[proxy.cookie]))
+        if len(names) > 1 or any(name and not PERSON.fullmatch(name) for name in names):
+            return AccessDenied(status=403, reason="The proxy sent an invalid or ambiguous user name.")
+        name = names[0] if names else ""
         if not name and not proxy.vouches:
             return AccessDenied(
-                status=401, reason=f"Your proxy does not say who you are: it should, in {proxy.header or proxy.cookie}."
+                status=401, reason=f"The proxy did not send a user name. Expected in: {proxy.header or proxy.cookie}."
             )
-        return await self._guest(name, AuthMethod.PROXY, all_seen=proxy.vouches)
+        return await self._make_user(name, AuthMethod.PROXY, sees_all=proxy.vouches)
 
-    async def _by_peer(self, request: Request) -> PortalUser | AccessDenied:
+    async def _authenticate_by_peer(self, request: Request) -> PortalUser | AccessDenied:
         uid = request.scope.get(PEER)
-        known = self._terms.by_peer and uid is not None
+        known = self._config.by_peer and uid is not None
         if known and not is_ours(uid):
-            return self._login(f"You are user {_name_of(uid)} here, and this server is {self._terms.owner}'s.")
+            return self._login_needed(
+                f"This portal belongs to {self._config.owner}; you are connected as user {_name_of(uid)}."
+            )
         if known and _is_forwarded(request):
-            return self._login(
-                "This came through a proxy that is not known here, so nobody can say whose it is. "
-                "If it may be believed, name its address and the header with its users: "
+            return self._login_needed(
+                "This request was forwarded by a proxy that is not trusted, so its user is unknown. "
+                "To trust the proxy, give its address and the header with the user name: "
                 "`tony portal --trust-proxy 127.0.0.1 --user-header X-Remote-User`."
             )
         if known:
-            return await self._guest(self._terms.owner, AuthMethod.PEER, admin=True)
-        return self._login("It is not known who you are.")
+            return await self._make_user(self._config.owner, AuthMethod.PEER, admin=True)
+        return self._login_needed("You are not logged in.")
 
-    def _login(self, why: str) -> AccessDenied:
-        if self._terms.tokens is None:
+    def _login_needed(self, why: str) -> AccessDenied:
+        if self._config.tokens is None:
             return AccessDenied(status=403, reason=why)
         return AccessDenied(
             status=401,
-            reason=f"{why} Log in with a token: the owner of this portal gets one for you by "
+            reason=f"{why} Log in with a token: the owner of this portal can create one for you with "
             "`tony portal token --user NAME`.",
         )
 
-    # --- what is believed ---------------------------------------------------------------------------------------------
+    # --- proxies and host names ---------------------------------------------------------------------------------------
 
-    def _proxy_of(self, request: Request) -> TrustedProxy | None:
-        """The proxy through which it came; None if it came by itself."""
+    def _find_proxy(self, request: Request) -> TrustedProxy | None:
+        """Return the trusted proxy that forwarded a request; None for a direct connection."""
         host = _address(request.client.host) if request.client else None
         if host is None:
             return None
-        for proxy in self._terms.proxies:
+        for proxy in self._config.proxies:
             if any(host in network for network in proxy.addresses if network.version == host.version):
                 uid = request.scope.get(PEER)
-                here = host.is_loopback or uid is not None
-                return proxy if not here or self._may_be(proxy, uid) else None
+                is_local = host.is_loopback or uid is not None
+                return proxy if not is_local or self._can_be(proxy, uid) else None
         return None
 
-    def _may_be(self, proxy: TrustedProxy, uid: int | None) -> bool:
-        """Whether a process of this machine may be that proxy: its address is everybody's here."""
+    def _can_be(self, proxy: TrustedProxy, uid: int | None) -> bool:
+        """Return True if a local process may be the proxy: on this machine every user can connect from its address."""
         return is_ours(uid) or (uid is not None and _name_of(uid) in proxy.runs_as)
 
-    def _wrong_name(self, request: Request) -> AccessDenied | None:
+    def _check_host(self, request: Request) -> AccessDenied | None:
         sent = request.headers.getlist("host")
         name = _host_of(sent[0]) if len(sent) == 1 else ""
-        if name == "localhost" or _address(name) is not None or name in self._terms.names:
+        if name == "localhost" or _address(name) is not None or name in self._config.names:
             return None
         return AccessDenied(
             status=403,
-            reason=f"This server is not called {name[:80]!r}. If it is, name it: `tony portal --name NAME`.",
+            reason=f"This server does not answer to the host name {name[:80]!r}. "
+            "To allow a name: `tony portal --name NAME`.",
         )
 
-    async def _guest(
+    async def _make_user(
         self,
         name: str,
         how: AuthMethod,
         session: str = "",
         until: float | None = None,
         *,
-        all_seen: bool = False,
+        sees_all: bool = False,
         admin: bool = False,
     ) -> User:
         groups = await self._groups.of(name) if name else frozenset()
         names = {name, *(f"@{group}" for group in groups)} if name else set()
-        who, slot = f"{how.value}|{name}|{session}", int(clock.wall() // _PAGE)
+        identity, slot = f"{how.value}|{name}|{session}", int(clock.wall() // _PAGE_TOKEN_SECONDS)
         return User(
             name=name,
             how=how,
             groups=groups,
-            all_seen=all_seen,
-            admin=admin or not names.isdisjoint(self._terms.admins),
-            token=self._page_token(who, slot),
-            earlier=self._page_token(who, slot - 1),
+            sees_all=sees_all,
+            admin=admin or not names.isdisjoint(self._config.admins),
+            token=self._page_token(identity, slot),
+            earlier=self._page_token(identity, slot - 1),
             until=until,
         )
 
-    # --- what changes something ---------------------------------------------------------------------------------------
+    # --- requests that change something -------------------------------------------------------------------------------
 
-    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
-        """As `Gate`. Whoever sends a token of their own along means it; all else a browser sends by itself."""
-        if isinstance(visitor, User) and visitor.how is AuthMethod.TOKEN:
+    def check_change(self, request: Request, portal_user: PortalUser, token: str) -> AccessDenied | None:
+        """Check a request that changes something; see `AuthBackend`.
+
+        A request with an API token is always genuine: browsers never send one on their own, unlike cookies.
+        """
+        if isinstance(portal_user, User) and portal_user.how is AuthMethod.TOKEN:
             return None
-        if not self._is_own(request):
-            what = "Another site's page wants to change something here. It was not done."
-            return AccessDenied(status=403, reason=what + self._names_of(request))
+        if not self._is_same_origin(request):
+            what = "The request was refused: it comes from a page of another site."
+            return AccessDenied(status=403, reason=what + self._origins_hint(request))
         sent = token.encode("utf-8", "replace")
-        if not isinstance(visitor, User) or not any(
-            hmac.compare_digest(sent, good.encode()) for good in (visitor.token, visitor.earlier)
+        if not isinstance(portal_user, User) or not any(
+            hmac.compare_digest(sent, good.encode()) for good in (portal_user.token, portal_user.earlier)
         ):
             return AccessDenied(
-                status=403, reason="The page is too old, or was somebody else's. Load it again, and repeat."
+                status=403, reason="The page has expired, or was loaded by another user. Reload it and try again."
             )
         return None
 
-    def own_page(self, request: Request) -> bool:
-        """Whether a request comes from one of our own pages, as far as its browser says; True for other programs."""
-        return not _is_embedded(request) and self._is_own(request)
+    def is_own_page(self, request: Request) -> bool:
+        """Return False if a browser reports that a page of another site made the request; True for other clients."""
+        return not _is_embedded(request) and self._is_same_origin(request)
 
-    def _is_own(self, request: Request) -> bool:
+    def _is_same_origin(self, request: Request) -> bool:
         sent = request.headers.getlist("origin")
         if not sent:
             return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
         if len(sent) > 1:
             return False
-        proxy = self._proxy_of(request)
+        proxy = self._find_proxy(request)
         if proxy is not None and sent[0] in proxy.origins:
             return True
         return sent[0].partition("://")[2].lower() == request.headers.get("host", "").lower() != ""
 
-    def _names_of(self, request: Request) -> str:
-        """For whoever has come by a name of the proxy's that is not known here: by which ones it is."""
-        proxy = self._proxy_of(request)
+    def _origins_hint(self, request: Request) -> str:
+        """Return a sentence that names the accepted origins, for a proxy reached by another of its names."""
+        proxy = self._find_proxy(request)
         known = " or ".join(sorted(proxy.origins)) if proxy is not None else ""
-        return f" If it was this site's own: changes are taken from pages of {known}." if known else ""
+        return f" Changes are accepted from pages of {known} only." if known else ""
 
-    def _page_token(self, who: str, slot: int) -> str:
-        said = f"page|{slot}|{who}".encode("utf-8", "replace")
-        return hmac.new(self._terms.key, said, sha256).hexdigest()[:40]
+    def _page_token(self, identity: str, slot: int) -> str:
+        message = f"page|{slot}|{identity}".encode("utf-8", "replace")
+        return hmac.new(self._config.key, message, sha256).hexdigest()[:40]
 
 
 def _is_forwarded(request: Request) -> bool:
-    """Return whether any header says that a proxy has passed the request on."""
+    """Return True if a header indicates that a proxy forwarded the request."""
     return any(name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in request.headers)
 
 
 def _is_embedded(request: Request) -> bool:
-    """Whether a page of another site has its browser fetch this, and not a person who follows a link."""
+    """Return True if a page of another site makes the request, other than by a link that the user follows."""
     if request.headers.get("sec-fetch-site", "none") not in ("cross-site", "same-site"):
         return False
     return request.headers.get("sec-fetch-mode") != "navigate" or request.headers.get("sec-fetch-dest") not in (
@@ -347,7 +355,7 @@ def _is_embedded(request: Request) -> bool:
 
 
 def _host_of(sent: str) -> str:
-    """The name in a header `Host`, without port, brackets and the dot of a full name; empty if there is none."""
+    """Return the name in a `Host` header without port, brackets and trailing dot; empty if there is none."""
     try:
         return (urlsplit(f"//{sent}").hostname or "").removesuffix(".")
     except ValueError:
@@ -355,7 +363,7 @@ def _host_of(sent: str) -> str:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """A number as an address, the same for both ways in which one of IPv4 may be written; None for a name."""
+    """Parse an IP address; an IPv4-mapped IPv6 address becomes IPv4. Return None for a host name."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -364,7 +372,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _name_of(uid: int | None) -> str:
-    """What this machine calls a user; the number for one that it does not know."""
+    """Return the name of an OS user; the number if this machine has no such user."""
     try:
         return pwd.getpwuid(-1 if uid is None else uid).pw_name
     except (KeyError, OverflowError, OSError):

@@ -1,6 +1,6 @@
-"""Who may see and change what. Every page and every route of the API asks here first.
+"""Authorization: what a user may see and change. Every page and API operation checks here first.
 
-`auth.py` is the gate of a real server; here is what pages know of one.
+`auth.py` has the `AuthBackend` of a server; this module has the interface that pages depend on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PortalAction(Enum):
-    """What somebody wants to do with a job."""
+    """An action on a job that needs permission."""
 
     SEE = "see"
     CHANGE = "change"
@@ -30,12 +30,12 @@ class PortalAction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessDenied:
-    """Nobody is let in.
+    """A refused request.
 
     Attributes:
-        status: of HTTP: 401 if somebody who says who they are may be let in, 429 after too many tries, else 403.
-        reason: for people: what is wrong, and what to do.
-        wait: seconds after which another try may be made; 0 if that does not matter.
+        status: HTTP status: 401 if a login may help, 429 after too many failed logins, else 403.
+        reason: why, and what to do; shown to the user.
+        wait: seconds to wait before the next attempt; 0: none.
     """
 
     status: int
@@ -44,82 +44,70 @@ class AccessDenied:
 
 
 class PortalUser(Protocol):
-    """Somebody who was let in."""
+    """An authenticated user of the portal."""
 
     @property
     def name(self) -> str:
-        """The user, for pages and for events; empty for somebody of whom no name is known."""
+        """The user name, for pages and events; empty if a proxy admitted the request without one."""
 
     @property
     def token(self) -> str:
-        """A secret that our pages have and pages of others do not; whoever changes something sends it along."""
+        """The CSRF token of this user's pages, sent with each request that changes something."""
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """For `Query.readers`: the names by which jobs let them in; empty for one who may see all."""
+        """For `Query.readers`: the names that grant this user access to jobs; empty: may see every job."""
 
     def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
-        """Whether they may. Of `record`, if there is one, viewers and modifiers are known as well."""
+        """Return True if the user has permission. `record`, if given, adds its viewers and modifiers."""
 
 
 class AuthBackend(Protocol):
-    """Looks at who comes."""
+    """Authenticates requests."""
 
-    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
-        """Who it is, or why nobody is let in."""
+    async def authenticate(self, request: Request) -> PortalUser | AccessDenied:
+        """Authenticate a request; return its user, or why it is refused."""
 
-    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
-        """Why a request that changes something is not one of the visitor's own; None if it is.
+    def check_change(self, request: Request, portal_user: PortalUser, token: str) -> AccessDenied | None:
+        """Check that the user intended a request that changes something; return why it is refused, or None.
 
         Args:
-            token: that it brought along.
+            token: the CSRF token sent with the request.
         """
 
 
-class Shut:
-    """Lets nobody in."""
+async def jobs_for(portal_user: PortalUser, source: Source, query: Query) -> JobsPage:
+    """Return a page of the matching jobs that the user may see. Always use this instead of `Source.jobs`.
 
-    async def visitor(self, request: Request) -> PortalUser | AccessDenied:
-        """As `AuthBackend`."""
-        return AccessDenied(status=403, reason="Nobody is let in here.")
-
-    def change(self, request: Request, visitor: PortalUser, token: str) -> AccessDenied | None:
-        """As `AuthBackend`."""
-        return AccessDenied(status=403, reason="Nobody changes anything here.")
-
-
-async def jobs_for(visitor: PortalUser, source: Source, query: Query) -> JobsPage:
-    """A page of the jobs that are wanted, without those that the visitor may not see. Use this, never `Source.jobs`.
-
-    Who may not see all is not told either who else has jobs, and how many there are.
+    A user who may not see every job does not learn which other users have jobs, or how many jobs there are.
 
     Raises:
-        ValueError: `query.after` is no answer of ours.
+        ValueError: `query.after` is not a page cursor.
     """
-    page = await source.jobs(replace(query, readers=visitor.readers))
-    if not visitor.readers:
+    page = await source.jobs(replace(query, readers=portal_user.readers))
+    if not portal_user.readers:
         return page
-    heads = tuple(head for head in page.heads if visitor.may(PortalAction.SEE, head))
+    heads = tuple(head for head in page.heads if portal_user.may(PortalAction.SEE, head))
     facets = replace(Facets(), states=page.facets.states, frameworks=page.facets.frameworks)
-    whole = len(heads) == len(page.heads)
-    return replace(page, heads=heads, total=page.total if whole else None, facets=facets, problems=())
+    sees_all = len(heads) == len(page.heads)
+    return replace(page, heads=heads, total=page.total if sees_all else None, facets=facets, problems=())
 
 
-async def find_job(visitor: PortalUser, source: Source, job: str) -> tuple[JobView, JobReport] | None:
-    """Return a job, and how it stands; None if there is none, or the visitor may not see it.
+async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[JobView, JobReport] | None:
+    """Return a job and its report; None if it does not exist, or the user may not see it.
 
     Raises:
-        TonyError: its record cannot be read, which only those learn to whom the job is listed.
+        TonyError: its directory cannot be read; raised only for users who may see the job in the list.
     """
     try:
         view = await source.job(job)
         report = await view.report() if view is not None else None
     except TonyError:
-        if visitor.readers:
-            page = await jobs_for(visitor, source, Query(text=job))
+        if portal_user.readers:
+            page = await jobs_for(portal_user, source, Query(text=job))
             if all(head.job != job for head in page.heads):
                 return None
         raise
-    if view is None or report is None or not visitor.may(PortalAction.SEE, report):
+    if view is None or report is None or not portal_user.may(PortalAction.SEE, report):
         return None
     return view, report

@@ -1,7 +1,7 @@
-"""One job as pages see it, from its folder and its application master.
+"""One job as shown on pages, read from its directory and its application master.
 
-What has ended does not change: what was read of it is kept. Of a job that runs the event log is read on, and its master
-is asked once a second at most, however many look.
+The data of a finished job does not change and is cached. For a running job, the event log is read incrementally, and
+the AM is queried at most once a second, regardless of the number of users.
 """
 
 from __future__ import annotations
@@ -41,52 +41,51 @@ from tony.web.remote_logs import RemoteLogs
 from tony.web.secret_masking import MARGIN, PRINTED
 
 T = TypeVar("T")
-#: Seconds for which what a living master said is as good as new.
-_FRESH = 1.0
-#: A timeline holds for so many times the seconds that it took to make it.
-_SHARE = 20.0
-#: Bytes of an event log that are read at once from its end.
+#: How long the report of a running AM counts as current.
+_REPORT_SECONDS = 1.0
+#: A timeline counts as current for this many times the seconds that it took to build.
+_TIMELINE_COST_FACTOR = 20.0
+#: Bytes per read when an event log is read backwards from its end.
 _BLOCK = 64 << 10
-#: Bytes that a task's place in a timeline takes in memory, and what a byte of a summary and of an event log takes.
+#: Memory of a task in a timeline, and memory per byte of the JSON files and of the event log.
 _TASK_BYTES = 2000
 _FACTOR_OF_JSON = 8
 _FACTOR_OF_JOB = 16  # it may have many short texts
 _FACTOR_OF_LOG = 3
-#: Seconds for which an event log is read on for one request, and events between two looks at the clock.
+#: Time limit for reading an event log in one request, and events between two checks of the clock.
 _LONGEST_READ_SECONDS = 20.0
-_EVENTS_BETWEEN_LOOKS = 1000
-#: Bytes of an event log that one answer may hold.
+_EVENTS_PER_CLOCK_CHECK = 1000
+#: Maximum bytes of an event log in one response.
 _MOST_EVENT_BYTES = 16 << 20
-#: Containers of a task that are told, the last ones.
-_MOST_HELD = 10
-#: Files that are listed.
+#: Containers listed per task: the newest.
+_MOST_CONTAINERS = 10
+#: Files listed per job.
 _MOST_FILES = 5000
-#: Why a job is not changed from here.
 _NOT_OWN = (
-    "Only a portal of the job's own user can do that: this one does not have the job in its own state directory. "
-    "That user can do it with `tony`, too."
+    "Only a portal of the job's own user can do that: this portal does not have the job in its own state directory. "
+    "The user can also use the `tony` command."
 )
-#: Files of a record that hold nothing that its readers may not see.
-_SHOWN = ("job.json", "summary.json", "am.log", "metrics.db")
+#: Files of a job directory without secrets.
+_READABLE_FILES = ("job.json", "summary.json", "am.log", "metrics.db")
 
 
 class FolderView:
-    """One job.
+    """The `JobView` of a job directory.
 
     Args:
-        folder: in the state directory of the user, or a copy: nothing that another user can write.
-        ask: how it stands, as the one knows who knows.
-        far: what of it lies on other machines; None: nothing, or nobody brings it.
-        files: in which its files and logs lie, if that is not the folder itself; and at which path there.
-        refresh: brings what is new to the folder, if that is a copy.
-        is_own: the job belongs to the user of this process: its secrets may be read, and its application master called.
+        folder: the directory, in the user's state directory or a copy; no other user can write to it.
+        fetch_report: returns the current report, from the AM or the scheduler.
+        remote: fetches what is on other machines; None: nothing is fetched.
+        files: the store and path of the job's files and logs, if not the directory itself.
+        refresh: updates the directory, if it is a copy.
+        is_own: the job belongs to the OS user of this process: its secrets may be read and its AM may be called.
     """
 
     def __init__(
         self,
         folder: JobFolder,
-        ask: Callable[[], Awaitable[JobReport]],
-        far: RemoteRecord | None = None,
+        fetch_report: Callable[[], Awaitable[JobReport]],
+        remote: RemoteRecord | None = None,
         *,
         files: tuple[LocalStore, str] | None = None,
         refresh: Callable[[], Awaitable[None]] | None = None,
@@ -95,96 +94,87 @@ class FolderView:
         self._folder = folder
         self._is_own = is_own
         self._lane = USUAL if is_own else OTHERS
-        self._ask = ask
-        self._far = far
+        self._fetch_report = fetch_report
+        self._remote = remote
         self._store, self._path = files or (LocalStore(folder.path), "")
         self._bring = refresh
-        # By user: what one of them waits for in line behind their own requests, another one does not.
-        self._asking: dict[str | None, asyncio.Task[JobReport]] = {}
-        self._telling: dict[str | None, asyncio.Task[tuple[Timeline, GoodputLedger] | None]] = {}
+        # One task per user, so that no user waits behind the queued requests of another.
+        self._report_tasks: dict[str | None, asyncio.Task[JobReport]] = {}
+        self._timeline_tasks: dict[str | None, asyncio.Task[tuple[Timeline, GoodputLedger] | None]] = {}
         self._report: JobReport | None = None
         self._weight = 0
-        self._asked = 0.0
+        self._reported_at = 0.0
         self._record: JobRecord | None = None
-        self._story = _Story(folder, is_own=is_own)
+        self._timeline = _TimelineCache(folder, is_own=is_own)
 
     @property
     def job(self) -> str:
-        """As `JobView`."""
         return self._folder.job_id
 
     @property
     def can_change(self) -> bool:
-        """As `JobView`."""
         return self._is_own
 
     @property
     def weight(self) -> int:
-        """Bytes that what was read of it takes in memory, about."""
+        """Approximate memory of the cached data, in bytes."""
         return self._weight
 
     @property
     def live(self) -> bool:
-        """As `JobView`."""
         return not (self._report and self._report.state.ended) and not self._folder.summary.exists()
 
     async def report(self) -> JobReport:
-        """As `JobView`."""
         known = self._report
-        if known is not None and (known.state.ended or clock.monotonic() - self._asked < _FRESH):
+        if known is not None and (known.state.ended or clock.monotonic() - self._reported_at < _REPORT_SECONDS):
             return known
-        return await _shared(self._asking, self._learn)
+        return await _shared(self._report_tasks, self._load_report)
 
-    async def _learn(self) -> JobReport:
+    async def _load_report(self) -> JobReport:
         if self._bring is not None and self.live:
             await self._bring()
-        report = await self._lane.run(read_summary, self._folder, own=self._is_own) or await self._ask()
-        self._weight = await to_thread(_weight, self._folder, len(report.tasks))
-        self._report, self._asked = report, clock.monotonic()
+        report = await self._lane.run(read_summary, self._folder, own=self._is_own) or await self._fetch_report()
+        self._weight = await to_thread(_estimate_memory, self._folder, len(report.tasks))
+        self._report, self._reported_at = report, clock.monotonic()
         return report
 
     async def record(self) -> JobRecord | None:
-        """As `JobView`."""
         if self._record is None:
             self._record = await self._lane.run(read_job, self._folder, own=self._is_own)
         return self._record
 
     async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[LogEntry]:
-        """As `JobView`."""
         await self._refresh()
         return await self._lane.run(_events, self._folder, after, most, kinds, own=self._is_own)
 
     async def timeline(self) -> Timeline | None:
-        """As `JobView`."""
-        told = await self._told()
-        return told and told[0]
+        loaded = await self._load_timeline()
+        return loaded and loaded[0]
 
     async def goodput(self) -> GoodputLedger | None:
-        """As `JobView`."""
-        told = await self._told()
-        return told and told[1]
+        loaded = await self._load_timeline()
+        return loaded and loaded[1]
 
-    async def _told(self) -> tuple[Timeline, GoodputLedger] | None:
+    async def _load_timeline(self) -> tuple[Timeline, GoodputLedger] | None:
         record = await self.record()
         if record is None:
             return None
         await self._refresh()
-        # One thread of a user at a time: however many ask, they wait here, and not in threads that others need.
-        work = partial(self._lane.run, self._story.told, record, not self.live, self._opened_metrics)
-        return await _shared(self._telling, work)
+        # One thread per user at a time: concurrent requests wait here instead of occupying threads.
+        work = partial(self._lane.run, self._timeline.load, record, not self.live, self._open_metrics)
+        return await _shared(self._timeline_tasks, work)
 
     async def metrics(self) -> Metrics | None:
-        """As `JobView`."""
         await self._refresh()
-        return await self._lane.run(self._opened_metrics)
+        return await self._lane.run(self._open_metrics)
 
     async def _refresh(self) -> None:
         if self._bring is not None and self.live:
             await self._bring()
-        if self._far is not None and self.live:
-            await self._far.refresh()
+        if self._remote is not None and self.live:
+            await self._remote.refresh()
 
-    def _opened_metrics(self) -> Metrics | None:
+    def _open_metrics(self) -> Metrics | None:
         found = open_metrics(self._folder.metrics, own=self._is_own)
         if found.known:
             return found
@@ -192,21 +182,18 @@ class FolderView:
         return None
 
     async def files(self) -> Sequence[RecordFile]:
-        """As `JobView`."""
         return await self._lane.run(self._files)
 
     async def file(self, path: str) -> AsyncIterator[bytes] | None:
-        """As `JobView`."""
         files = {file.path for file in await self.files() if file.readable}
-        descriptor = await self._lane.run(self._opened, path) if path in files else None
+        descriptor = await self._lane.run(self._open_file, path) if path in files else None
         if descriptor is None:
             return None
         return _content(descriptor, self._lane, masked=path != self._folder.metrics.name)
 
     def logs(self, task: str) -> FolderLogs:
-        """As `JobView`."""
-        if self._far is not None:
-            return RemoteLogs(self._store, self._logs, task, partial(self._far.bring, task), lane=self._lane)
+        if self._remote is not None:
+            return RemoteLogs(self._store, self._logs, task, partial(self._remote.bring, task), lane=self._lane)
         return FolderLogs(self._store, self._logs, task, lane=self._lane)
 
     @property
@@ -214,62 +201,56 @@ class FolderView:
         return joined(self._path, "logs")
 
     def _files(self) -> list[RecordFile]:
-        found = [*self._in_folder("", _is_shown)]
-        found += self._in_folder("logs", lambda name: True)
+        found = [*self._list_folder("", _is_readable)]
+        found += self._list_folder("logs", lambda name: True)
         return sorted(found, key=lambda file: file.path)[:_MOST_FILES]
 
-    def _in_folder(self, folder: str, readable: Callable[[str], bool]) -> Iterator[RecordFile]:
+    def _list_folder(self, folder: str, readable: Callable[[str], bool]) -> Iterator[RecordFile]:
         for item in self._store.list_files(joined(self._path, folder)):
             if not item.name.startswith("."):
                 yield RecordFile(
                     path=joined(folder, item.name), size=item.size, changed=item.changed, readable=readable(item.name)
                 )
 
-    def _opened(self, path: str) -> int | None:
+    def _open_file(self, path: str) -> int | None:
         try:
             return self._store.open(joined(self._path, path))
         except OSError:
             return None
 
     async def links(self) -> Sequence[WebLink]:
-        """As `JobView`."""
-        return await self._far.links() if self._far is not None else ()
+        return await self._remote.links() if self._remote is not None else ()
 
     async def containers(self, task: str) -> Sequence[TaskContainer]:
-        """As `JobView`."""
-        line = await self.timeline() if self._far is not None else None
-        if self._far is None or line is None:
+        line = await self.timeline() if self._remote is not None else None
+        if self._remote is None or line is None:
             return ()
-        had = dict(line.held.get(task, ())[-_MOST_HELD:])
-        links = await self._far.container_links(had)
+        hosts = dict(line.held.get(task, ())[-_MOST_CONTAINERS:])
+        links = await self._remote.container_links(hosts)
         return [
-            TaskContainer(container=each, host=host, links=tuple(links.get(each, ()))) for each, host in had.items()
+            TaskContainer(container=each, host=host, links=tuple(links.get(each, ()))) for each, host in hosts.items()
         ][::-1]
 
-    # --- what changes it ----------------------------------------------------------------------------------------------
+    # --- changes ------------------------------------------------------------------------------------------------------
 
     async def stop(self, actor: str) -> None:
-        """As `JobView`."""
         self._check_own()
         await am_client.tell_kill(self._folder, actor, now=False)
         self._forget()
 
     async def restart(self, actor: str) -> None:
-        """As `JobView`."""
         self._check_own()
         await am_client.tell_restart(self._folder, actor)
         self._forget()
 
     async def stacks(self, task: str, actor: str) -> Stacks:
-        """As `JobView`."""
         self._check_own()
-        told = await am_client.ask_stacks(self._folder, actor, task)
-        if not told.text:
-            raise InfraError(told.problem)
-        return told
+        stacks = await am_client.ask_stacks(self._folder, actor, task)
+        if not stacks.text:
+            raise InfraError(stacks.problem)
+        return stacks
 
     async def log_level(self, level: str, actor: str) -> None:
-        """As `JobView`."""
         self._check_own()
         await am_client.tell_log_level(self._folder, level, actor)
 
@@ -278,11 +259,11 @@ class FolderView:
             raise UserError(_NOT_OWN)
 
     def _forget(self) -> None:
-        self._asked = float("-inf")
+        self._reported_at = float("-inf")
 
 
-def _weight(folder: JobFolder, tasks: int) -> int:
-    """Return how many bytes the report and the timeline of a job take in memory, from the size of its files."""
+def _estimate_memory(folder: JobFolder, tasks: int) -> int:
+    """Estimate the memory of a job's report and timeline, in bytes, from the size of its files."""
     size = tasks * _TASK_BYTES
     logs = [(path, _FACTOR_OF_LOG) for path in event_log.segments(folder.path)]
     for path, factor in ((folder.job, _FACTOR_OF_JOB), (folder.summary, _FACTOR_OF_JSON), *logs):
@@ -292,7 +273,7 @@ def _weight(folder: JobFolder, tasks: int) -> int:
 
 
 async def _shared(tasks: dict[str | None, asyncio.Task[T]], work: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Wait for the current user's task, which is begun if there is none."""
+    """Wait for the current user's task; start it if none is running."""
     user = current_user()
     task = tasks.get(user)
     if task is None:
@@ -301,63 +282,67 @@ async def _shared(tasks: dict[str | None, asyncio.Task[T]], work: Callable[[], C
     return await asyncio.shield(task)
 
 
-class _Story:
-    """The event log as a timeline, read on from where it was read last; used by one thread at a time."""
+class _TimelineCache:
+    """The timeline and goodput of an event log, read incrementally by one thread at a time."""
 
     def __init__(self, folder: JobFolder, *, is_own: bool) -> None:
         self._folder = folder
         self._is_own = is_own
         self._lock = threading.Lock()
-        self._chronicle: TimelineReader | None = None
+        self._reader: TimelineReader | None = None
         self._tail = EventTail(folder)
         self._events = 0
-        self._made: tuple[Timeline, GoodputLedger] | None = None
-        self._over = False
-        self._until = 0.0
+        self._loaded: tuple[Timeline, GoodputLedger] | None = None
+        self._is_final = False
+        self._current_until = 0.0
 
-    def told(
+    def load(
         self, record: JobRecord, ended: bool, metrics: Callable[[], Metrics | None]
     ) -> tuple[Timeline, GoodputLedger] | None:
-        """What there is so far; None without events."""
+        """Return the timeline and goodput so far; None if there are no events."""
         with lock_held(self._lock, f"the event log of {self._folder.job_id} is being read"):
-            if self._over or clock.monotonic() < self._until:
-                return self._made
-            began = clock.monotonic()
+            if self._is_final or clock.monotonic() < self._current_until:
+                return self._loaded
+            started_at = clock.monotonic()
             if not self._is_own:
                 event_log.check_length_of_others(self._folder.path)
-            if self._chronicle is None:
-                self._chronicle = TimelineReader(record)
+            if self._reader is None:
+                self._reader = TimelineReader(record)
             for entry in self._tail.new():
-                self._chronicle.take(entry)
+                self._reader.take(entry)
                 self._events += 1
-                if not self._events % _EVENTS_BETWEEN_LOOKS and clock.monotonic() - began > _LONGEST_READ_SECONDS:
+                if (
+                    not self._events % _EVENTS_PER_CLOCK_CHECK
+                    and clock.monotonic() - started_at > _LONGEST_READ_SECONDS
+                ):
                     raise OverloadedError(
-                        f"the event log of {self._folder.job_id} is long: {self._events:,} events of it were read so "
-                        "far. Look again, and it is read on."
+                        f"the event log of {self._folder.job_id} is long: {self._events:,} events read so far. "
+                        "Reload to continue."
                     )
             if not self._events:
                 return None
-            made = self._chronicle.timeline()
+            line = self._reader.timeline()
             if not ended:
-                made = self._chronicle.timeline(clock.wall() - made.accepted)
-            self._made = _with_marks(made, metrics())
+                line = self._reader.timeline(clock.wall() - line.accepted)
+            self._loaded = _with_metrics(line, metrics())
             if ended:
-                self._over, self._chronicle = True, None
-            # However large the job, no more than some share of a core goes into telling of it again and again.
-            self._until = clock.monotonic() + max(_FRESH, _SHARE * (clock.monotonic() - began))
-            return self._made
+                self._is_final, self._reader = True, None
+            # Limits repeated rebuilding to a small share of a core, however large the job.
+            cost = clock.monotonic() - started_at
+            self._current_until = clock.monotonic() + max(_REPORT_SECONDS, _TIMELINE_COST_FACTOR * cost)
+            return self._loaded
 
 
-def _with_marks(line: Timeline, marks: Metrics | None) -> tuple[Timeline, GoodputLedger]:
-    if marks is None:
+def _with_metrics(line: Timeline, metrics: Metrics | None) -> tuple[Timeline, GoodputLedger]:
+    if metrics is None:
         return line, ledger(line)
-    with marks:
-        line = with_checkpoints(line, [(each.task, each.until, each.step) for each in marks.checkpoints()])
-        return line, ledger(line, marks)
+    with metrics:
+        line = with_checkpoints(line, [(each.task, each.until, each.step) for each in metrics.checkpoints()])
+        return line, ledger(line, metrics)
 
 
 def _events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, own: bool) -> list[LogEntry]:
-    """Numbers are dense over all segments: what is not wanted is only counted."""
+    """Read events. Numbers are consecutive over all segments, so unwanted events are only counted, not decoded."""
     if not own:
         event_log.check_length_of_others(folder.path, event_log.LONGEST_LISTED_LOG_OF_OTHERS)
     found: list[LogEntry] = []
@@ -387,12 +372,12 @@ def _events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, own: b
 def _check_event_bytes(path: Path, size: int) -> None:
     if size > _MOST_EVENT_BYTES:
         raise RecordError(
-            f"{path}: these events have more than {_MOST_EVENT_BYTES >> 20} MiB: read fewer of them at once."
+            f"{path}: these events have more than {_MOST_EVENT_BYTES >> 20} MiB; request fewer at a time."
         )
 
 
 def _latest(segments: Sequence[Path], most: int) -> list[LogEntry]:
-    """The last ones, without reading all that was before."""
+    """Read the last events, without reading the whole log."""
     found: list[LogEntry] = []
     for attempt in range(len(segments), 0, -1):
         path = segments[attempt - 1]
@@ -404,7 +389,7 @@ def _latest(segments: Sequence[Path], most: int) -> list[LogEntry]:
 
 
 def _last_lines(path: Path, most: int) -> list[bytes]:
-    """The last whole lines of a segment, but never its first: that is no event."""
+    """Return the last complete lines of a segment, without its first line, the header."""
     with event_log.opened(path) as file:
         start = end = file.seek(0, os.SEEK_END)
         blocks: list[bytes] = []
@@ -416,16 +401,16 @@ def _last_lines(path: Path, most: int) -> list[bytes]:
             blocks.append(file.read(size))
             newlines += blocks[-1].count(b"\n")
             _check_event_bytes(path, end - start)
-    # What follows the last newline is torn, and what comes first is a header or half a line.
+    # The text after the last newline is incomplete; the first line is the header or cut off.
     return b"".join(reversed(blocks)).split(b"\n")[1:-1][-most:]
 
 
-def _is_shown(name: str) -> bool:
-    return name in _SHOWN or (name.startswith("events.") and name.endswith(".jsonl"))
+def _is_readable(name: str) -> bool:
+    return name in _READABLE_FILES or (name.startswith("events.") and name.endswith(".jsonl"))
 
 
 async def _content(descriptor: int, lane: Lane, *, masked: bool) -> AsyncIterator[bytes]:
-    def piece(offset: int) -> bytes:
+    def read_chunk(offset: int) -> bytes:
         if not masked:
             return os.pread(descriptor, LOG_PIECE, offset)
         before = min(offset, MARGIN)
@@ -434,7 +419,7 @@ async def _content(descriptor: int, lane: Lane, *, masked: bool) -> AsyncIterato
 
     try:
         offset = 0
-        while data := await lane.run(piece, offset):
+        while data := await lane.run(read_chunk, offset):
             yield data
             offset += len(data)
     finally:

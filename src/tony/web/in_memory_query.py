@@ -1,4 +1,4 @@
-"""Answers queries about jobs that are all at hand: some thousand, not a million."""
+"""Filter, sort and page a list of jobs in memory: meant for thousands of jobs, not millions."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from tony.model.job_summary import JobHead
 
 
 def select_jobs(heads: Collection[JobHead], query: Query, now: float, problems: Sequence[str] = ()) -> JobsPage:
-    """A page of those that are wanted.
+    """Return the page of jobs that a query selects.
 
     Args:
         now: seconds since 1970.
 
     Raises:
-        ValueError: `query.after` is no answer of ours.
+        ValueError: `query.after` is not a page cursor.
     """
-    found = [head for head in heads if _takes(query, head)]
-    known = [head for head in found if _value(head, query.sort, now) is not None]
-    unknown = [head for head in found if _value(head, query.sort, now) is None]
-    known.sort(key=lambda head: (_value(head, query.sort, now) or 0, head.job), reverse=query.descending)
+    found = [head for head in heads if _matches(query, head)]
+    known = [head for head in found if _sort_value(head, query.sort, now) is not None]
+    unknown = [head for head in found if _sort_value(head, query.sort, now) is None]
+    known.sort(key=lambda head: (_sort_value(head, query.sort, now) or 0, head.job), reverse=query.descending)
     unknown.sort(key=lambda head: head.job, reverse=query.descending)
     ordered = [*known, *unknown]
-    start = _start(ordered, query, now) if query.after else 0
+    start = _find_start(ordered, query, now) if query.after else 0
     page = ordered[start : start + query.most]
     more = start + query.most < len(ordered)
     return JobsPage(
         heads=tuple(page),
-        next=_mark(page[-1], query.sort, now) if more else "",
+        next=_encode_cursor(page[-1], query.sort, now) if more else "",
         total=len(ordered),
         facets=_facets(heads),
         problems=tuple(problems),
     )
 
 
-def _takes(query: Query, head: JobHead) -> bool:
+def _matches(query: Query, head: JobHead) -> bool:
     if query.state == DAMAGED:
         state = bool(head.damaged)
     else:
@@ -54,19 +54,19 @@ def _takes(query: Query, head: JobHead) -> bool:
         and (query.failure_class is None or query.failure_class is head.failure_class)
         and (query.since is None or head.submitted >= query.since)
         and (query.until is None or head.submitted <= query.until)
-        and _says(query.text, head)
+        and _matches_text(query.text, head)
         and (not query.readers or not {head.user, *head.viewers, *head.modifiers}.isdisjoint(query.readers))
     )
 
 
-def _says(text: str, head: JobHead) -> bool:
+def _matches_text(text: str, head: JobHead) -> bool:
     if not text:
         return True
-    said = " ".join((head.job, head.name, head.user, head.reason, head.cause, *head.tags)).casefold()
-    return all(word in said for word in text.casefold().split())
+    searched = " ".join((head.job, head.name, head.user, head.reason, head.cause, *head.tags)).casefold()
+    return all(word in searched for word in text.casefold().split())
 
 
-def _value(head: JobHead, sort: JobSort, now: float) -> float | str | None:
+def _sort_value(head: JobHead, sort: JobSort, now: float) -> float | str | None:
     match sort:
         case JobSort.SUBMITTED:
             return head.submitted
@@ -90,13 +90,13 @@ def _value(head: JobHead, sort: JobSort, now: float) -> float | str | None:
             return head.gb_hours
 
 
-def _mark(head: JobHead, sort: JobSort, now: float) -> str:
-    plain = json.dumps([_value(head, sort, now), head.job]).encode()
+def _encode_cursor(head: JobHead, sort: JobSort, now: float) -> str:
+    plain = json.dumps([_sort_value(head, sort, now), head.job]).encode()
     return base64.urlsafe_b64encode(plain).decode().rstrip("=")
 
 
-def _start(ordered: Sequence[JobHead], query: Query, now: float) -> int:
-    """Behind the job that the mark names; behind where it would stand, if it is gone or stands elsewhere by now."""
+def _find_start(ordered: Sequence[JobHead], query: Query, now: float) -> int:
+    """Return the index after the cursor's job, or after its former position if the job is no longer in the list."""
     try:
         padded = query.after + "=" * (-len(query.after) % 4)
         value, job = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
@@ -106,30 +106,30 @@ def _start(ordered: Sequence[JobHead], query: Query, now: float) -> int:
             if head.job == job:
                 return number + 1
         for number, head in enumerate(ordered):
-            own = _value(head, query.sort, now)
+            own = _sort_value(head, query.sort, now)
             if value is None or own is None:
-                behind = own is None and (value is not None or (head.job > job) is not query.descending)
+                is_after = own is None and (value is not None or (head.job > job) is not query.descending)
             else:
-                behind = ((own, head.job) > (value, job)) is not query.descending
-            if behind:
+                is_after = ((own, head.job) > (value, job)) is not query.descending
+            if is_after:
                 return number
         return len(ordered)
     except (ValueError, TypeError, binascii.Error, RecursionError):
-        raise ValueError(f"after: {query.after[:60]!r} is no place in a list of jobs.") from None
+        raise ValueError(f"after: {query.after[:60]!r} is not a valid page cursor.") from None
 
 
 def _facets(heads: Collection[JobHead]) -> Facets:
     return Facets(
-        users=_counted(head.user for head in heads),
-        states=_counted(DAMAGED if head.damaged else head.state.value for head in heads),
-        frameworks=_counted(head.framework for head in heads),
-        schedulers=_counted(head.scheduler for head in heads),
-        queues=_counted(head.queue for head in heads),
-        tags=_counted(tag for head in heads for tag in head.tags),
-        failure_classes=_counted(head.failure_class.value for head in heads if head.failure_class),
+        users=_count_values(head.user for head in heads),
+        states=_count_values(DAMAGED if head.damaged else head.state.value for head in heads),
+        frameworks=_count_values(head.framework for head in heads),
+        schedulers=_count_values(head.scheduler for head in heads),
+        queues=_count_values(head.queue for head in heads),
+        tags=_count_values(tag for head in heads for tag in head.tags),
+        failure_classes=_count_values(head.failure_class.value for head in heads if head.failure_class),
     )
 
 
-def _counted(values: Iterable[str]) -> tuple[Facet, ...]:
+def _count_values(values: Iterable[str]) -> tuple[Facet, ...]:
     counts = Counter(value for value in values if value)
     return tuple(Facet(value=value, jobs=jobs) for value, jobs in sorted(counts.items(), key=lambda i: (-i[1], i[0])))

@@ -1,4 +1,4 @@
-"""Advice about a job, from what a source tells of it and of its earlier runs: those that the visitor may see."""
+"""Recommendations for a job, computed from it and from those of its earlier runs that the user may see."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from tony.model.job_record import JobRecord
 from tony.web.authorization import PortalAction, PortalUser, jobs_for
 from tony.web.job_source import JobView, Source
 
-#: Records that are opened to find earlier runs.
-_OPENED = 50
-#: Events that are read at once, and of one run at most: there is nothing to learn from more. Of another user's job
-#: there is one answer only, for that is bounded in bytes.
-_PORTION = 5000
-_MOST = 200_000
-#: Jobs that are thought about at the same time: each takes a processor.
-_AT_ONCE = 2
-_SLOTS = Slots(_AT_ONCE, _AT_ONCE, 1)
+#: Jobs that are opened to find earlier runs.
+_MAX_OPENED_JOBS = 50
+#: Events that are read at once, and of one run at most: more would not change the recommendations. Another user's job
+#: is read in one request, which is bounded in bytes.
+_EVENTS_PER_READ = 5000
+_MAX_EVENTS = 200_000
+#: Jobs that are analysed concurrently: each takes a CPU core.
+_CONCURRENT_JOBS = 2
+_SLOTS = Slots(_CONCURRENT_JOBS, _CONCURRENT_JOBS, 1)
 
 
-async def advice_about(view: JobView, visitor: PortalUser, source: Source) -> Advice:
-    """What could be better about it.
+async def advice_about(view: JobView, portal_user: PortalUser, source: Source) -> Advice:
+    """Return the recommendations for a job.
 
     Raises:
-        TonyError: its own record cannot be read.
+        TonyError: the job's directory cannot be read.
     """
     record = await view.record()
     if record is None:
-        raise RecordError(f"the record of {view.job} was not kept")
+        raise RecordError(f"the configuration of {view.job} was not kept")
     async with _SLOTS.taken():
         runs = [await run_from(view, record)]
         problems: list[str] = []
-        for other, theirs in await _before(record, visitor, source):
+        for other, other_record in await _find_earlier_runs(record, portal_user, source):
             try:
-                runs.append(await run_from(other, theirs))
+                runs.append(await run_from(other, other_record))
             except TonyError as error:
                 problems.append(f"{other.job}: {error}")
             if len(runs) == RUNS:
@@ -50,43 +50,47 @@ async def advice_about(view: JobView, visitor: PortalUser, source: Source) -> Ad
         return await to_thread(advise, Facts(runs=tuple(runs), problems=tuple(problems)))
 
 
-async def _before(record: JobRecord, visitor: PortalUser, source: Source) -> Sequence[tuple[JobView, JobRecord]]:
-    """Runs of the same job before it, newest first."""
+async def _find_earlier_runs(
+    record: JobRecord, portal_user: PortalUser, source: Source
+) -> Sequence[tuple[JobView, JobRecord]]:
+    """Return earlier runs of the same job, newest first."""
     spec = record.spec
-    wanted = Query(user=record.user, framework=spec.framework, state="ended", until=record.submitted, most=10 * _OPENED)
-    page = await jobs_for(visitor, source, wanted)
+    query = Query(
+        user=record.user, framework=spec.framework, state="ended", until=record.submitted, most=10 * _MAX_OPENED_JOBS
+    )
+    page = await jobs_for(portal_user, source, query)
     found: list[tuple[JobView, JobRecord]] = []
-    for head in same_job(page.heads, record)[:_OPENED]:
-        if not visitor.may(PortalAction.SEE, head):
+    for head in same_job(page.heads, record)[:_MAX_OPENED_JOBS]:
+        if not portal_user.may(PortalAction.SEE, head):
             continue
         try:
             other = await source.job(head.job)
-            theirs = await other.record() if other else None
+            other_record = await other.record() if other else None
         except TonyError:
             continue
-        if other is not None and theirs is not None and alike(record, theirs):
-            found.append((other, theirs))
+        if other is not None and other_record is not None and alike(record, other_record):
+            found.append((other, other_record))
         if len(found) >= RUNS:
             break
     return found
 
 
 async def run_from(view: JobView, record: JobRecord) -> Run:
-    """One run, as facts for advice and waste.
+    """Return the facts of one run, as needed for recommendations and unused resources.
 
     Raises:
-        TonyError: no events of it were kept, or something of it cannot be read.
+        TonyError: its events were not kept, or a part of it cannot be read.
     """
     report = await view.report()
     entries: list[LogEntry] = []
-    size = _PORTION if view.can_change else _MOST
-    while len(entries) < _MOST:
+    size = _EVENTS_PER_READ if view.can_change else _MAX_EVENTS
+    while len(entries) < _MAX_EVENTS:
         portion = await view.events(entries[-1].seq if entries else 0, size)
         entries += portion
         if len(portion) < size:
             break
     if not entries:
-        raise RecordError(f"no events of {view.job} were kept")
+        raise RecordError(f"the events of {view.job} were not kept")
     metrics = await view.metrics()
     ended = report.state.ended
 

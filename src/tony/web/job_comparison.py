@@ -1,4 +1,4 @@
-"""Two jobs of a source side by side, for the page and the API."""
+"""Compare two jobs, for the page and the API."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 async def comparison(first: tuple[JobView, JobReport], second: tuple[JobView, JobReport]) -> Comparison:
-    """Compares what can be read of them; a part that cannot be is not known."""
-    a, b = await _seen(*first), await _seen(*second)
+    """Compare two jobs; a part that cannot be read counts as unknown."""
+    a, b = await _load_facts(*first), await _load_facts(*second)
     return await to_thread(compared, a, b)
 
 
-async def _seen(view: JobView, report: JobReport) -> ComparedFacts:
+async def _load_facts(view: JobView, report: JobReport) -> ComparedFacts:
     record, goodput = await _or_none(view.record()), await _or_none(view.goodput())
     return ComparedFacts(report=report, record=record, goodput=goodput, metrics=await _or_none(view.metrics()))
 

@@ -1,7 +1,7 @@
-"""What pages and API ask for jobs. Whoever has some implements it: a home, an index, the folder of one job.
+"""The job provider interface of pages and API. Implementations: the portal's index, a single job.
 
-Everything here is awaited and holds up nobody: what blocks goes to a thread (`linux/threads.py`). What is not known is
-None or empty, and a part that cannot be read raises `TonyError`: that part of a page says so, and the rest is shown.
+All methods are asynchronous and do blocking work in threads (`linux/threads.py`). Unknown values are None or empty. A
+part that cannot be read raises `TonyError`: the page then shows the error for that part, and everything else.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tony.model.job_report import JobReport
 from tony.protocol.messages import Stacks
 from tony.schedulers.interface import WebLink
 
-#: Bytes of a log that are read at once, at most.
+#: Maximum bytes of a log per read.
 LOG_PIECE = 1 << 20
-#: Events before the last one that an answer may begin with.
+#: How many events before the last one a request may start.
 MOST_LATEST_EVENTS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFile:
-    """A file of a job's record.
+    """A file of a job directory.
 
     Attributes:
-        path: below the job's folder, with `/`.
-        size: bytes.
-        changed: seconds since 1970.
-        readable: its content may be shown; secrets and what is no plain file may not.
+        path: relative to the job directory, with `/`.
+        size: in bytes.
+        changed: modification time, seconds since 1970.
+        readable: whether its content may be downloaded; False for secrets and anything but plain files.
     """
 
     path: str
@@ -45,12 +45,12 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFileInfo:
-    """What one program printed to one of its two streams.
+    """One output stream of one task attempt.
 
     Attributes:
         task: `worker:0`.
         stream: `out` or `err`.
-        size: bytes that there are; of what was rotated away nothing is left.
+        size: bytes available; rotated parts are not included.
     """
 
     name: str
@@ -63,11 +63,11 @@ class LogFileInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBytes:
-    """A piece of a log.
+    """A part of a log.
 
     Attributes:
-        offset: of the first byte of `data`, among the bytes that there are.
-        size: bytes that there are now.
+        offset: position of the first byte of `data` among the bytes available.
+        size: bytes available now.
     """
 
     offset: int
@@ -77,12 +77,12 @@ class LogBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSearchResult:
-    """Answer to a search.
+    """The result of a search in a log.
 
     Attributes:
-        line: offset of the first byte of the line in which the text stands; None if it was not found.
-        until: up to where it was searched: where to go on, whether or not anything was found.
-        over: there is nothing left to search.
+        line: offset of the line that contains the text; None if it was not found.
+        until: offset up to which the log was searched: continue there, whether or not the text was found.
+        over: the search has reached the end of the log.
     """
 
     line: int | None
@@ -92,10 +92,10 @@ class LogSearchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContainer:
-    """A container that a task has had.
+    """A container of a task, current or earlier.
 
     Attributes:
-        links: its scheduler's own pages about it.
+        links: web pages of the scheduler about it.
     """
 
     container: str
@@ -104,33 +104,35 @@ class TaskContainer:
 
 
 class Logs(Protocol):
-    """The logs of one task. Offsets count the bytes that there are, from 0."""
+    """The logs of one task. Offsets count the bytes available, from 0."""
 
     async def missing(self) -> str:
-        """What of them lies elsewhere and could not be had, why, and what to do; empty if that is nothing."""
+        """Return which output could not be fetched from other machines, why, and what to do; empty if none."""
 
     async def files(self) -> Sequence[LogFileInfo]:
-        """All of them, in the order of sessions and tries, `out` before `err`."""
+        """Return all logs, by session and task attempt, `out` before `err`."""
 
     async def read(self, name: str, offset: int, most: int) -> LogBytes:
-        """At most `most` bytes (`LOG_PIECE` at the very most) from `offset` on, fewer at the end.
+        """Read up to `most` bytes (never more than `LOG_PIECE`) from `offset` on; fewer at the end.
 
         Args:
-            offset: negative: so many bytes before the end.
+            offset: if negative, relative to the end.
 
         Raises:
             LookupError: there is no such log.
         """
 
     async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
-        """Looks for `text`, A to Z and a to z alike, from `offset` on, or before it: `backwards`. A part at a time.
+        """Search for `text`, ignoring ASCII case, from `offset` on, or before it if `backwards`.
+
+        Searches a limited part of the log per call.
 
         Raises:
             LookupError: there is no such log.
         """
 
     def all_of(self, name: str) -> AsyncIterator[bytes]:
-        """All bytes, piece by piece, as many as there were at the beginning."""
+        """Yield the whole log in chunks, up to its size at the start."""
 
 
 class JobView(Protocol):
@@ -138,94 +140,94 @@ class JobView(Protocol):
 
     @property
     def job(self) -> str:
-        """Its id."""
+        """The job's id."""
 
     @property
     def can_change(self) -> bool:
-        """Whether the job can be changed from here: it belongs to the user of this process."""
+        """True if the job can be changed from here: it belongs to the OS user of this process."""
 
     @property
     def live(self) -> bool:
-        """It had not ended when it was found."""
+        """True if the job had not ended when last checked."""
 
     async def report(self) -> JobReport:
-        """How it stands."""
+        """Return the status of the job and its tasks."""
 
     async def record(self) -> JobRecord | None:
-        """Who submitted what, without secrets; None if that was not kept."""
+        """Return the resolved job, without secrets; None if it was not kept."""
 
     async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[LogEntry]:
-        """What happened, in order: those of numbers (`LogEntry.seq`) above `after`, at most `most`.
+        """Return up to `most` events in order, those with a number (`LogEntry.seq`) above `after`.
 
         Args:
-            after: negative: begin so many before the last one.
-            kinds: of events (`Event.kind`); none for all.
+            after: if negative, start that many events before the last one.
+            kinds: of events (`Event.kind`); empty: all kinds.
         """
 
     async def timeline(self) -> Timeline | None:
-        """What its tasks did when; up to now for a job that runs. None if no events were kept."""
+        """Return the timeline of the tasks, up to now if the job runs; None if the events were not kept."""
 
     async def goodput(self) -> GoodputLedger | None:
-        """Where the time went; None if no events were kept."""
+        """Return where the time went; None if the events were not kept."""
 
     async def metrics(self) -> Metrics | None:
-        """What was measured, to be closed by who asked; None if nothing was, or nothing can be read."""
+        """Return the metrics, to be closed by the caller; None if there are none or they cannot be read."""
 
     async def links(self) -> Sequence[WebLink]:
-        """Its scheduler's own pages that show it; none where there are none, or nobody says where.
+        """Return links to the scheduler's web pages about the job; empty if the scheduler has none.
 
         Raises:
-            TonyError: it is not known where they would be.
+            TonyError: the addresses cannot be determined.
         """
 
     async def containers(self, task: str) -> Sequence[TaskContainer]:
-        """The containers that a task has had, the last one first; only those of schedulers that show them.
+        """Return the containers of a task, newest first; empty if the scheduler has no pages about containers.
 
         Raises:
-            TonyError: it is not known where they would be shown.
+            TonyError: the addresses of the pages cannot be determined.
         """
 
     async def files(self) -> Sequence[RecordFile]:
-        """The files of its record, by path; some thousand at most."""
+        """Return the files of the job directory by path; a few thousand at most."""
 
     async def file(self, path: str) -> AsyncIterator[bytes] | None:
-        """The content of one of them, piece by piece; None if there is no such file, or it is not `readable`."""
+        """Return the content of a file in chunks; None if it does not exist or is not `readable`."""
 
     def logs(self, task: str) -> Logs:
-        """What one task printed."""
+        """Return the output of one task."""
 
-    # --- what changes it: whoever calls these has asked the gate ------------------------------------------------------
+    # --- changes: the caller has checked the user's permission --------------------------------------------------------
 
     async def stop(self, actor: str) -> None:
-        """Ends it. `actor` stands in its events.
+        """Stop the job. Its events name `actor`.
 
         Raises:
-            TonyError: it has ended, or nobody can be told.
+            TonyError: the job has ended, or its AM cannot be reached.
         """
 
     async def restart(self, actor: str) -> None:
-        """Ends this session and begins the next. Raises as `stop` does."""
+        """Stop the current session and start the next. Raises as `stop` does."""
 
     async def stacks(self, task: str, actor: str) -> Stacks:
-        """Where every thread of a task's program stands. Raises as `stop` does, also if nothing can be told."""
+        """Return the stack traces of a task's program. Raises as `stop` does, and if there are no stack traces."""
 
     async def log_level(self, level: str, actor: str) -> None:
-        """How much its application master and executors log from now on. Raises as `stop` does."""
+        """Set the log level of the application master and its executors. Raises as `stop` does."""
 
 
 class Source(Protocol):
-    """Many jobs, or the only one."""
+    """A job provider: many jobs, or a single one."""
 
     @property
     def title(self) -> str:
-        """Whose jobs these are, for people: a few words."""
+        """A few words that describe these jobs, for pages."""
 
     async def jobs(self, query: Query) -> JobsPage:
-        """A page of those that are wanted.
+        """Return a page of the matching jobs.
 
         Raises:
-            ValueError: `query.after` is no answer of ours.
+            ValueError: `query.after` is not a page cursor.
         """
 
     async def job(self, job: str) -> JobView | None:
-        """One of them, by its whole id; None if there is no such job."""
+        """Return a job by its full id; None if there is no such job."""

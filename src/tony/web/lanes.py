@@ -1,15 +1,15 @@
-"""The kinds of blocking work of a server of pages that have threads of their own.
+"""Thread lanes of a web server: each kind of blocking work that could hold up others has its own threads.
 
-Reading the record of a job of the user's own has the usual lane of `tony.linux.threads.to_thread`.
+Jobs of the server's own user are read in the default lane of `tony.linux.threads.to_thread`.
 """
 
 from __future__ import annotations
 
 from tony.linux.threads import Lane
 
-#: Logins, groups and the index of jobs: local files of the portal's own, so that a list is never behind a record.
+#: Logins, groups and the job index: local files of the portal, so that a list never waits for a job directory.
 LISTS = Lane("the list of jobs", 15.0)
-#: File systems and servers that are named by a history or by a job.
+#: File systems and servers that a history or a job names.
 STORES = Lane("a file system on other machines", 30.0)
-#: Records on this machine outside of the state directory of the user: their owners choose how long they take to read.
-OTHERS = Lane("the record of another user's job", 30.0)
+#: Job directories on this machine outside the user's state directory: their owners can make reading them slow.
+OTHERS = Lane("the directory of another user's job", 30.0)

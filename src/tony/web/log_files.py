@@ -1,7 +1,7 @@
-"""A task's logs in a job's folder, read by offsets: a piece at a time, however long they are.
+"""A task's logs in a job directory, read in chunks by offset, whatever their size.
 
-Nothing but plain files is opened, and no link is followed: what lies in a folder is the job's doing, and the server of
-the pages may see more than the job's user may.
+Only plain files are opened, and no symbolic link is followed: the job controls what is in its directory, and the web
+server may be able to read more than the job's user.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from tony.storage.store import joined
 from tony.web.job_source import LOG_PIECE, LogBytes, LogFileInfo, LogSearchResult
 from tony.web.secret_masking import MARGIN, PRINTED
 
-#: Bytes that one search looks through; then it says where to go on.
-_SEARCHED = 64 << 20
-#: Bytes of a line that a search finds whole: of a longer one what stands across the edge of two pieces is not found.
+#: Bytes searched per request.
+_MAX_SEARCH_BYTES = 64 << 20
+#: Overlap of the chunks of a search. A longer text that crosses a chunk boundary is not found.
 _OVERLAP = 4096
-#: What sets a colour.
-_COLOUR = re.compile(rb"\x1b\[[0-9;:]{0,32}m")
+_COLOUR_SEQUENCE = re.compile(rb"\x1b\[[0-9;:]{0,32}m")
 
 
 class FolderLogs:
-    """The logs of one task.
+    """The `Logs` of one task in a folder.
 
     Args:
-        store: in which they lie.
-        folder: the folder there.
-        lane: whose threads read.
+        store: the store of the folder.
+        folder: path in the store.
+        lane: threads that read.
     """
 
     def __init__(self, store: LocalStore, folder: str, task: str, *, lane: Lane = USUAL) -> None:
@@ -47,23 +46,18 @@ class FolderLogs:
         self._task = TaskId.parse(task)
 
     async def missing(self) -> str:
-        """As `Logs`."""
         return ""
 
     async def files(self) -> Sequence[LogFileInfo]:
-        """As `Logs`."""
         return await self._lane.run(self._files)
 
     async def read(self, name: str, offset: int, most: int) -> LogBytes:
-        """As `Logs`."""
         return await self._lane.run(self._read, name, offset, most)
 
     async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
-        """As `Logs`."""
         return await self._lane.run(self._find, name, text, offset, backwards)
 
     async def all_of(self, name: str) -> AsyncIterator[bytes]:
-        """As `Logs`."""
         size = (await self.read(name, 0, 0)).size
         offset = 0
         while offset < size:
@@ -99,20 +93,20 @@ class FolderLogs:
         with self._opened(name) as parts:
             size = sum(part.size for part in parts)
             start = max(0, size + offset) if offset < 0 else min(offset, size)
-            return LogBytes(offset=start, data=_shown(parts, start, min(most, LOG_PIECE)), size=size)
+            return LogBytes(offset=start, data=_masked_bytes(parts, start, min(most, LOG_PIECE)), size=size)
 
     def _find(self, name: str, text: str, offset: int, backwards: bool) -> LogSearchResult:
         with self._opened(name) as parts:
             size = sum(part.size for part in parts)
             offset = min(max(0, offset), size)
-            look = _last if backwards else _first
             if not text:
                 return LogSearchResult(line=None, until=offset, over=True)
-            return look(parts, _Sought(text), offset, size)
+            search = _find_last if backwards else _find_first
+            return search(parts, _SearchText(text), offset, size)
 
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[list[_Part]]:
-        """The two halves of a log, older first; the newer one is opened first, as `Reader` does."""
+        """Open the rotated and the current file of a log; the current one is opened first, as `Reader` does."""
         known = LogName.parse(name)
         if known is None or known.file != name or known.task != str(self._task):
             raise LookupError(name)
@@ -139,7 +133,7 @@ class FolderLogs:
 
 
 class _Part:
-    """An open file of a log."""
+    """An open file of a log: the current or the rotated one."""
 
     def __init__(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
@@ -149,7 +143,7 @@ class _Part:
 
 
 def _bytes(parts: Sequence[_Part], start: int, most: int) -> bytes:
-    """So many bytes of the halves as if they were one."""
+    """Read from the two files as if they were one."""
     found: list[bytes] = []
     for part in parts:
         if most <= 0:
@@ -164,60 +158,60 @@ def _bytes(parts: Sequence[_Part], start: int, most: int) -> bytes:
     return b"".join(found)
 
 
-def _shown(parts: Sequence[_Part], start: int, most: int) -> bytes:
-    """The same without secrets: nobody finds one by searching for its first letters either."""
+def _masked_bytes(parts: Sequence[_Part], start: int, most: int) -> bytes:
+    """Read with secrets masked. Searches use this too, so that they cannot guess a secret letter by letter."""
     before = min(start, MARGIN)
     return PRINTED.hide(_bytes(parts, start - before, before + most + MARGIN))[before : before + most]
 
 
-class _Sought:
-    """A text as a person sees it: A to Z and a to z alike, with or without colours in its midst."""
+class _SearchText:
+    """A search text, matched without regard to ASCII case and to colour sequences in the log."""
 
     def __init__(self, text: str) -> None:
         self._plain = text.encode("utf-8", "surrogateescape").lower()
 
     def first(self, block: bytes) -> int:
-        """Where it begins; -1 if it is not there."""
-        letters = _Letters(block)
-        found = letters.plain.find(self._plain)
-        return found if found < 0 else letters.place(found)
+        """Return the offset of the first match in a block; -1 if there is none."""
+        plain = _PlainBlock(block)
+        found = plain.data.find(self._plain)
+        return found if found < 0 else plain.to_block_offset(found)
 
     def last(self, block: bytes, before: int) -> int:
-        """Where the last one begins that begins before a place."""
-        letters = _Letters(block)
-        found = letters.plain.rfind(self._plain, 0, letters.until(before) + len(self._plain) - 1)
-        return found if found < 0 else letters.place(found)
+        """Return the offset of the last match that starts before `before`; -1 if there is none."""
+        plain = _PlainBlock(block)
+        found = plain.data.rfind(self._plain, 0, plain.to_plain_offset(before) + len(self._plain) - 1)
+        return found if found < 0 else plain.to_block_offset(found)
 
 
-class _Letters:
-    """A block without its colours, and where its bytes were: what is searched is read once, whatever it is."""
+class _PlainBlock:
+    """A block in lower case without colour sequences, with a mapping of its offsets to those of the block."""
 
     def __init__(self, block: bytes) -> None:
-        cuts = [found.span() for found in _COLOUR.finditer(block)] if b"\x1b" in block else []
+        cuts = [found.span() for found in _COLOUR_SEQUENCE.finditer(block)] if b"\x1b" in block else []
         self._ends = [0, *(end for _, end in cuts)]
         starts = [*(start for start, _ in cuts), len(block)]
         kept = [block[end:start] for end, start in zip(self._ends, starts, strict=True)]
         self._begins = [0, *accumulate(map(len, kept))][:-1]
-        self.plain = b"".join(kept).lower()
+        self.data = b"".join(kept).lower()
 
-    def place(self, at: int) -> int:
-        """Where in the block one of the bytes was."""
+    def to_block_offset(self, at: int) -> int:
+        """Return the offset in the block of a byte of `data`."""
         part = bisect_right(self._begins, at) - 1
         return self._ends[part] + at - self._begins[part]
 
-    def until(self, place: int) -> int:
-        """How many of the bytes were before a place of the block."""
+    def to_plain_offset(self, place: int) -> int:
+        """Return how many bytes of `data` precede an offset of the block."""
         part = bisect_right(self._ends, place) - 1
-        following = self._begins[part + 1] if part + 1 < len(self._begins) else len(self.plain)
+        following = self._begins[part + 1] if part + 1 < len(self._begins) else len(self.data)
         return min(self._begins[part] + place - self._ends[part], following)
 
 
-def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> LogSearchResult:
-    """The first line at `offset` or later."""
-    end = min(size, offset + _SEARCHED)
+def _find_first(parts: Sequence[_Part], text: _SearchText, offset: int, size: int) -> LogSearchResult:
+    """Find the first matching line at or after `offset`."""
+    end = min(size, offset + _MAX_SEARCH_BYTES)
     at = offset
     while at < end:
-        block = _shown(parts, at, LOG_PIECE + _OVERLAP)
+        block = _masked_bytes(parts, at, LOG_PIECE + _OVERLAP)
         where = text.first(block)
         if where >= 0:
             line = _line_start(parts, at + where)
@@ -226,14 +220,14 @@ def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> Log
     return LogSearchResult(line=None, until=end, over=end >= size)
 
 
-def _last(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> LogSearchResult:
-    """The last line that begins before `offset`."""
-    least = max(0, offset - _SEARCHED)
+def _find_last(parts: Sequence[_Part], text: _SearchText, offset: int, size: int) -> LogSearchResult:
+    """Find the last matching line that starts before `offset`."""
+    least = max(0, offset - _MAX_SEARCH_BYTES)
     at = offset
     while at > least:
         start = max(least, at - LOG_PIECE)
-        # What begins before `at` and goes on behind it counts; what begins behind it does not.
-        block = _shown(parts, start, at - start + _OVERLAP)
+        # A match that starts before `at` and ends after it counts; one that starts after it does not.
+        block = _masked_bytes(parts, start, at - start + _OVERLAP)
         where = text.last(block, at - start)
         if where >= 0:
             line = _line_start(parts, start + where)
@@ -248,6 +242,6 @@ def _line_start(parts: Sequence[_Part], at: int) -> int:
 
 
 def _line_end(parts: Sequence[_Part], at: int, size: int) -> int:
-    """Where the next line begins."""
+    """Return the offset of the next line."""
     end = _bytes(parts, at, LOG_PIECE).find(b"\n")
     return at + end + 1 if end >= 0 else min(size, at + LOG_PIECE)

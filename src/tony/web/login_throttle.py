@@ -1,7 +1,7 @@
-"""Counts wrong tokens by the address that they come from.
+"""Count wrong tokens per client address and tell the client how long to wait.
 
-Tokens are too long to be guessed: this keeps logs and hashing small, and says early that something is wrong. A right
-token is always taken, so that nobody can keep others out by trying.
+Tokens are too long to be guessed; the throttle limits logging and hashing, and reports a misconfigured client early.
+A valid token is always accepted, so that one client cannot lock others out.
 """
 
 from __future__ import annotations
@@ -11,32 +11,34 @@ from collections import OrderedDict
 
 from tony import clock
 
-#: Tries that are answered as usual; each further one doubles the time to wait, up to so many seconds.
-_FREE, _LONGEST = 5, 300.0
-#: Seconds after which an address begins anew, and addresses that are remembered.
-_FORGOTTEN, _KEPT = 600.0, 10_000
+#: Wrong tokens without a delay; each further one doubles the delay, up to the maximum.
+_FREE_FAILURES = 5
+_MAX_DELAY_SECONDS = 300.0
+#: Time without a wrong token after which an address starts again from zero.
+_RESET_SECONDS = 600.0
+_MAX_ADDRESSES = 10_000
 
 
 class LoginThrottle:
-    """Of one server."""
+    """Wrong tokens per client address, of one server."""
 
     def __init__(self) -> None:
-        self._of: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def add(self, address: str) -> float:
-        """One more from there; answers for how many seconds there should be no other, 0 for the first few."""
-        place = _place(address)
-        count, last = self._of.pop(place, (0, 0.0))
+        """Count a wrong token; return the seconds to wait before the next attempt, 0 for the first few."""
+        client = _client_network(address)
+        count, last = self._failures.pop(client, (0, 0.0))
         now = clock.monotonic()
-        count = count + 1 if now - last < _FORGOTTEN else 1
-        self._of[place] = count, now
-        while len(self._of) > _KEPT:
-            self._of.popitem(last=False)
-        return 0.0 if count <= _FREE else min(_LONGEST, 2.0 ** min(count - _FREE, 30))
+        count = count + 1 if now - last < _RESET_SECONDS else 1
+        self._failures[client] = count, now
+        while len(self._failures) > _MAX_ADDRESSES:
+            self._failures.popitem(last=False)
+        return 0.0 if count <= _FREE_FAILURES else min(_MAX_DELAY_SECONDS, 2.0 ** min(count - _FREE_FAILURES, 30))
 
 
-def _place(address: str) -> str:
-    """Of IPv6 the network: who has one address there has all of them."""
+def _client_network(address: str) -> str:
+    """Return the address, or for IPv6 its /64 network, in which one client can use every address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

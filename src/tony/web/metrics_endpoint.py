@@ -1,6 +1,6 @@
-"""`/metrics`: the jobs that run, for Prometheus. Whoever collects is asked who they are, as everybody.
+"""`/metrics`: the running jobs in Prometheus text format. Scrapers must authenticate like every other client.
 
-Where one job is served alone, its charts have the same address: a browser, which asks for HTML, gets these.
+A job's own server uses the same address for its charts: a browser, which accepts HTML, gets those instead.
 """
 
 from __future__ import annotations
@@ -19,52 +19,53 @@ from tony.model.job_query import Query
 from tony.web.authorization import AccessDenied, AuthBackend, PortalAction, PortalUser
 from tony.web.job_source import Source
 
-#: Where it is.
 PATH = "/metrics"
-#: Jobs of one answer, and of these, those that are looked at together.
-MOST_JOBS, _TOGETHER = 500, 8
+#: Jobs in one response.
+MOST_JOBS = 500
+#: Jobs that are read concurrently.
+_CONCURRENT_JOBS = 8
 
 
 def wants_text(request: Request) -> bool:
-    """Whether it is a program that collects, no browser."""
+    """Return True for a scraper, False for a browser."""
     return "text/html" not in request.headers.get("accept", "")
 
 
 async def answer(request: Request) -> Response:
-    """All that run, and may be seen by who asks."""
+    """Return the metrics of all running jobs that the user may see."""
     state = request.app.state
-    gate: AuthBackend = state.gate
-    visitor = await gate.visitor(request)
-    if isinstance(visitor, AccessDenied):
-        return PlainTextResponse(f"{visitor.reason}\n", visitor.status)
-    seen = await _seen(state.source, visitor, state.only)
-    text = await to_thread(exposition, seen)
+    auth: AuthBackend = state.auth
+    portal_user = await auth.authenticate(request)
+    if isinstance(portal_user, AccessDenied):
+        return PlainTextResponse(f"{portal_user.reason}\n", portal_user.status)
+    snapshots = await _snapshots(state.source, portal_user, state.only)
+    text = await to_thread(exposition, snapshots)
     return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _seen(source: Source, visitor: PortalUser, only: str) -> Sequence[JobSnapshot]:
+async def _snapshots(source: Source, portal_user: PortalUser, only: str) -> Sequence[JobSnapshot]:
     ids = [only]
     if not only:
-        query = Query(state="active", readers=visitor.readers, most=MOST_JOBS)
-        ids = [head.job for head in (await source.jobs(query)).heads if visitor.may(PortalAction.SEE, head)]
-    turns = asyncio.Semaphore(_TOGETHER)
+        query = Query(state="active", readers=portal_user.readers, most=MOST_JOBS)
+        ids = [head.job for head in (await source.jobs(query)).heads if portal_user.may(PortalAction.SEE, head)]
+    slots = asyncio.Semaphore(_CONCURRENT_JOBS)
 
-    async def look(job: str) -> JobSnapshot | None:
-        async with turns:
-            return await _look(source, job, visitor)
+    async def read(job: str) -> JobSnapshot | None:
+        async with slots:
+            return await _read_job(source, job, portal_user)
 
-    found = await asyncio.gather(*(look(job) for job in ids))
+    found = await asyncio.gather(*(read(job) for job in ids))
     return [each for each in found if each]
 
 
-async def _look(source: Source, job: str, visitor: PortalUser) -> JobSnapshot | None:
-    """One job; None if its record cannot be read."""
+async def _read_job(source: Source, job: str, portal_user: PortalUser) -> JobSnapshot | None:
+    """Return the snapshot of a job; None if its directory cannot be read."""
     try:
         view = await source.job(job)
         if view is None:
             return None
         report, record = await view.report(), await view.record()
-        if not visitor.may(PortalAction.SEE, report, record):
+        if not portal_user.may(PortalAction.SEE, report, record):
             return None
         metrics = await view.metrics()
     except TonyError:

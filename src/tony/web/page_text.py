@@ -1,4 +1,4 @@
-"""Numbers, times and other people's words as pages show them."""
+"""Format numbers, times and untrusted text for pages."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tony.model import format_metrics
 from tony.model.metrics import Unit
 from tony.units import format_bytes, format_duration
 
-#: Control characters (C0, DEL, C1), those that turn the direction of text, and halves of characters: a job's name must
-#: not forge its neighbours. In text of several lines, newlines and tabs may stay.
+#: Control characters (C0, DEL, C1), bidirectional controls and lone surrogates: a job's name must not alter the text
+#: around it. In text of several lines, newlines and tabs are kept.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-#: What pages show where nothing is known.
+#: Shown for unknown values.
 NOTHING = "–"
 
 
 def plain(text: str) -> str:
-    """Text on one line, with whatever would steer its surroundings written out: `\\n`, `\\u202e`."""
+    """Return text on one line, with control characters escaped: `\\n`, `\\u202e`."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def lines(text: str) -> str:
-    """The same of text that may have several lines."""
+    """Return text of one or several lines, with control characters escaped."""
     return "\n".join(plain(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def render_sentence(text: str) -> Markup:
-    """Sentences for people as HTML: what stands between backticks is to be typed."""
+    """Return sentences as HTML, with text in backticks as code."""
     parts = lines(text).split("`")
     if len(parts) % 2 == 0:
         return Markup("{}").format("`".join(parts))
@@ -40,12 +40,12 @@ def render_sentence(text: str) -> Markup:
 
 
 def name(text: object) -> Markup:
-    """Somebody else's word as HTML, whose direction ends with it."""
+    """Return an untrusted name as HTML, with its text direction isolated."""
     return Markup("<bdi>{}</bdi>").format(plain(str(text)))
 
 
 def moment(seconds: float | None) -> Markup:
-    """A time of the clock, seconds since 1970: in UTC; the script puts it into the zone of whoever looks."""
+    """Return a time (seconds since 1970) as HTML in UTC; the page's script converts it to the browser's time zone."""
     then = _datetime(seconds)
     if then is None:
         return Markup('<span class="nothing">{}</span>').format(NOTHING)
@@ -55,33 +55,33 @@ def moment(seconds: float | None) -> Markup:
 
 
 def day(seconds: float | None) -> str:
-    """A time as its day in UTC, as fields for dates have it; empty for None."""
+    """Return the UTC date of a time, as date inputs need it; empty for None."""
     then = _datetime(seconds)
     return then.strftime("%Y-%m-%d") if then else ""
 
 
 def duration(seconds: float | None) -> str:
-    """How long: `3 m 05 s`."""
+    """Format seconds: `3 m 05 s`."""
     return NOTHING if seconds is None else format_duration(max(0.0, seconds))
 
 
 def took(since: float | None, until: float | None) -> str:
-    """How long it lasted; of what has no end or no beginning nothing is known."""
+    """Format the time between two moments; `NOTHING` if either is unknown."""
     return NOTHING if since is None or until is None else format_duration(max(0.0, until - since))
 
 
 def size(count: float | None) -> str:
-    """Bytes: `1.5 GiB`."""
+    """Format bytes: `1.5 GiB`."""
     return NOTHING if count is None else format_bytes(count)
 
 
 def count(number: int | None) -> str:
-    """A whole number, in groups of three."""
+    """Format an integer with thousands separators."""
     return NOTHING if number is None else f"{number:,}".replace(",", "\u202f")
 
 
 def hours(number: float | None) -> str:
-    """GPU-hours and the like: three digits that count."""
+    """Format GPU-hours and the like with three significant digits."""
     if number is None:
         return NOTHING
     if number == 0:
@@ -92,22 +92,22 @@ def hours(number: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1."""
+    """Format a share (0 to 1) as a percentage."""
     return NOTHING if share is None else format_metrics.share(share)
 
 
 def measured(value: float | None, unit: Unit) -> str:
-    """A number that was measured, with its unit."""
+    """Format a metric with its unit."""
     return format_metrics.amount(value, unit, _STYLE)
 
 
 def plural(number: int, word: str) -> str:
-    """`1 task`, `2 tasks`."""
+    """Format a count with its noun: `1 task`, `2 tasks`."""
     return f"{count(number)} {word}{'' if number == 1 else 's'}"
 
 
 def anchor(text: str) -> str:
-    """What may stand in an `id`."""
+    """Return text as a valid HTML `id`."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", text)
 
 
@@ -116,7 +116,7 @@ def _datetime(seconds: float | None) -> datetime | None:
         return None
     try:
         return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):  # a time that no calendar has, in a record that somebody damaged
+    except (OverflowError, ValueError, OSError):  # out of the calendar's range, in a damaged job directory
         return None
 
 

@@ -1,4 +1,4 @@
-"""Somebody who was let in, and what a job lets them do."""
+"""An authenticated portal user and their permissions on jobs."""
 
 from __future__ import annotations
 
@@ -16,37 +16,41 @@ from tony.model.job_summary import JobHead
 from tony.web.authorization import PortalAction
 from tony.web.lanes import LISTS
 
-#: By this word a job lets everybody in who is let in at all.
-EVERYBODY = "*"
-#: Seconds for which a user's groups are taken as they were, and users of whom that is kept.
-_FRESH, _KEPT = 60.0, 1000
+#: In a job's viewers or modifiers: every authenticated user.
+ALL_USERS = "*"
+#: How long a user's groups are cached.
+_GROUPS_CACHE_SECONDS = 60.0
+#: Users whose groups are cached.
+_MAX_CACHED_USERS = 1000
 
 
 class AuthMethod(Enum):
-    """How it is known who somebody is."""
+    """How a user was authenticated."""
 
-    PEER = "peer"  #: the kernel says whose process it is
-    TOKEN = "token"  #: a token of their own, sent along
-    SESSION = "session"  #: a cookie that they got for such a token
-    PROXY = "proxy"  #: a proxy that is believed says so
+    PEER = "peer"  #: by the UID of the connecting process, as the kernel reports it
+    TOKEN = "token"  #: by an API token in the request
+    SESSION = "session"  #: by a session cookie obtained with a token
+    PROXY = "proxy"  #: by a trusted proxy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """As `Visitor`.
+    """A `PortalUser` as authenticated by `auth.Authenticator`.
 
     Attributes:
-        name: empty for somebody whom a proxy lets through without a name.
+        name: empty if a trusted proxy admitted the request without a user name.
         groups: without the `@`.
-        all_seen: may see whatever is served here; admin: may change it, too.
-        token: see `Visitor`; earlier: one that their pages may have from some hours ago.
-        until: seconds since 1970 until which they are let in; None: as long as they come.
+        sees_all: may see every job served here.
+        admin: may also change every job.
+        token: see `PortalUser`.
+        earlier: the previous value of `token`: pages loaded hours ago may still send it.
+        until: expiry of the login, seconds since 1970; None: it does not expire.
     """
 
     name: str
     how: AuthMethod
     groups: frozenset[str] = frozenset()
-    all_seen: bool = False
+    sees_all: bool = False
     admin: bool = False
     token: str = field(repr=False)
     earlier: str = field(repr=False)
@@ -54,59 +58,57 @@ class User:
 
     @property
     def names(self) -> frozenset[str]:
-        """All that a job may call them."""
+        """Every entry of a job's viewers or modifiers that matches this user."""
         own = {self.name} if self.name else set()
-        return frozenset({*own, *(f"@{group}" for group in self.groups), EVERYBODY})
+        return frozenset({*own, *(f"@{group}" for group in self.groups), ALL_USERS})
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """As `Visitor`."""
-        return () if self.all_seen or self.admin else tuple(sorted(self.names))
+        return () if self.sees_all or self.admin else tuple(sorted(self.names))
 
     def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
-        """As `Visitor`."""
-        if self.admin or (self.all_seen and action is PortalAction.SEE):
+        if self.admin or (self.sees_all and action is PortalAction.SEE):
             return True
         if self.name and self.name == job.user:
             return True
-        welcome = set(job.modifiers)
+        allowed = set(job.modifiers)
         if record is not None:
-            welcome.update(record.spec.modifiers)
+            allowed.update(record.spec.modifiers)
         if action is PortalAction.SEE:
-            welcome.update(job.viewers)
+            allowed.update(job.viewers)
             if record is not None:
-                welcome.update(record.spec.viewers)
-        return not welcome.isdisjoint(self.names)
+                allowed.update(record.spec.viewers)
+        return not allowed.isdisjoint(self.names)
 
 
 class Groups:
-    """Which groups of this machine a user is in, looked up beside the loop: a directory may be slow."""
+    """A cache of users' OS groups, looked up in a thread: a directory service (LDAP) may be slow."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[float, frozenset[str]]] = OrderedDict()
 
     async def of(self, user: str) -> frozenset[str]:
-        """Their names; none for a user whom this machine does not know."""
+        """Return the names of a user's groups; none for a user unknown to this machine."""
         known = self._known.get(user)
-        if known is not None and clock.monotonic() - known[0] < _FRESH:
+        if known is not None and clock.monotonic() - known[0] < _GROUPS_CACHE_SECONDS:
             return known[1]
-        found = await LISTS.run(_groups, user)
+        found = await LISTS.run(_load_groups, user)
         self._known[user] = clock.monotonic(), found
         self._known.move_to_end(user)
-        while len(self._known) > _KEPT:
+        while len(self._known) > _MAX_CACHED_USERS:
             self._known.popitem(last=False)
         return found
 
 
-def _groups(user: str) -> frozenset[str]:
+def _load_groups(user: str) -> frozenset[str]:
     try:
         numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
     except (KeyError, OSError, ValueError):
         return frozenset()
-    return frozenset(name for number in numbers if (name := _group(number)))
+    return frozenset(name for number in numbers if (name := _group_name(number)))
 
 
-def _group(number: int) -> str:
+def _group_name(number: int) -> str:
     try:
         return grp.getgrgid(number).gr_name
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""A task's logs that lie on other machines, brought into the job's folder when somebody looks."""
+"""A task's logs on other machines, fetched into the job directory on demand."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tony.web.log_files import FolderLogs
 
 
 class RemoteLogs(FolderLogs):
-    """As `Logs`.
+    """`Logs` that are fetched before each read.
 
     Args:
-        bring: returns when all is in the folder that was printed up to a moment ago, or soon; says what is missing.
+        fetch: fetches recent output into the folder, or stops waiting after a few seconds; returns what is missing
+            and why, or an empty string.
     """
 
     def __init__(
@@ -22,28 +23,24 @@ class RemoteLogs(FolderLogs):
         store: LocalStore,
         folder: str,
         task: str,
-        bring: Callable[[], Awaitable[str]],
+        fetch: Callable[[], Awaitable[str]],
         *,
         lane: Lane = USUAL,
     ) -> None:
         super().__init__(store, folder, task, lane=lane)
-        self._bring = bring
+        self._fetch = fetch
 
     async def missing(self) -> str:
-        """As `Logs`."""
-        return await self._bring()
+        return await self._fetch()
 
     async def files(self) -> Sequence[LogFileInfo]:
-        """As `Logs`."""
-        await self._bring()
+        await self._fetch()
         return await super().files()
 
     async def read(self, name: str, offset: int, most: int) -> LogBytes:
-        """As `Logs`."""
-        await self._bring()
+        await self._fetch()
         return await super().read(name, offset, most)
 
     async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
-        """As `Logs`."""
-        await self._bring()
+        await self._fetch()
         return await super().find(name, text, offset, backwards=backwards)

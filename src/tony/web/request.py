@@ -1,4 +1,4 @@
-"""One request for a page: who asks, for what, and where to find it."""
+"""One request for a page: its user, parameters and job."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tony.web.job_source import JobView, Source
 from tony.web.links import Links
 
 
-class NotAnswered(Exception):  # noqa: N818 - what came of a request, not always an error
-    """There is no such page, or not for this visitor.
+class PageError(Exception):
+    """The request for a page cannot be answered.
 
     Attributes:
-        status: of HTTP.
-        title: what is wrong, in a few words; `what` to do now, one sentence.
+        status: HTTP status.
+        title: what is wrong, in a few words.
+        what: details or what to do, one sentence.
     """
 
     def __init__(self, status: int, title: str, what: str) -> None:
@@ -32,65 +33,65 @@ class NotAnswered(Exception):  # noqa: N818 - what came of a request, not always
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """A request by somebody who was let in.
+    """An authenticated request for a page.
 
     Attributes:
-        only: the job that is served alone; empty where there are many.
+        only: the only job served; empty if many are served.
     """
 
     request: Request
-    visitor: PortalUser
+    portal_user: PortalUser
     source: Source
     links: Links
     only: str = ""
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What the address says behind its question mark."""
+        """The query parameters."""
         return self.request.query_params
 
     def word(self, name: str) -> str:
-        """One word of the address; empty if it is not there.
+        """Return a query parameter; empty if missing.
 
         Raises:
-            NotAnswered: it is too long.
+            PageError: it is too long.
         """
         text = self.words.get(name, "").strip()
         if len(text) > LONGEST:
-            raise NotAnswered(400, "The address is too long", f"{name} has more than {LONGEST} characters.")
+            raise PageError(400, "The address is too long", f"{name} has more than {LONGEST} characters.")
         return text
 
     def number(self, name: str, usual: int, least: int = 0, most: int = 2**53) -> int:
-        """A whole number of the address, held to its bounds.
+        """Return an integer query parameter, clamped to its bounds; `usual` if missing.
 
         Raises:
-            NotAnswered: it is none.
+            PageError: it is not an integer.
         """
         text = self.word(name)
         if not text:
             return usual
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 17):
-            raise NotAnswered(400, "The address makes no sense", f"{name} must be a whole number.")
+            raise PageError(400, "Invalid address", f"{name} must be a whole number.")
         return min(max(int(text), least), most)
 
     async def job(self) -> tuple[JobView, JobReport]:
-        """The job of the address.
+        """Return the job that the address names, and its report.
 
         Raises:
-            NotAnswered: there is none, or the visitor may not see it; nobody learns which of the two.
-            TonyError: its record cannot be read.
+            PageError: there is none, or the user may not see it; the response does not reveal which.
+            TonyError: its directory cannot be read.
         """
         job = self.only or self.request.path_params["job"]
-        if found := await find_job(self.visitor, self.source, job):
+        if found := await find_job(self.portal_user, self.source, job):
             return found
-        raise NotAnswered(404, "There is no such job here", "It may have been removed, or you may not see it.")
+        raise PageError(404, "Job not found", "It does not exist, or you do not have permission to view it.")
 
     def task(self, report: JobReport) -> TaskId:
-        """The task of the address.
+        """Return the task that the address names.
 
         Raises:
-            NotAnswered: the job has no such task.
+            PageError: the job has no such task.
         """
         text = self.request.path_params["task"]
         try:
@@ -98,5 +99,5 @@ class PageRequest:
         except ValueError:
             found = None
         if found is None or not any(each.task == str(found) for each in report.tasks):
-            raise NotAnswered(404, "The job has no such task", "Its page lists those that it has.")
+            raise PageError(404, "Task not found", "The job has no such task; see its list of tasks.")
         return found

@@ -1,8 +1,8 @@
-"""Replaces what has the form of a secret with stars, byte for byte, so that offsets stay.
+"""Mask text that looks like a secret with asterisks, byte for byte, so that offsets stay valid.
 
-The executor has masked the values that it knows (`model/masking.py`). This module masks what can be recognized without
-knowing it: tokens of well-known services, private keys, passwords in addresses, and values behind names
-(`HF_TOKEN=...`, `--password=...`, `"api_key": "..."`). A program can print a secret in a form that is not among these.
+The executor masks the secret values that it knows (`model/masking.py`). This module masks what can be recognized by its
+form: tokens of well-known services, private keys, passwords in URLs, and values that follow a name (`HF_TOKEN=...`,
+`--password=...`, `"api_key": "..."`). Secrets printed in any other form are not recognized.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-#: Bytes before and behind a piece that are searched with it: a secret may lie across its edge.
+#: Bytes before and after a chunk that are searched with it: a secret may cross the chunk's boundary.
 MARGIN = 4096
 _WORDS = rb"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
-#: Forms of secrets: what stands in any text that has one, which is quickly found, and the form. Only the group is
-#: hidden where there is one. None goes over the end of text inside of JSON or HTML. Each begins with what it is known
-#: by: the search for that is quick.
+#: Forms of secrets: literals of which one is in every match, to skip other text quickly, and the pattern. If a pattern
+#: has a group, only the group is masked. No pattern matches beyond the end of a string in JSON or HTML. Each pattern
+#: starts with a literal, which makes the search fast.
 _FORMS = tuple(
-    (marks, re.compile(form))
-    for marks, form in (
+    (literals, re.compile(form))
+    for literals, form in (
         ((b"AKIA", b"ASIA"), rb"A[KS]IA[0-9A-Z]{16}"),
         ((b"gho_", b"ghp_", b"ghr_", b"ghs_", b"ghu_"), rb"gh[oprsu]_[A-Za-z0-9]{30,255}"),
         ((b"github_pat_",), rb"github_pat_[A-Za-z0-9_]{20,255}"),
@@ -40,30 +40,30 @@ _FORMS = tuple(
 )
 
 
-#: Ends of names in lower case: `aws_secret_access_key`.
+#: Endings of names in lower case: `aws_secret_access_key`.
 _NAME_ENDS = (b"token", b"secret", b"password", b"passwd", b"passphrase", b"credential", b"credentials", b"key")
-#: Tokens and keys of other kinds are not secret: `"eos_token": "unknown"`, `key = sort1`.
+#: Other kinds of tokens and keys are not secret: `"eos_token": "unknown"`, `key = sort1`.
 _BEFORE_NAME_END = re.compile(
     rb"(?<!bos_)(?<!cls_)(?<!eos_)(?<!mask_)(?<!pad_)(?<!sep_)(?<!unk_)(?!key)|(?:(?<=api)|(?<=access)|(?<=private)|"
     rb"(?<=secret)|(?<=auth)|(?<=api[_-])|(?<=access[_-])|(?<=private[_-])|(?<=secret[_-])|(?<=auth[_-]))key"
 )
-#: The first byte behind a name that has a value: most texts with such a word have another one (`tokens`).
+#: Bytes that can follow a name that has a value: most occurrences of these words are followed by others (`tokens`).
 _AFTER_NAME = frozenset(bytes([each]) for each in b" \t:=\"'\\&")
-#: What stands before a name that is an option or a parameter of an address: there any value is one.
+#: Text before a name that is a command-line option or a URL parameter, for which every value is masked.
 _OPTION = re.compile(rb"(?:--|[?&;])[a-z0-9_-]*$")
 _LONGEST_OPTION_BYTES = 60
 
 
 class FormMask:
-    """Hides what has the form of a secret.
+    """Masks text that has the form of a secret.
 
     Args:
-        quote: how a quote in a program's text looks in the data, as a regular expression. Quotes of the data's own (of
-            our JSON or HTML) are not among them: the names of its fields are no secrets.
+        quote: regular expression for a quote in the user program's text as encoded in the data. It does not match the
+            quotes of the surrounding JSON or HTML, whose field names are not secrets.
     """
 
     def __init__(self, quote: bytes) -> None:
-        # Behind a name: a quoted value, or one with a letter and a digit that does not look like code.
+        # After a name: a quoted value, or one with a letter and a digit that does not look like code.
         self._assigned = re.compile(
             rb"(?:%(quote)s)?[ \t]{0,3}[:=][ \t]{0,3}(?:"
             rb"(?:%(quote)s)([^\s\"'\\<>&()\[\]{}$]{6,512})(?=%(quote)s)|"
@@ -75,9 +75,9 @@ class FormMask:
         )
 
     def hide(self, data: bytes) -> bytes:
-        """Return the data with a star for each byte of a secret."""
-        for marks, form in _FORMS:
-            if any(mark in data for mark in marks):
+        """Return the data with an asterisk for each byte of a secret."""
+        for literals, form in _FORMS:
+            if any(literal in data for literal in literals):
                 data = form.sub(_masked, data)
         spans = list(self._find_named(data.lower()))
         if not spans:
@@ -88,22 +88,22 @@ class FormMask:
         return bytes(hidden)
 
     def text(self, text: str) -> str:
-        """The same for text."""
+        """Return the text with asterisks for the UTF-8 bytes of secrets."""
         data = text.encode("utf-8", "surrogatepass")
         hidden = self.hide(data)
         return text if hidden == data else hidden.decode("utf-8", "surrogatepass")
 
     def _find_named(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the places of values behind names; data in lower case."""
+        """Yield the spans of values that follow a name; `data` is in lower case."""
         for word in _NAME_ENDS:
             place = data.find(word)
             while place >= 0:
-                span = self._value_behind(data, place, place + len(word))
+                span = self._find_value(data, place, place + len(word))
                 if span is not None:
                     yield span
                 place = data.find(word, place + len(word) if span is None else span[1])
 
-    def _value_behind(self, data: bytes, begin: int, end: int) -> tuple[int, int] | None:
+    def _find_value(self, data: bytes, begin: int, end: int) -> tuple[int, int] | None:
         if data[end : end + 1] not in _AFTER_NAME or _BEFORE_NAME_END.match(data, begin) is None:
             return None
         found = self._assigned.match(data, end)
@@ -115,11 +115,11 @@ class FormMask:
         return found.span(1) if found else None
 
 
-#: Of text as it was printed; quotes in it may be escaped, as in lines of JSON.
+#: For a program's output; quotes in it may be escaped, as in lines of JSON.
 PRINTED = FormMask(rb"\\{0,3}[\"']")
-#: Of JSON with printed text in it.
+#: For JSON that contains program output.
 JSON = FormMask(rb"\\{1,7}\"|\\{0,7}'")
-#: Of HTML with printed text in it.
+#: For HTML that contains program output.
 HTML = FormMask(rb"\\{0,3}&#3[49];")
 
 

@@ -1,4 +1,4 @@
-"""One running job, seen from beside its application master: its folder there, and what the master tells."""
+"""The one running job of an application master, read from its directory there and from the AM's socket."""
 
 from __future__ import annotations
 
@@ -25,56 +25,49 @@ from tony.web.in_memory_query import select_jobs
 from tony.web.log_files import FolderLogs
 from tony.web.remote_logs import RemoteLogs
 
-#: Seconds for which what was brought of a task's output is as good as new.
-_FRESH = 0.5
+#: How long fetched output of a task counts as current.
+_FETCH_INTERVAL_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
 class SingleJobSource:
-    """As `Source`, of one job."""
+    """The `Source` with one job."""
 
     def __init__(self, folder: JobFolder) -> None:
-        self._view = MasterView(folder)
+        self._view = AmJobView(folder)
 
     @property
     def title(self) -> str:
-        """As `Source`."""
         return self._view.job
 
     async def jobs(self, query: Query) -> JobsPage:
-        """As `Source`."""
         heads = [head_of_report(await self._view.report())]
         return await to_thread(select_jobs, heads, query, clock.wall(), [])
 
-    async def job(self, job: str) -> MasterView | None:
-        """As `Source`."""
+    async def job(self, job: str) -> AmJobView | None:
         return self._view if job == self._view.job else None
 
 
-class MasterView(FolderView):
-    """As `JobView`. What is not in the folder here, the master is asked for."""
+class AmJobView(FolderView):
+    """The `JobView` next to the AM. Task output that is not in the directory is fetched through the AM."""
 
     def __init__(self, folder: JobFolder) -> None:
         super().__init__(folder, lambda: am_client.ask_report(folder), is_own=True)
-        self._place = folder
-        self._known: JobRecord | None = None
-        self._brought: dict[str, _Brought] = {}
+        self._fetchers: dict[str, _OutputFetcher] = {}
 
     async def record(self) -> JobRecord | None:
-        """As `JobView`."""
-        if self._known is None:
-            self._known = await to_thread(_record, self._place)
-        return self._known
+        if self._record is None:
+            self._record = await to_thread(_read_record, self._folder)
+        return self._record
 
     def logs(self, task: str) -> FolderLogs:
-        """As `JobView`."""
-        if task not in self._brought:
-            self._brought[task] = _Brought(self, self._place, task)
-        return RemoteLogs(self._store, self._logs, task, self._brought[task].bring)
+        if task not in self._fetchers:
+            self._fetchers[task] = _OutputFetcher(self, self._folder, task)
+        return RemoteLogs(self._store, self._logs, task, self._fetchers[task].fetch)
 
 
-def _record(folder: JobFolder) -> JobRecord | None:
-    """Without secrets: the master's own copy has them, until it ends."""
+def _read_record(folder: JobFolder) -> JobRecord | None:
+    """Return the resolved job with secrets redacted: the AM's copy contains them while the AM runs."""
     try:
         record = from_plain(JobRecord, json.loads(folder.secret_job.read_text("utf-8")), ignore_unknown=True)
     except FileNotFoundError:
@@ -84,23 +77,23 @@ def _record(folder: JobFolder) -> JobRecord | None:
     return replace(record, spec=redact(record.spec))
 
 
-class _Brought:
-    """What a task has printed, brought from its executor through the master when somebody looks; one bringer at a time.
+class _OutputFetcher:
+    """Fetches a task's output from its executor through the AM, on demand; one fetch at a time.
 
-    Of a task whose executor has gone there is what was brought before.
+    If the executor has exited, the output fetched so far remains available.
     """
 
-    def __init__(self, view: MasterView, folder: JobFolder, task: str) -> None:
+    def __init__(self, view: AmJobView, folder: JobFolder, task: str) -> None:
         self._view = view
         self._folder = folder
         self._task = task
         self._lock = asyncio.Lock()
-        self._at = float("-inf")
+        self._fetched_at = float("-inf")
 
-    async def bring(self) -> str:
-        """Returns when all is here that was printed up to a moment ago; says nothing."""
+    async def fetch(self) -> str:
+        """Fetch the output up to `_FETCH_INTERVAL_SECONDS` ago. Returns an empty string: nothing is missing."""
         async with self._lock:
-            if clock.monotonic() - self._at < _FRESH or not self._view.live:
+            if clock.monotonic() - self._fetched_at < _FETCH_INTERVAL_SECONDS or not self._view.live:
                 return ""
             record = await self._view.record()
             if record is None:
@@ -112,5 +105,5 @@ class _Brought:
                 await logs.finished(look=False)
             finally:
                 await logs.close()
-            self._at = clock.monotonic()
+            self._fetched_at = clock.monotonic()
             return ""

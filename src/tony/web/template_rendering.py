@@ -1,4 +1,4 @@
-"""Templates, filled in. Every value is escaped, and whatever steers text is written out."""
+"""Render page templates. Every value is HTML-escaped, and control characters are shown as escape sequences."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tony.web.secret_masking import HTML
 def _environment() -> Environment:
     folder = resources.files("tony.web") / "templates"
     sources = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".html")}
-    made = Environment(
+    environment = Environment(
         loader=DictLoader(sources),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_finalized,
+        finalize=_escape_control_characters,
     )
-    made.filters |= {
+    environment.filters |= {
         "anchor": page_text.anchor,
         "count": page_text.count,
         "duration": page_text.duration,
@@ -39,47 +39,46 @@ def _environment() -> Environment:
         "percent": page_text.percent,
         "plain": page_text.plain,
         "plural": page_text.plural,
-        "said": page_text.render_sentence,
+        "sentence": page_text.render_sentence,
         "size": page_text.size,
     }
-    made.globals |= {
+    environment.globals |= {
         "NOTHING": page_text.NOTHING,
         "version": __version__,
         "took": page_text.took,
         "measured": page_text.measured,
     }
-    return made
+    return environment
 
 
 def prepare() -> None:
-    """Reads and translates every template now: whoever comes first need not wait for that."""
+    """Read and compile all templates, so that the first request does not wait for it."""
     assets()
-    made = _environment()
-    for template in made.list_templates():
-        made.get_template(template)
+    environment = _environment()
+    for template in environment.list_templates():
+        environment.get_template(template)
 
 
-def _finalized(value: object) -> object:
-    """What is not marked as HTML is text on one line or several, in which nothing steers."""
+def _escape_control_characters(value: object) -> object:
+    """Return a plain string with its control characters escaped; leave `Markup` and other types unchanged."""
     return page_text.lines(value) if type(value) is str else value
 
 
-def render(template: str, asked: PageRequest, values: dict[str, object], status: int = 200) -> HTMLResponse:
-    """A page."""
-    return HTMLResponse(filled(template, asked, values), status_code=status)
+def render(template: str, page_request: PageRequest, values: dict[str, object], status: int = 200) -> HTMLResponse:
+    """Return the response for a page."""
+    return HTMLResponse(_render_html(template, page_request, values), status_code=status)
 
 
-def filled(template: str, asked: PageRequest, values: dict[str, object]) -> str:
-    """Its HTML."""
+def _render_html(template: str, page_request: PageRequest, values: dict[str, object]) -> str:
     found = assets()
-    ours = {
-        "links": asked.links,
-        "visitor": asked.visitor,
-        "only": asked.only,
-        "source": asked.source,
-        "asset": lambda name: asked.links.asset(found[name].name),
-        "has_charts": found.charts,
-        "logged_in": isinstance(asked.visitor, User) and asked.visitor.how is AuthMethod.SESSION,
+    common = {
+        "links": page_request.links,
+        "portal_user": page_request.portal_user,
+        "only": page_request.only,
+        "source": page_request.source,
+        "asset": lambda name: page_request.links.asset(found[name].name),
+        "has_charts": found.has_charts,
+        "logged_in": isinstance(page_request.portal_user, User) and page_request.portal_user.how is AuthMethod.SESSION,
     }
-    # Errors of programs, commands and the like are shown in pages, too.
-    return HTML.text(_environment().get_template(template).render({**ours, **values}))
+    # Pages also show error messages, commands and the like of user programs, which may contain secrets.
+    return HTML.text(_environment().get_template(template).render({**common, **values}))

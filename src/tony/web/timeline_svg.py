@@ -1,7 +1,7 @@
-"""A job's timeline as a picture: a lane for each task, or for several together where there are many.
+"""Draw a job's timeline as SVG: one lane per task, or per group of tasks if there are many.
 
-The picture is SVG without styles of its own: colours are the style sheet's, by class. Where a lane stands for several
-tasks, what matters most of what they do is shown, so that one death among ten thousand is seen.
+The SVG has no styles; the style sheet sets colours by class. A lane of several tasks shows the most important phase of
+any of them, so that one failure among ten thousand tasks is visible.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase
 from tony.units import format_duration
 from tony.web.page_text import plain
 
-#: Lanes at most, and how many may be there with room for a label each.
-LANES, LABELLED = 240, 48
-#: Units of the picture's width: all of the time.
+#: Maximum number of lanes.
+MAX_LANES = 240
+#: Maximum number of lanes with a label each.
+MAX_LABELLED_LANES = 48
+#: Width of the picture, in units.
 WIDTH = 1000
-_LANE, _THIN, _TOP, _BOTTOM = 20, 2, 26, 22
-#: What of several tasks is shown: the later it stands, the more it matters.
+_LANE_HEIGHT = 20
+_MIN_LANE_HEIGHT = 2
+_TOP_MARGIN = 26
+_BOTTOM_MARGIN = 22
+#: Phases in ascending importance: of several tasks in a lane, the most important phase is shown.
 _RANK = (
     TaskPhase.IDLE,
     TaskPhase.RUNNING,
@@ -33,14 +38,14 @@ _RANK = (
 _DIED = len(_RANK) + 1
 _CLASSES = ("", *(f"t-{what.value}" for what in _RANK), "t-died")
 _RUN = re.compile(rb"(.)\1*", re.DOTALL)
-#: What the colours mean, in the order of a task's life.
+#: Meaning of the colours, in the order of a task's phases.
 LEGEND = (
     (TaskPhase.WAITING, "waiting for a container"),
-    (TaskPhase.SET_UP, "set-up"),
-    (TaskPhase.RENDEZVOUS, "waiting for the others"),
+    (TaskPhase.SET_UP, "container setup"),
+    (TaskPhase.RENDEZVOUS, "waiting for other tasks"),
     (TaskPhase.RUNNING, "running"),
     (TaskPhase.STOPPING, "stopping"),
-    (TaskPhase.IDLE, "over, container still held"),
+    (TaskPhase.IDLE, "exited, container not yet released"),
 )
 _SIGNS = {
     MarkerKind.FAILURE: ("failure", "✕"),
@@ -50,11 +55,11 @@ _SIGNS = {
     MarkerKind.COMMAND: ("command", "!"),
     MarkerKind.CHECKPOINT: ("checkpoint", "◆"),
 }
-#: Signs of one kind that a row has at most, and those of one kind in all rows; each stands for a stretch of time.
-_MOST_SIGNS = 100
-_ALL_SIGNS = 2_400
-#: Bars of a picture; of more spans it has paths of pixels.
-_MOST_BARS = 5_000
+#: Maximum number of signs of one kind per lane and in all lanes; each stands for a time interval.
+_MAX_SIGNS_PER_LANE = 100
+_MAX_SIGNS = 2_400
+#: Maximum number of spans drawn as bars; more are drawn as one path per phase.
+_MAX_BARS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +68,11 @@ class TimelineLane:
 
     Attributes:
         label: `worker:0`, or `worker:0 – 24`.
-        task: whose it is; empty for several.
-        y, height: in pixels.
+        task: the task; empty for a lane of several.
+        first: index of its first task.
+        last: index of its last task.
+        y: in pixels.
+        height: in pixels.
     """
 
     label: str
@@ -78,14 +86,14 @@ class TimelineLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """The picture.
+    """A timeline as SVG, with its labels and a summary.
 
     Attributes:
-        picture: the lanes, sessions, marks and the axis; as wide as there is room.
-        labels: names beside the lanes: of each, or of each role where they are too thin.
-        per_lane: tasks that a lane stands for.
-        shown: which of `LEGEND` there is anything of, and of which signs.
-        said: the picture in a sentence or two.
+        picture: lanes, sessions, markers and the axis, at the full width of their container.
+        labels: names next to the lanes: one per lane, or one per role if lanes are too thin.
+        per_lane: number of tasks per lane.
+        shown: phases of `LEGEND` and kinds of signs that occur in the picture.
+        summary: the picture in one or two sentences.
     """
 
     picture: Markup
@@ -93,45 +101,47 @@ class Drawing:
     height: int
     per_lane: int
     shown: frozenset[str]
-    said: str
+    summary: str
 
 
 def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Drawing:
-    """Draws it.
+    """Draw a timeline.
 
     Args:
-        since, until: the part that is shown, seconds since the job was accepted; all of it if nothing is said.
+        since: start of the time range, in seconds since the job was accepted.
+        until: end of the time range; None: the end of the timeline.
     """
     until = max(line.until if until is None else until, since + 0.001)
     scale = _Scale(since, until)
     tasks = list(line.by_task())
-    per_lane = -(-len(tasks) // LANES) if tasks else 1
-    height = _LANE if len(tasks) <= LABELLED else max(_THIN, min(8, 480 / max(1, -(-len(tasks) // per_lane))))
+    per_lane = -(-len(tasks) // MAX_LANES) if tasks else 1
+    thin_height = max(_MIN_LANE_HEIGHT, min(8, 480 / max(1, -(-len(tasks) // per_lane))))
+    height = _LANE_HEIGHT if len(tasks) <= MAX_LABELLED_LANES else thin_height
     lanes = _lanes([name for name, _ in tasks], per_lane, height)
-    died = _deaths(line)
-    single = per_lane == 1 and len(tasks) <= LABELLED
+    died = _find_deaths(line)
+    single = per_lane == 1 and len(tasks) <= MAX_LABELLED_LANES
     spans = dict(tasks)
-    barred = single and len(line.spans) <= _MOST_BARS
-    if barred:
+    has_bars = single and len(line.spans) <= _MAX_BARS
+    if has_bars:
         bars = [_bars(lane, spans[lane.task], died.get(lane.task, ()), scale) for lane in lanes]
         inner = Markup("").join(bars)
     else:
         names = [name for name, _ in tasks]
         groups = [[(name, spans[name]) for name in names[lane.first : lane.last + 1]] for lane in lanes]
         inner = _paths(groups, died, scale)
-    bottom = _TOP + sum(lane.height for lane in lanes)
-    whole = round(bottom + _BOTTOM)
+    bottom = _TOP_MARGIN + sum(lane.height for lane in lanes)
+    whole = round(bottom + _BOTTOM_MARGIN)
     shown = {span.what.value for _, each in tasks for span in each}
     signs = Markup("").join(_signs(line, lanes, scale, bottom, single=single, shown=shown))
     return Drawing(
         picture=Markup("{}{}{}{}").format(
-            _sessions(line, scale, bottom), _framed(inner, lanes, bottom, barred=barred), signs, _axis(scale, bottom)
+            _sessions(line, scale, bottom), _frame(inner, lanes, bottom, has_bars=has_bars), signs, _axis(scale, bottom)
         ),
         labels=_labels(lanes, single=single),
         height=whole,
         per_lane=per_lane,
         shown=frozenset(shown),
-        said=_said(line),
+        summary=_summarize(line),
     )
 
 
@@ -140,21 +150,21 @@ class _Scale:
         self.since, self.until = since, until
 
     def at(self, seconds: float) -> float:
-        """0 to 1."""
+        """Return the position of a time, 0 to 1."""
         return min(1.0, max(0.0, (seconds - self.since) / (self.until - self.since)))
 
     def percent(self, seconds: float) -> str:
         return f"{100 * self.at(seconds):.3f}".rstrip("0").rstrip(".") + "%"
 
-    def cuts(self, span: Span) -> bool:
+    def overlaps(self, span: Span) -> bool:
         return span.until > self.since and span.since < self.until
 
-    def holds(self, mark: Mark) -> bool:
+    def contains(self, mark: Mark) -> bool:
         return self.since <= mark.at <= self.until
 
 
 def _lanes(tasks: Sequence[str], per_lane: int, height: float) -> list[TimelineLane]:
-    """Never tasks of two roles in one of them."""
+    """Divide tasks into lanes, each with tasks of one role only."""
     made: list[TimelineLane] = []
     at = 0
     while at < len(tasks):
@@ -165,7 +175,7 @@ def _lanes(tasks: Sequence[str], per_lane: int, height: float) -> list[TimelineL
         alone = last == at
         numbers = tasks[last].rpartition(":")[2]
         label = tasks[at] if alone else f"{tasks[at]} – {numbers}"
-        y = _TOP + len(made) * height
+        y = _TOP_MARGIN + len(made) * height
         task = tasks[at] if alone else ""
         made.append(TimelineLane(label=label, task=task, role=role, first=at, last=last, y=y, height=height))
         at = last + 1
@@ -185,8 +195,8 @@ def _labels(lanes: Sequence[TimelineLane], *, single: bool) -> tuple[TimelineLan
     return tuple(made)
 
 
-def _deaths(line: Timeline) -> dict[str, list[float]]:
-    """Task -> when it failed or its container went away."""
+def _find_deaths(line: Timeline) -> dict[str, list[float]]:
+    """Return for each task the times at which it failed or lost its container."""
     found: dict[str, list[float]] = {}
     for mark in line.marks:
         if mark.what in (MarkerKind.FAILURE, MarkerKind.DEATH) and mark.task:
@@ -194,7 +204,7 @@ def _deaths(line: Timeline) -> dict[str, list[float]]:
     return found
 
 
-# --- few tasks: a bar for each span -----------------------------------------------------------------------------------
+# --- few tasks: one bar per span --------------------------------------------------------------------------------------
 
 
 def _bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scale: _Scale) -> Markup:
@@ -208,7 +218,7 @@ def _bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scal
             _title(span),
         )
         for span in spans
-        if span.what is not TaskPhase.GONE and scale.cuts(span)
+        if span.what is not TaskPhase.GONE and scale.overlaps(span)
     ]
     made += [
         Markup('<line class="t-died" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
@@ -226,7 +236,7 @@ def _title(span: Span) -> str:
     return f"{words}{session}, from {format_duration(span.since)} to {format_duration(span.until)}{note}"
 
 
-# --- many: a path for each state --------------------------------------------------------------------------------------
+# --- many tasks: one path per phase -----------------------------------------------------------------------------------
 
 
 def _paths(
@@ -240,7 +250,7 @@ def _paths(
             (ranks[span.what], int((span.since - scale.since) * factor), int((span.until - scale.since) * factor) + 1)
             for _, spans in group
             for span in spans
-            if span.what in ranks and scale.cuts(span)
+            if span.what in ranks and scale.overlaps(span)
         )
         row = bytearray(WIDTH)
         for rank, left, right in pieces:
@@ -260,20 +270,20 @@ def _paths(
     )
 
 
-def _framed(inner: Markup, lanes: Sequence[TimelineLane], bottom: float, *, barred: bool) -> Markup:
-    if barred or not lanes:
+def _frame(inner: Markup, lanes: Sequence[TimelineLane], bottom: float, *, has_bars: bool) -> Markup:
+    if has_bars or not lanes:
         return inner
     frame = '<svg class="lanes" x="0" y="{}" width="100%" height="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">'
-    return Markup(frame + "{}</svg>").format(_TOP, bottom - _TOP, WIDTH, len(lanes), inner)
+    return Markup(frame + "{}</svg>").format(_TOP_MARGIN, bottom - _TOP_MARGIN, WIDTH, len(lanes), inner)
 
 
-# --- around them ------------------------------------------------------------------------------------------------------
+# --- sessions, signs and axis -----------------------------------------------------------------------------------------
 
 
 def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
-    """A band for each session, its number above."""
+    """Draw a band for each session, with its number above."""
     made: list[Markup] = []
-    told = -1.0
+    last_label_at = -1.0
     bands: dict[int, SessionSpan] = {}
     for session in line.sessions:
         if session.until >= scale.since and session.since <= scale.until:
@@ -286,8 +296,8 @@ def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
                 odd, scale.percent(session.since), f"{100 * (right - left):.3f}%", bottom - 16
             )
         )
-        if left - told > 0.04 and (right - left > 0.03 or session.number > 1):
-            told = left
+        if left - last_label_at > 0.04 and (right - left > 0.03 or session.number > 1):
+            last_label_at = left
             word = "session " if right - left > 0.12 else ""
             made.append(
                 Markup('<text class="session" x="{}" y="11" dx="2">{}{}</text>').format(
@@ -300,39 +310,39 @@ def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
 def _signs(
     line: Timeline, lanes: Sequence[TimelineLane], scale: _Scale, bottom: float, *, single: bool, shown: set[str]
 ) -> Iterable[Markup]:
-    """A sign for what happened in each stretch of time, at the newest of it: however much that is."""
+    """Draw one sign per kind, lane and time interval, at the newest marker of the interval."""
     places = {lane.task: lane for lane in lanes if lane.task} if single else {}
-    stretches = min(_MOST_SIGNS, _ALL_SIGNS // max(1, len(places)))
+    intervals = min(_MAX_SIGNS_PER_LANE, _MAX_SIGNS // max(1, len(places)))
     bins: dict[tuple[MarkerKind, str, int], list[Mark]] = {}
     for mark in line.marks:
-        if scale.holds(mark):
+        if scale.contains(mark):
             shown.add(_SIGNS[mark.what][0])
             task = mark.task if mark.task in places else ""
-            most = stretches if task else _MOST_SIGNS
+            most = intervals if task else _MAX_SIGNS_PER_LANE
             bins.setdefault((mark.what, task, int(scale.at(mark.at) * most)), []).append(mark)
     for (what, task, _), marks in bins.items():
         mark = max(marks, key=lambda each: each.at)
         name, sign = _SIGNS[what]
         x = scale.percent(mark.at)
         note = plain(mark.note)
-        said = f"{what.value} at {format_duration(mark.at)}{': ' if note else ''}{note}"
+        title = f"{what.value} at {format_duration(mark.at)}{': ' if note else ''}{note}"
         if len(marks) > 1:
-            said += f" (the last of {len(marks)} since {format_duration(min(each.at for each in marks))})"
+            title += f" (latest of {len(marks)} since {format_duration(min(each.at for each in marks))})"
         if what in (MarkerKind.RESTART, MarkerKind.ATTEMPT) and not mark.task:
             yield Markup('<line class="m-{}" x1="{}" x2="{}" y1="14" y2="{}"><title>{}</title></line>').format(
-                name, x, x, bottom, said
+                name, x, x, bottom, title
             )
         elif task:
             y = places[task].y + places[task].height / 2 + 4
-            yield Markup('<text class="m-{}" x="{}" y="{}"><title>{}</title>{}</text>').format(name, x, y, said, sign)
+            yield Markup('<text class="m-{}" x="{}" y="{}"><title>{}</title>{}</text>').format(name, x, y, title, sign)
         elif what is not MarkerKind.CHECKPOINT:
             yield Markup('<text class="m-{}" x="{}" y="{}"><title>{}</title>{}</text>').format(
-                name, x, bottom + 4, said, sign
+                name, x, bottom + 4, title, sign
             )
 
 
 def _axis(scale: _Scale, bottom: float) -> Markup:
-    """Four to eight round numbers; where there is little room, every other one."""
+    """Draw the time axis with four to eight round numbers; CSS hides every other one on small screens."""
     length = scale.until - scale.since
     step = next((step for step in _STEPS if length / step <= 8), length / 6)
     first = int(scale.since / step) * step
@@ -358,7 +368,7 @@ _STEPS = (
 
 
 def _moment(seconds: float) -> str:
-    """`12 s`, `1 m 15 s`, `1 h 30 m`: what is not 0 of it."""
+    """Format a time without zero parts: `12 s`, `1 m 15 s`, `1 h 30 m`."""
     if seconds < 60:
         return f"{round(seconds, 2):g} s"
     whole = round(seconds)
@@ -366,7 +376,7 @@ def _moment(seconds: float) -> str:
     return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 
-def _said(line: Timeline) -> str:
+def _summarize(line: Timeline) -> str:
     tasks = sum(1 for _ in line.by_task())
     sessions = len(line.sessions)
     counts = {what: sum(mark.what is what for mark in line.marks) for what in MarkerKind}
@@ -381,10 +391,10 @@ def _said(line: Timeline) -> str:
         if number
     ]
     began = (
-        f" The first program started after {format_duration(line.began)}."
+        f" The first task started after {format_duration(line.began)}."
         if line.began is not None
-        else " No program has started."
+        else " No task has started."
     )
-    told = f"; {', '.join(words)}" if words else ""
-    many = f"{tasks} task{'' if tasks == 1 else 's'} over {format_duration(line.until)}"
-    return f"{many}, {sessions} session{'' if sessions == 1 else 's'}{told}.{began}"
+    counted = f"; {', '.join(words)}" if words else ""
+    length = f"{tasks} task{'' if tasks == 1 else 's'} over {format_duration(line.until)}"
+    return f"{length}, {sessions} session{'' if sessions == 1 else 's'}{counted}.{began}"

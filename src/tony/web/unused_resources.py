@@ -1,4 +1,4 @@
-"""Hours that were held for nothing, by user and week, of the jobs that a visitor may see."""
+"""Reserved but unused GPU- and GB-hours, by user and week, of the jobs that the user may see."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from tony.web.job_advice import run_from
 from tony.web.job_source import Source
 
 WEEK = 7 * 86400.0
-#: Seconds that are looked back, unless something is said.
-USUAL = 4 * WEEK
-#: Jobs that are looked at, the newest; and of how many what was found is kept: of one that has ended it stays true.
-LOOKED_AT, _KEPT = 300, 20_000
-#: Seconds after which no further job is looked at: who asks again gets on from there.
-_PATIENCE = 5.0
-_FOUND: WeakKeyDictionary[Source, OrderedDict[str, Waste | None]] = WeakKeyDictionary()
-#: One of a user at a time, and so many users.
+#: Default period, in seconds.
+DEFAULT_PERIOD_SECONDS = 4 * WEEK
+#: Jobs per request: the newest.
+MAX_JOBS = 300
+#: Jobs whose result is cached: that of a finished job does not change.
+_MAX_CACHED_JOBS = 20_000
+#: Time after which a request reads no further job; the next request continues there.
+_TIME_LIMIT_SECONDS = 5.0
+_CACHE: WeakKeyDictionary[Source, OrderedDict[str, Waste | None]] = WeakKeyDictionary()
+#: One request per user at a time, of at most four users.
 _SLOTS = Slots(1, 4, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wasted:
-    """The answer.
+    """Unused resources by user and week.
 
     Attributes:
-        weeks: the newest first, in it who wasted most.
-        jobs: that were summed up.
-        unknown: of which it is not known what they held: no events were kept.
-        left: jobs that nobody has looked at yet; asking again does.
-        more: there are older ones, beyond `LOOKED_AT`.
+        weeks: newest first; in a week, the user with the most unused resources first.
+        jobs: number of jobs included.
+        unknown: number of jobs whose usage is unknown because their events were not kept.
+        left: number of jobs not analysed yet; the next request continues with them.
+        more: there are older jobs that were left out.
     """
 
     weeks: tuple[WeekOfWaste, ...]
@@ -47,44 +49,44 @@ class Wasted:
     more: bool
 
 
-async def waste_for(visitor: PortalUser, source: Source, since: float | None = None, user: str = "") -> Wasted:
-    """Sums up the jobs that have ended.
+async def waste_for(portal_user: PortalUser, source: Source, since: float | None = None, user: str = "") -> Wasted:
+    """Sum up the unused resources of finished jobs.
 
     Args:
-        since: submitted since then, seconds since 1970; `USUAL` ago if nothing is said.
-        user: whose; everybody's whom the visitor may see if it is empty.
+        since: of jobs submitted since then, seconds since 1970; `DEFAULT_PERIOD_SECONDS` ago by default.
+        user: of this user's jobs only; empty: of all users.
     """
-    since = clock.wall() - USUAL if since is None else since
-    wanted = Query(state="ended", since=since, user=user, most=min(LOOKED_AT, MOST))
-    page = await jobs_for(visitor, source, wanted)
+    since = clock.wall() - DEFAULT_PERIOD_SECONDS if since is None else since
+    query = Query(state="ended", since=since, user=user, most=min(MAX_JOBS, MOST))
+    page = await jobs_for(portal_user, source, query)
     heads = [head for head in page.heads if head.state.ended and not head.damaged]
-    known = _FOUND.setdefault(source, OrderedDict())
-    away, give_up = 0, clock.monotonic() + _PATIENCE
+    known = _CACHE.setdefault(source, OrderedDict())
+    unreadable, deadline = 0, clock.monotonic() + _TIME_LIMIT_SECONDS
     async with _SLOTS.taken():
         for head in heads:
-            if head.job not in known and clock.monotonic() < give_up:
+            if head.job not in known and clock.monotonic() < deadline:
                 try:
-                    known[head.job] = await _waste(source, head)
-                except TonyError:  # a store that is away, perhaps: whoever asks next tries again
-                    away += 1
+                    known[head.job] = await _compute(source, head)
+                except TonyError:  # perhaps a store that is unavailable: not cached, the next request tries again
+                    unreadable += 1
     found = [known[head.job] for head in heads if head.job in known]
-    while len(known) > _KEPT:
+    while len(known) > _MAX_CACHED_JOBS:
         known.popitem(last=False)
     wastes = [waste for waste in found if waste is not None]
     return Wasted(
         weeks=by_week(wastes),
         jobs=len(wastes),
-        unknown=len(found) - len(wastes) + away,
-        left=len(heads) - len(found) - away,
+        unknown=len(found) - len(wastes) + unreadable,
+        left=len(heads) - len(found) - unreadable,
         more=bool(page.next),
     )
 
 
-async def _waste(source: Source, head: JobHead) -> Waste | None:
-    """Of one job; None if what it held will never be known.
+async def _compute(source: Source, head: JobHead) -> Waste | None:
+    """Return the unused resources of one job; None if they can never be known.
 
     Raises:
-        TonyError: it cannot be read just now.
+        TonyError: the job cannot be read right now.
     """
     try:
         view = await source.job(head.job)

@@ -1,4 +1,4 @@
-"""Runs an ASGI application in uvicorn, as a library: signals, logging and sockets stay ours."""
+"""Run an ASGI application in uvicorn as a library: signals, logging and sockets stay under tony's control."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tony.linux.open_file_limit import allow_open_files
 
-#: Seconds in which a request must be there as a whole, and after which something of an answer must have been taken.
-_SLOW, _UNREAD = 15.0, 60.0
-#: Bytes of its first line and headers together, and headers.
-_LONGEST_HEAD, _MOST_HEADERS = 32 << 10, 200
-#: Connections at one time, as far as this process may have so many open files, and open files that it needs besides.
+#: Time in which a complete request must arrive.
+_REQUEST_TIMEOUT_SECONDS = 15.0
+#: Time after which a client that reads nothing of a response is disconnected.
+_WRITE_TIMEOUT_SECONDS = 60.0
+#: Maximum bytes of the request line and headers together, and maximum number of headers.
+_MAX_HEAD_BYTES = 32 << 10
+_MAX_HEADERS = 200
+#: Maximum concurrent connections, if the limit of open files allows, and open files reserved for other uses.
 _MOST_CONNECTIONS = 4000
 _OTHER_FILES = 500
 _REFUSED = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-#: Under this name `scope` has what `look_at` found out about who connected.
+#: Key in `scope` of the result of `identify_peer`.
 PEER = "tony.peer"
 
-#: Looks at a connection when it is accepted; what it answers is kept with the connection.
-LookAt = Callable[[socket.socket], object]
+#: Called for each accepted connection; its result is kept with the connection.
+IdentifyPeer = Callable[[socket.socket], object]
 
 
 def listen(host: str, port: int, backlog: int = 512) -> socket.socket:
-    """A socket that listens.
+    """Return a listening socket.
 
     Raises:
-        OSError: the port is taken, or not ours to take.
+        OSError: the port is in use, or needs privileges.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said outright: without its protocol asyncio leaves Nagle's algorithm on, and each answer takes 40 ms.
+    # The protocol must be explicit: otherwise asyncio leaves Nagle's algorithm on, and each response takes 40 ms.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,29 +58,28 @@ def listen(host: str, port: int, backlog: int = 512) -> socket.socket:
 
 
 class UvicornServer(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
+    """A uvicorn server that leaves signal handling to its caller."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Takes none."""
         yield
 
     def end(self) -> None:
-        """Has `serve` return, once what is being answered is answered, or a second later."""
+        """Make `serve` return once pending responses are sent, or after a second."""
         self.should_exit = True
 
 
-def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | None = None) -> UvicornServer:
-    """What serves an application; run `await server.serve(sockets=[...])`.
+def server(app: ASGIApp, identify_peer: IdentifyPeer | None = None, tls: ssl.SSLContext | None = None) -> UvicornServer:
+    """Return a server of an application, to run with `await server.serve(sockets=[...])`.
 
     Args:
-        look_at: asked about each connection when it is accepted; its answer is `scope[PEER]`.
-        tls: for https.
+        identify_peer: called for each accepted connection; its result becomes `scope[PEER]`.
+        tls: TLS context, for HTTPS.
     """
     connections = Connections(allow_open_files(_MOST_CONNECTIONS + _OTHER_FILES))
     config = uvicorn.Config(
         app,
-        http=_protocol(look_at, connections),
+        http=_protocol(identify_peer, connections),
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -87,7 +89,7 @@ def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | No
         proxy_headers=False,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=1,
-        h11_max_incomplete_event_size=_LONGEST_HEAD,
+        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
     )
     config.load()
     config.ssl = tls
@@ -97,11 +99,11 @@ def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | No
 async def serve(
     app: ASGIApp,
     sockets: Sequence[socket.socket],
-    look_at: LookAt | None = None,
+    identify_peer: IdentifyPeer | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serves until it is cancelled."""
-    made = server(app, look_at, tls)
+    """Serve an application until cancelled."""
+    made = server(app, identify_peer, tls)
     task = asyncio.ensure_future(made.serve(sockets=list(sockets)))
     try:
         await asyncio.shield(task)
@@ -112,14 +114,18 @@ async def serve(
 
 
 class Connections:
-    """All connections of a server. Where there is no room, the one goes that has been silent for the longest time.
+    """The connections of a server. At a limit, the connection is dropped that has been silent for the longest time.
+
+    A silent connection has not sent a complete request yet. A peer is a user of this machine, or an IP address.
 
     Args:
-        open_files: that this process may have.
+        open_files: maximum number of open files of this process.
 
     Attributes:
-        most, most_of_one: connections at one time, and those of one peer: a user of this machine, or an address.
-        most_silent, most_silent_of_one: of these, connections that have not sent one whole request.
+        most: maximum number of connections.
+        most_of_one: maximum per peer.
+        most_silent: maximum number of silent connections.
+        most_silent_of_one: maximum number of silent connections per peer.
     """
 
     def __init__(self, open_files: int) -> None:
@@ -132,7 +138,7 @@ class Connections:
         self._silent_of: Counter[str] = Counter()
 
     def add(self, transport: asyncio.Transport, peer: str) -> None:
-        """Take in a new connection, in the place of a silent one if there is no room."""
+        """Add a connection; drop a silent one if a limit is exceeded."""
         self._peers[transport] = self._silent[transport] = peer
         self._of[peer] += 1
         self._silent_of[peer] += 1
@@ -142,12 +148,12 @@ class Connections:
             self._drop(next(iter(self._silent)))
 
     def note_request(self, transport: asyncio.Transport) -> None:
-        """Note that a connection has sent a whole request."""
+        """Record that a connection has sent a complete request."""
         if (peer := self._silent.pop(transport, None)) is not None:
             _decrease(self._silent_of, peer)
 
     def remove(self, transport: asyncio.Transport) -> None:
-        """Forget a connection that has ended."""
+        """Remove a closed connection."""
         self.note_request(transport)
         if (peer := self._peers.pop(transport, None)) is not None:
             _decrease(self._of, peer)
@@ -163,17 +169,17 @@ def _decrease(counts: Counter[str], key: str) -> None:
         del counts[key]
 
 
-def _protocol(look_at: LookAt | None, connections: Connections) -> type[H11Protocol]:
+def _protocol(identify_peer: IdentifyPeer | None, connections: Connections) -> type[H11Protocol]:
     class Protocol(H11Protocol):
-        """With a deadline for requests that come slowly, a bound of their heads, and a count of connections."""
+        """HTTP/1.1 with a deadline for slow requests and responses, and a limit of connections."""
 
         _timer: asyncio.TimerHandle | None = None
-        _unread: asyncio.TimerHandle | None = None
+        _write_timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            peer = look_at(transport.get_extra_info("socket")) if look_at else None
-            # On this machine all users have the same address.
+            peer = identify_peer(transport.get_extra_info("socket")) if identify_peer else None
+            # All users of this machine have the same address.
             connections.add(transport, f"user {peer}" if peer is not None else self.client[0] if self.client else "")
             self.app = _with_peer(self.app, peer)
             self._watch()
@@ -181,23 +187,23 @@ def _protocol(look_at: LookAt | None, connections: Connections) -> type[H11Proto
         def connection_lost(self, exc: Exception | None) -> None:
             connections.remove(self.transport)
             self._unwatch()
-            self._taken()
+            self._stop_write_timer()
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
-            # Who takes nothing of an answer holds it in memory, and a file or a thread besides.
+            # A client that does not read its response keeps it in memory, and a file or a thread in use.
             super().pause_writing()
-            self._taken()
-            self._unread = asyncio.get_running_loop().call_later(_UNREAD, self.transport.abort)
+            self._stop_write_timer()
+            self._write_timer = asyncio.get_running_loop().call_later(_WRITE_TIMEOUT_SECONDS, self.transport.abort)
 
         def resume_writing(self) -> None:
-            self._taken()
+            self._stop_write_timer()
             super().resume_writing()
 
-        def _taken(self) -> None:
-            if self._unread is not None:
-                self._unread.cancel()
-                self._unread = None
+        def _stop_write_timer(self) -> None:
+            if self._write_timer is not None:
+                self._write_timer.cancel()
+                self._write_timer = None
 
         def data_received(self, data: bytes) -> None:
             if self._timer is None and self.conn.their_state is h11.IDLE:
@@ -210,7 +216,7 @@ def _protocol(look_at: LookAt | None, connections: Connections) -> type[H11Proto
             self._unwatch_if_whole()
 
         def _watch(self) -> None:
-            self._timer = asyncio.get_running_loop().call_later(_SLOW, self.transport.abort)
+            self._timer = asyncio.get_running_loop().call_later(_REQUEST_TIMEOUT_SECONDS, self.transport.abort)
 
         def _unwatch(self) -> None:
             if self._timer is not None:
@@ -226,10 +232,10 @@ def _protocol(look_at: LookAt | None, connections: Connections) -> type[H11Proto
 
 
 def _is_too_long(scope: Scope) -> bool:
-    """Counted again: h11 takes what came in one piece, however long."""
+    """Check the size of a request's head: h11 limits only requests that arrive in several pieces."""
     headers = scope["headers"]
     size = len(scope["raw_path"]) + len(scope["query_string"])
-    return len(headers) > _MOST_HEADERS or size + sum(len(n) + len(v) + 4 for n, v in headers) > _LONGEST_HEAD
+    return len(headers) > _MAX_HEADERS or size + sum(len(n) + len(v) + 4 for n, v in headers) > _MAX_HEAD_BYTES
 
 
 def _with_peer(app: Any, peer: object) -> ASGIApp:
@@ -237,7 +243,7 @@ def _with_peer(app: Any, peer: object) -> ASGIApp:
         scope[PEER] = peer
         if _is_too_long(scope):
             await send({"type": "http.response.start", "status": 431, "headers": _REFUSED})
-            await send({"type": "http.response.body", "body": b"Your request has more headers than anybody needs."})
+            await send({"type": "http.response.body", "body": b"The request line and headers are too long."})
             return
         await app(scope, receive, send)
 

@@ -1,11 +1,11 @@
-"""The JSON API, `/api/v1/`: what pages show, for programs. One table of operations makes routes and OpenAPI document.
+"""The JSON API, `/api/v1/`: the data of the pages. One table of operations defines routes and OpenAPI document.
 
-operations   what an operation is: address, parameters, answer
-shapes       the answers that are no nouns of `model/`
-table        all operations
-server       finds the operation, reads parameters, asks the gate, answers
-schema       JSON Schema of dataclasses, and the OpenAPI document
-jobs, parts, logs, changes   what operations do
+operation         definition of an operation: path, parameters, response
+responses         response types that are not in `model/`
+operation_table   all operations
+server            routing, authentication, parameters, encoding of responses
+openapi           JSON Schema of dataclasses, and the OpenAPI document
+jobs, job_parts, logs, job_actions   handlers of the operations
 """
 
 from __future__ import annotations

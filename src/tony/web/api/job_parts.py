@@ -1,4 +1,4 @@
-"""What there is of one job besides its report."""
+"""Operations on one job other than its report: events, timeline, goodput, advice, metrics, configuration, files."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tony.web.job_advice import advice_about
 from tony.web.pages.files import kept_as
 
 T = TypeVar("T")
-#: Marks, checkpoints and tries that are listed.
+#: Maximum number of markers, checkpoints and progress records in a response.
 _MOST_MARKS = 10_000
 
 
 async def events(call: OperationCall) -> EventList:
-    """What happened to it."""
+    """Return a page of the job's events."""
     view, report = await call.job()
     after, most = call.values["after"], call.values["most"]
     entries = await view.events(after, most, call.values["kind"])
@@ -58,16 +58,16 @@ async def events(call: OperationCall) -> EventList:
         )
         for entry in entries
     )
-    over = report.state.ended and len(lines) < most
-    return EventList(events=lines, next=lines[-1].seq if lines else max(0, after), over=over)
+    is_last = report.state.ended and len(lines) < most
+    return EventList(events=lines, next=lines[-1].seq if lines else max(0, after), over=is_last)
 
 
 async def timeline(call: OperationCall) -> TimelinePage:
-    """Its life as spans and marks."""
+    """Return the job's timeline, for a page of its tasks."""
     view, report = await call.job()
     made = await view.timeline()
     if made is None:
-        raise ApiError(404, "not-known", "No events of this job were kept, so nobody knows when it did what.")
+        raise ApiError(404, "not-known", "The events of this job were not kept, so it has no timeline.")
     task, after, most = call.values["task"], call.values["after"], call.values["most"]
     if task is not None:
         call.task(report)
@@ -96,33 +96,32 @@ async def timeline(call: OperationCall) -> TimelinePage:
 
 
 async def links(call: OperationCall) -> LinkList:
-    """Where its scheduler's own pages show it."""
+    """Return links to the scheduler's web pages about the job, and about a task's containers."""
     view, report = await call.job()
     held = await view.containers(call.task(report)) if call.values["task"] is not None else ()
     return LinkList(links=tuple(await view.links()), containers=tuple(held))
 
 
 async def goodput(call: OperationCall) -> GoodputLedger:
-    """Where its time went."""
+    """Return where the job's time went."""
     view, _ = await call.job()
     made = await view.goodput()
     if made is None:
-        raise ApiError(404, "not-known", "No events of this job were kept, so nobody knows where its time went.")
+        raise ApiError(404, "not-known", "The events of this job were not kept, so its goodput is unknown.")
     return made
 
 
 async def advice(call: OperationCall) -> Advice:
-    """What could be better about it."""
+    """Return the recommendations for the job."""
     view, _ = await call.job()
-    return await advice_about(view, call.visitor, call.source)
+    return await advice_about(view, call.portal_user, call.source)
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
 async def metrics(call: OperationCall) -> MetricsIndex:
-    """What was measured of it."""
-
+    """Return which metrics the job has, its progress and its checkpoints."""
     _, report = await call.job()
 
     def index(found: Metrics) -> MetricsIndex:
@@ -140,41 +139,44 @@ async def metrics(call: OperationCall) -> MetricsIndex:
             problem=found.problem,
         )
 
-    return await _measured(call, index)
+    return await _query_metrics(call, index)
 
 
 async def points(call: OperationCall) -> Points:
-    """One series of one task."""
+    """Return one series of one task."""
     task, name, since, until, most = (call.values[key] for key in ("task", "series", "since", "until", "most"))
-    return await _measured(call, lambda found: found.points(str(task), name, since, until, most))
+    return await _query_metrics(call, lambda found: found.points(str(task), name, since, until, most))
 
 
 async def role_points(call: OperationCall) -> RolePoints:
-    """One series of a role's tasks."""
+    """Return one series over the tasks of a role."""
     role, name, since, until, most = (call.values[key] for key in ("role", "series", "since", "until", "most"))
-    return await _measured(call, lambda found: found.of_role(role, name, since, until, most))
+    return await _query_metrics(call, lambda found: found.of_role(role, name, since, until, most))
 
 
-async def _measured(call: OperationCall, ask: Callable[[Metrics], T]) -> T:
+async def _query_metrics(call: OperationCall, query: Callable[[Metrics], T]) -> T:
     view, _ = await call.job()
     found = await view.metrics()
     if found is None:
         raise ApiError(
-            404, "not-known", "Nothing was measured of this job.", "`metrics_interval` in its job file says how often."
+            404,
+            "not-known",
+            "This job has no metrics.",
+            "`metrics_interval` in the job file sets the sampling interval.",
         )
 
     def work() -> T:
         with found:
-            return ask(found)
+            return query(found)
 
     return await to_thread(work)
 
 
-# --- the record -------------------------------------------------------------------------------------------------------
+# --- configuration and files ------------------------------------------------------------------------------------------
 
 
 async def configuration(call: OperationCall) -> Configuration:
-    """Every value of it, and where that was set."""
+    """Return every setting of the job, and where it was set."""
     view, _ = await call.job()
     record = await view.record()
     if record is None:
@@ -186,7 +188,7 @@ def _configuration(record: JobRecord) -> Configuration:
     try:
         rows = resolved_rows(Resolved(spec=redact(record.spec), sources=record.sources))
     except (ValueError, LookupError) as error:
-        raise RecordError(f"the configuration of {record.job_id} makes no sense: {error}") from error
+        raise RecordError(f"the configuration of {record.job_id} is invalid: {error}") from error
     return Configuration(
         job=record.job_id,
         user=record.user,
@@ -198,13 +200,13 @@ def _configuration(record: JobRecord) -> Configuration:
 
 
 async def files(call: OperationCall) -> FileList:
-    """The files of its record."""
+    """Return the list of files in the job directory."""
     view, _ = await call.job()
     return FileList(files=tuple(await view.files()))
 
 
 async def file(call: OperationCall) -> Response:
-    """One of them."""
+    """Return the content of a file."""
     view, _ = await call.job()
     path = call.values["path"]
     content: AsyncIterator[bytes] | None = await view.file(path)
@@ -212,8 +214,8 @@ async def file(call: OperationCall) -> Response:
         raise ApiError(
             404,
             "no-file",
-            "The record has no such file, or it may not be shown.",
-            "`files` lists what there is.",
+            "The job directory has no such file, or it may not be downloaded.",
+            "`files` lists the available files.",
         )
     headers = kept_as(path.rpartition("/")[2])
     return StreamingResponse(content, media_type="application/octet-stream", headers=headers)

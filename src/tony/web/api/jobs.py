@@ -1,4 +1,4 @@
-"""Who asks, many jobs, and one among them."""
+"""Operations on the current user, on lists of jobs, and on one job's report and tasks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tony.web.unused_resources import WEEK, Wasted, waste_for
 
 
 async def me(call: OperationCall) -> Me:
-    """Who asks."""
-    visitor = call.visitor
-    guest = visitor if isinstance(visitor, User) else None
+    """Return the authenticated user."""
+    portal_user = call.portal_user
+    user = portal_user if isinstance(portal_user, User) else None
     return Me(
-        user=visitor.name,
-        how=guest.how.value if guest else "",
-        admin=bool(guest and guest.admin),
-        page_token=visitor.token,
+        user=portal_user.name,
+        how=user.how.value if user else "",
+        admin=bool(user and user.admin),
+        page_token=portal_user.token,
         title=call.source.title,
         only=call.only,
         version=__version__,
@@ -31,29 +31,29 @@ async def me(call: OperationCall) -> Me:
 
 
 async def jobs(call: OperationCall) -> JobList:
-    """A page of jobs."""
+    """Return a page of jobs."""
     try:
         query = from_words(call.request.query_params)
-        page = await jobs_for(call.visitor, call.source, query)
+        page = await jobs_for(call.portal_user, call.source, query)
     except ValueError as error:
         raise ApiError(400, "bad-parameter", f"{error}") from error
     return JobList(jobs=page.heads, next=page.next, total=page.total, facets=page.facets, problems=tuple(page.problems))
 
 
 async def waste(call: OperationCall) -> Wasted:
-    """Hours that were held for nothing."""
+    """Return the unused resources of finished jobs."""
     since = clock.wall() - call.values["weeks"] * WEEK
-    return await waste_for(call.visitor, call.source, since, call.values["user"])
+    return await waste_for(call.portal_user, call.source, since, call.values["user"])
 
 
 async def job(call: OperationCall) -> JobReport:
-    """How one job stands."""
+    """Return the status of a job."""
     _, report = await call.job()
     return report if call.values["tasks"] else replace(report, tasks=())
 
 
 async def compare(call: OperationCall) -> Comparison:
-    """Two of them; their tasks are left out."""
+    """Compare two jobs; the reports contain no tasks."""
     found = await comparison(await call.job(), await call.job("with"))
     return replace(found, a=_without_tasks(found.a), b=_without_tasks(found.b))
 
@@ -63,7 +63,7 @@ def _without_tasks(side: ComparedJob) -> ComparedJob:
 
 
 async def tasks(call: OperationCall) -> TaskList:
-    """A page of its tasks, in the order of the job file."""
+    """Return a page of a job's tasks, in the order of the job file."""
     _, report = await call.job()
     role, state, after, most = (call.values[name] for name in ("role", "state", "after", "most"))
     found = [each for each in report.tasks if role in ("", each.role) and state in ("", each.state.value)]
@@ -71,9 +71,9 @@ async def tasks(call: OperationCall) -> TaskList:
     if after is not None:
         names = [each.task for each in report.tasks]
         if str(after) not in names:
-            raise ApiError(400, "bad-parameter", f"after: the job has no task {after}.", "Leave it out to begin.")
-        behind = set(names[names.index(str(after)) + 1 :])
-        start = next((number for number, each in enumerate(found) if each.task in behind), len(found))
+            raise ApiError(400, "bad-parameter", f"after: the job has no task {after}.", "Omit it for the first page.")
+        remaining = set(names[names.index(str(after)) + 1 :])
+        start = next((number for number, each in enumerate(found) if each.task in remaining), len(found))
     page = found[start : start + most]
     return TaskList(
         tasks=tuple(page), next=page[-1].task if page and start + most < len(found) else "", total=len(found)
@@ -81,7 +81,7 @@ async def tasks(call: OperationCall) -> TaskList:
 
 
 async def task(call: OperationCall) -> TaskReport:
-    """How one task stands."""
+    """Return the status of a task."""
     _, report = await call.job()
     name = call.task(report)
     return next(each for each in report.tasks if each.task == name)

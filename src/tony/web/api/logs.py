@@ -1,4 +1,4 @@
-"""What tasks printed, by offsets."""
+"""Operations on the output of tasks."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tony.web.pages.files import kept_as
 
 
 async def logs(call: OperationCall) -> LogList:
-    """What there is of one task."""
+    """Return the list of a task's logs."""
     view, report = await call.job()
     found = view.logs(call.task(report))
     return LogList(logs=tuple(await found.files()), missing=await found.missing())
 
 
 async def piece(call: OperationCall) -> LogPiece:
-    """A piece of one."""
-    name, read = await _named(call)
+    """Return a part of a log as text."""
+    name, logs = await _find_log(call)
     try:
-        found = await read.read(name, call.values["offset"], call.values["most"])
+        found = await logs.read(name, call.values["offset"], call.values["most"])
     except LookupError:
         raise _missing(name) from None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    # A character that is cut off at the end comes with the next piece, unless there is nothing else.
+    # A character that is cut off at the end belongs to the next part, unless this part has nothing else.
     text = decoder.decode(found.data)
     cut = len(decoder.getstate()[0])
     if cut == len(found.data) or found.offset + len(found.data) >= found.size:
@@ -39,34 +39,39 @@ async def piece(call: OperationCall) -> LogPiece:
 
 
 async def raw(call: OperationCall) -> Response:
-    """The bytes of a piece of one."""
-    name, read = await _named(call)
+    """Return a part of a log as bytes."""
+    name, logs = await _find_log(call)
     try:
-        found = await read.read(name, call.values["offset"], call.values["most"])
+        found = await logs.read(name, call.values["offset"], call.values["most"])
     except LookupError:
         raise _missing(name) from None
     return Response(found.data, media_type="application/octet-stream", headers=kept_as(name))
 
 
 async def find(call: OperationCall) -> LogSearchResult:
-    """Where something stands in one."""
-    name, read = await _named(call)
+    """Search a log."""
+    name, logs = await _find_log(call)
     try:
-        return await read.find(name, call.values["text"], call.values["offset"], backwards=call.values["backwards"])
+        return await logs.find(name, call.values["text"], call.values["offset"], backwards=call.values["backwards"])
     except LookupError:
         raise _missing(name) from None
 
 
 async def whole(call: OperationCall) -> Response:
-    """All of one."""
-    name, read = await _named(call)
-    if not any(file.name == name for file in await read.files()):
+    """Return a whole log."""
+    name, logs = await _find_log(call)
+    if not any(file.name == name for file in await logs.files()):
         raise _missing(name)
     headers = kept_as(f"{call.values['job']}.{name}.log")
-    return StreamingResponse(read.all_of(name), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(logs.all_of(name), media_type="application/octet-stream", headers=headers)
 
 
-async def _named(call: OperationCall) -> tuple[str, Logs]:
+async def _find_log(call: OperationCall) -> tuple[str, Logs]:
+    """Return the name of the requested log, and the logs of its task.
+
+    Raises:
+        ApiError: the name is not that of a log of a task of the job.
+    """
     view, report = await call.job()
     name = call.values["name"]
     known = LogName.parse(name)
@@ -76,4 +81,4 @@ async def _named(call: OperationCall) -> tuple[str, Logs]:
 
 
 def _missing(name: str) -> ApiError:
-    return ApiError(404, "no-log", f"There is no log {name[:80]!r}.", "`logs?task=worker:0` lists those of a task.")
+    return ApiError(404, "no-log", f"There is no log {name[:80]!r}.", "`logs?task=worker:0` lists a task's logs.")

@@ -1,4 +1,4 @@
-"""JSON Schema of dataclasses, as the codec writes them, and the OpenAPI document of the operations."""
+"""Generate JSON Schema for dataclasses, as the codec encodes them, and the OpenAPI document of the operations."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from tony.web.api.operation import Operation, Parameter, ParameterKind
 from tony.web.api.responses import ChangeBody, ErrorAnswer
 
 _PLAIN: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-#: What a task is called.
 _TASK = r"^[A-Za-z][A-Za-z0-9_-]{0,62}:[0-9]{1,9}$"
 
 
 class Schemas:
-    """Schemas of types; those of dataclasses are components, each once."""
+    """Generates schemas of types; each dataclass becomes a component."""
 
     def __init__(self) -> None:
         self.components: dict[str, Json] = {}
         self._classes: dict[str, type] = {}
 
     def of(self, hint: Any) -> dict[str, Json]:
-        """The schema of a type hint.
+        """Return the schema of a type hint.
 
         Raises:
-            TypeError: the codec would not know it either.
+            TypeError: the type has no schema; the codec does not support it either.
         """
         if hint is Any or hint is object:
             return {}
@@ -61,9 +60,9 @@ class Schemas:
     def _component(self, cls: Any) -> dict[str, Json]:
         name = cls.__name__
         if self._classes.setdefault(name, cls) is not cls:
-            raise TypeError(f"two classes called {name}")
+            raise TypeError(f"two classes are named {name}")
         if name not in self.components:
-            self.components[name] = {}  # one that holds itself finds this
+            self.components[name] = {}  # ends the recursion of a class that contains itself
             hints = get_type_hints(cls)
             known = {field.name.removesuffix("_"): self.of(hints[field.name]) for field in dataclasses.fields(cls)}
             self.components[name] = {
@@ -76,20 +75,20 @@ class Schemas:
 
 
 def document(operations: Sequence[Operation]) -> Json:
-    """The OpenAPI document."""
+    """Return the OpenAPI document of the operations."""
     schemas = Schemas()
-    wrong = {"description": "What is wrong, and the way out.", "content": _content(schemas.of(ErrorAnswer))}
+    error = {"description": "What is wrong and how to fix it.", "content": _content(schemas.of(ErrorAnswer))}
     paths: dict[str, dict[str, Json]] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas, wrong)
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas, error)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "tony",
             "version": __version__,
             "description": (
-                "Jobs as tony's pages show them. What changes something is PUT, and needs a token of one's own "
-                "(`Authorization: Bearer`) or the token of a page (`page_token` of `/me`) in its body."
+                "The data of tony's web pages. Operations that change something use PUT, and need an API token "
+                "(`Authorization: Bearer`) or the page token (`page_token` of `/me`) in the request body."
             ),
         },
         "servers": [{"url": "/api/v1"}],
@@ -102,7 +101,7 @@ def document(operations: Sequence[Operation]) -> Json:
     }
 
 
-def _operation(each: Operation, schemas: Schemas, wrong: Json) -> Json:
+def _operation(each: Operation, schemas: Schemas, error: Json) -> Json:
     answers: dict[str, Json] = {
         "200": {
             "description": each.what,
@@ -110,11 +109,11 @@ def _operation(each: Operation, schemas: Schemas, wrong: Json) -> Json:
             if each.answer is not None
             else {each.media: {"schema": {"type": "string", "contentMediaType": each.media}}},
         },
-        "4XX": wrong,
-        "5XX": wrong,
+        "4XX": error,
+        "5XX": error,
     }
     if not each.changes and each.answer is not None:
-        answers["304"] = {"description": "It is what `If-None-Match` says."}
+        answers["304"] = {"description": "Not modified: the ETag matches `If-None-Match`."}
     made: dict[str, Json] = {
         "operationId": each.name,
         "summary": each.what,
@@ -139,11 +138,11 @@ def _parameter(parameter: Parameter) -> Json:
         "in": "path" if parameter.in_path else "query",
         "required": parameter.required,
         "description": parameter.what,
-        "schema": _of_parameter(parameter),
+        "schema": _parameter_schema(parameter),
     }
 
 
-def _of_parameter(parameter: Parameter) -> Json:
+def _parameter_schema(parameter: Parameter) -> Json:
     schema: dict[str, Json] = {"type": "string"}
     if parameter.kind in (ParameterKind.INTEGER, ParameterKind.NUMBER):
         schema = {"type": parameter.kind.value}

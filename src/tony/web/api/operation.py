@@ -1,4 +1,4 @@
-"""What an operation of the API is."""
+"""Definition of an API operation, its parameters and calls."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tony.web.job_source import JobView, Source
 
 _NUMBER = re.compile(r"-?[0-9]{1,16}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,16})?([eE][+-]?[0-9]{1,3})?")
-#: The largest number, and with a minus the smallest, of a parameter without bounds of its own.
+#: Default bound of numeric parameters, positive and negative.
 _LARGEST_NUMBER = 10**15
-#: What is said of a job that is not there, and of one that the visitor may not see: nobody learns which of the two.
-NO_JOB = "There is no such job here, or you may not see it."
+#: The same message for both cases, so that it does not reveal whether a job exists.
+NO_JOB = "The job does not exist, or you do not have permission to view it."
 
 
 class ApiError(Exception):
-    """An answer that is none.
+    """An error response.
 
     Attributes:
-        status: of HTTP.
-        code: a stable word for programs.
+        status: HTTP status.
+        code: stable identifier of the error, for programs.
         advice: what to do, one sentence; may be empty.
-        headers: that belong to it.
+        headers: additional response headers.
     """
 
     def __init__(
@@ -46,26 +46,27 @@ class ApiError(Exception):
 
 
 class ParameterKind(Enum):
-    """What a parameter's text is."""
+    """The type of a parameter."""
 
     TEXT = "string"
     INTEGER = "integer"
     NUMBER = "number"
     TRUTH = "truth"  #: `yes` or `no`
     TASK = "task"  #: `worker:0`
-    WORDS = "words"  #: some of the choices, with commas between them
+    WORDS = "words"  #: comma-separated values out of `choices`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A part of an address.
+    """A parameter of an operation.
 
     Attributes:
-        what: for people.
-        in_path: part of the path; else it stands behind the question mark.
-        usual: its value where nothing is said.
-        least, most: bounds of a number, both included; None: `minimum` and `maximum` say them.
-        choices: what a text, or each of its words, may be; empty for anything.
+        what: description.
+        in_path: it is part of the path, not of the query.
+        usual: default value.
+        least: lower bound of a number, inclusive; None: `minimum`.
+        most: upper bound of a number, inclusive; None: `maximum`.
+        choices: allowed values; empty: any.
     """
 
     name: str
@@ -80,19 +81,19 @@ class Parameter:
 
     @property
     def minimum(self) -> int:
-        """The smallest number that is taken."""
+        """The smallest number accepted."""
         return -_LARGEST_NUMBER if self.least is None else self.least
 
     @property
     def maximum(self) -> int:
-        """The largest number that is taken."""
+        """The largest number accepted."""
         return _LARGEST_NUMBER if self.most is None else self.most
 
     def read(self, text: str) -> Any:
-        """Its value.
+        """Parse the parameter's value.
 
         Raises:
-            ValueError: the text makes no sense; says why.
+            ValueError: the text is invalid; the message says why.
         """
         if len(text) > LONGEST:
             raise ValueError(f"more than {LONGEST} characters")
@@ -120,48 +121,48 @@ class Parameter:
 
     def _bounded(self, value: Any) -> Any:
         if not self.minimum <= value <= self.maximum:
-            raise ValueError(f"a number of {self.minimum} to {self.maximum} is expected")
+            raise ValueError(f"a number from {self.minimum} to {self.maximum} is expected")
         return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationCall:
-    """One request for an operation, by somebody who was let in.
+    """An authenticated request for an operation.
 
     Attributes:
-        values: of the parameters, by name; each is there.
-        only: the job that is served alone; empty where there are many.
+        values: of all parameters, by name.
+        only: the only job served; empty if many are served.
     """
 
     request: Request
-    visitor: PortalUser
+    portal_user: PortalUser
     source: Source
     values: Mapping[str, Any]
     only: str = ""
 
     async def job(self, name: str = "job") -> tuple[JobView, JobReport]:
-        """The job of the address, which the visitor may see.
+        """Return the job that a parameter names, and its report.
 
         Args:
             name: of the parameter.
 
         Raises:
-            ApiError: there is none, or not for this visitor.
+            ApiError: there is no such job, or the user may not see it.
         """
         job = self.values[name]
-        if self.only in ("", job) and (found := await find_job(self.visitor, self.source, job)):
+        if self.only in ("", job) and (found := await find_job(self.portal_user, self.source, job)):
             return found
-        raise ApiError(404, "no-job", NO_JOB, "The list of jobs has those that you may see: /api/v1/jobs.")
+        raise ApiError(404, "no-job", NO_JOB, "/api/v1/jobs lists the jobs that you may see.")
 
     def task(self, report: JobReport) -> str:
-        """The task that is named.
+        """Return the task that the parameters name.
 
         Raises:
             ApiError: the job has no such task.
         """
         task = str(self.values["task"])
         if not any(each.task == task for each in report.tasks):
-            raise ApiError(404, "no-task", f"The job has no task {task}.", "Its report lists those that it has.")
+            raise ApiError(404, "no-task", f"The job has no task {task}.", "The job's report lists its tasks.")
         return task
 
 
@@ -170,15 +171,16 @@ Handler = Callable[[OperationCall], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One thing that can be asked for.
+    """An API operation.
 
     Attributes:
-        name: unique, for programs that make functions of it.
-        path: behind `/api/v1`, `{job}` and the like stand for parameters.
-        what: one line for people; more of it in `details`.
-        answer: type of the answer, for the codec; None for `media`.
-        media: media type of an answer that is no JSON.
-        changes: it changes something: only PUT, and only with a page's token or one of the visitor's own.
+        name: unique; the OpenAPI `operationId`.
+        path: below `/api/v1`, with parameters as `{job}`.
+        what: description, one line.
+        answer: type of the response, for the codec; None for responses that are not JSON.
+        details: further description.
+        media: media type of the response.
+        changes: it changes something: uses PUT, and needs a page token or an API token.
     """
 
     name: str
@@ -193,5 +195,5 @@ class Operation:
 
     @property
     def method(self) -> str:
-        """Of HTTP."""
+        """The HTTP method."""
         return "PUT" if self.changes else "GET"

@@ -37,14 +37,14 @@ from tony.web.unused_resources import Wasted
 
 _JOB = Parameter(name="job", what="the job's id", in_path=True, required=True)
 _TASK = Parameter(name="task", what="a task such as worker:0", kind=ParameterKind.TASK, required=True)
-_NAME = Parameter(name="name", what="a log's name, as `logs` lists it", in_path=True, required=True)
-_SERIES = Parameter(name="series", what="a name of `metrics`", required=True)
+_NAME = Parameter(name="name", what="name of a log, as listed by `logs`", in_path=True, required=True)
+_SERIES = Parameter(name="series", what="name of a series, as listed by `metrics`", required=True)
 _SPAN = (
     Parameter(name="since", what="seconds since the job was accepted", kind=ParameterKind.NUMBER),
     Parameter(name="until", what="seconds since the job was accepted", kind=ParameterKind.NUMBER),
-    Parameter(name="most", what="points at most", kind=ParameterKind.INTEGER, usual=500, least=1, most=5000),
+    Parameter(name="most", what="maximum number of points", kind=ParameterKind.INTEGER, usual=500, least=1, most=5000),
 )
-_AFTER_TASK = Parameter(name="after", what="`next` of the page before", kind=ParameterKind.TASK)
+_AFTER_TASK = Parameter(name="after", what="`next` of the previous page", kind=ParameterKind.TASK)
 
 
 def _text(name: str, what: str, *choices: str) -> Parameter:
@@ -60,75 +60,75 @@ async def _document(call: OperationCall) -> Json:
 
 
 OPERATIONS: Sequence[Operation] = (
-    Operation(name="me", path="/me", what="Who asks, as this server knows.", handler=jobs.me, answer=Me),
+    Operation(name="me", path="/me", what="The authenticated user.", handler=jobs.me, answer=Me),
     Operation(name="openapi", path="/openapi.json", what="This document.", handler=_document, answer=Json),
     Operation(
         name="listJobs",
         path="/jobs",
-        what="Jobs, a page at a time; only those that you may see.",
+        what="A page of the jobs that you may see.",
         handler=jobs.jobs,
         answer=JobList,
         parameters=(
-            _text("text", "words that id, name, user, tags or first cause hold"),
-            _text("user", "only this user's"),
+            _text("text", "words in the id, name, user, tags or root cause"),
+            _text("user", "only jobs of this user"),
             _text("state", "a state, `active`, `ended` or `damaged`", *GROUPS, DAMAGED),
-            _text("framework", "only of this framework"),
-            _text("scheduler", "only of this scheduler"),
-            _text("queue", "only of this queue"),
-            _text("tag", "only with this tag"),
-            _text("failure_class", "whose failure it was", *(each.value for each in FailureClass)),
-            _text("since", "submitted since then: a date or time of ISO 8601, or seconds since 1970"),
-            _text("until", "submitted until then"),
-            _text("sort", "by what they are ordered; `submitted` unless said", *(each.value for each in JobSort)),
+            _text("framework", "only jobs of this framework"),
+            _text("scheduler", "only jobs of this scheduler"),
+            _text("queue", "only jobs of this queue"),
+            _text("tag", "only jobs with this tag"),
+            _text("failure_class", "only jobs with this class of failure", *(each.value for each in FailureClass)),
+            _text("since", "submitted at or after: an ISO 8601 date or time, or seconds since 1970"),
+            _text("until", "submitted at or before"),
+            _text("sort", "sort key; default `submitted`", *(each.value for each in JobSort)),
             Parameter(name="descending", what="largest or newest first", kind=ParameterKind.TRUTH, usual=True),
-            _text("after", "`next` of the page before"),
-            _most("jobs on the page", PAGE, MOST),
+            _text("after", "`next` of the previous page"),
+            _most("jobs per page", PAGE, MOST),
         ),
     ),
     Operation(
         name="getWaste",
         path="/waste",
-        what="Hours that jobs held for nothing, by user and week; of those that have ended, and that you may see.",
+        what="GPU- and GB-hours that finished jobs reserved but did not use, by user and week.",
         handler=jobs.waste,
         answer=Wasted,
         parameters=(
             Parameter(
                 name="weeks",
-                what="submitted in the last so many",
+                what="only jobs submitted in this many last weeks",
                 kind=ParameterKind.INTEGER,
                 usual=4,
                 least=1,
                 most=520,
             ),
-            _text("user", "whose; everybody's if it is empty"),
+            _text("user", "only jobs of this user; empty: all users"),
         ),
     ),
     Operation(
         name="getJob",
         path="/jobs/{job}",
-        what="How a job stands: what `tony status --json` prints.",
+        what="The status of a job, as printed by `tony status --json`.",
         handler=jobs.job,
         answer=JobReport,
-        parameters=(_JOB, Parameter(name="tasks", what="with its tasks", kind=ParameterKind.TRUTH, usual=True)),
+        parameters=(_JOB, Parameter(name="tasks", what="include the tasks", kind=ParameterKind.TRUTH, usual=True)),
     ),
     Operation(
         name="listTasks",
         path="/jobs/{job}/tasks",
-        what="Its tasks, a page at a time.",
+        what="A page of a job's tasks.",
         handler=jobs.tasks,
         answer=TaskList,
         parameters=(
             _JOB,
-            _text("role", "only of this role"),
-            _text("state", "only in this state", *(each.value for each in TaskState)),
+            _text("role", "only tasks of this role"),
+            _text("state", "only tasks in this state", *(each.value for each in TaskState)),
             _AFTER_TASK,
-            _most("tasks on the page", 200, 10_000),
+            _most("tasks per page", 200, 10_000),
         ),
     ),
     Operation(
         name="getTask",
         path="/jobs/{job}/task",
-        what="How one task stands.",
+        what="The status of a task.",
         handler=jobs.task,
         answer=TaskReport,
         parameters=(_JOB, _TASK),
@@ -136,53 +136,53 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="listEvents",
         path="/jobs/{job}/events",
-        what="What happened to it, in order.",
+        what="A page of a job's events, in order.",
         handler=job_parts.events,
         answer=EventList,
         parameters=(
             _JOB,
             Parameter(
                 name="after",
-                what="`next` of the page before; negative: begin so many before the last one",
+                what="`next` of the previous page; negative: start this many events before the last one",
                 kind=ParameterKind.INTEGER,
                 usual=0,
                 least=-MOST_LATEST_EVENTS,
             ),
             Parameter(
                 name="kind",
-                what="of these kinds alone, as `event` names them, with commas between them",
+                what="only events of these kinds (comma-separated values of `event`)",
                 kind=ParameterKind.WORDS,
                 usual=frozenset(),
                 choices=tuple(EVENTS),
             ),
-            _most("events on the page", 500, 5000),
+            _most("events per page", 500, 5000),
         ),
     ),
     Operation(
         name="getTimeline",
         path="/jobs/{job}/timeline",
-        what="What its tasks did when.",
+        what="The timeline of a job's tasks.",
         handler=job_parts.timeline,
         answer=TimelinePage,
         parameters=(
             _JOB,
-            Parameter(name="task", what="only of this task", kind=ParameterKind.TASK),
+            Parameter(name="task", what="only this task", kind=ParameterKind.TASK),
             _AFTER_TASK,
-            _most("tasks on the page", 1000, 10_000),
+            _most("tasks per page", 1000, 10_000),
         ),
     ),
     Operation(
         name="getLinks",
         path="/jobs/{job}/links",
-        what="Where its scheduler's own pages show it, and the containers of one of its tasks.",
+        what="Links to the scheduler's web pages about a job, and about the containers of a task.",
         handler=job_parts.links,
         answer=LinkList,
-        parameters=(_JOB, Parameter(name="task", what="with this task's containers", kind=ParameterKind.TASK)),
+        parameters=(_JOB, Parameter(name="task", what="include this task's containers", kind=ParameterKind.TASK)),
     ),
     Operation(
         name="getGoodput",
         path="/jobs/{job}/goodput",
-        what="Where its time went: each task-second falls into one bucket.",
+        what="Where a job's time went: each task-second is in one bucket.",
         handler=job_parts.goodput,
         answer=GoodputLedger,
         parameters=(_JOB,),
@@ -190,7 +190,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="getAdvice",
         path="/jobs/{job}/advice",
-        what="How it could be cheaper or safer, by its last runs, with the change to its file.",
+        what="Recommendations to make a job cheaper or safer, based on its latest runs, with changes to the job file.",
         handler=job_parts.advice,
         answer=Advice,
         parameters=(_JOB,),
@@ -198,7 +198,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="compareJobs",
         path="/jobs/{job}/compare",
-        what="It and another one: how they went, which settings differ, where the time went, what was measured.",
+        what="Compare a job with another one: results, different settings, where the time went, metrics.",
         handler=jobs.compare,
         answer=Comparison,
         parameters=(_JOB, Parameter(name="with", what="the other job's id", required=True)),
@@ -206,7 +206,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="getMetrics",
         path="/jobs/{job}/metrics",
-        what="What was measured, and of whom.",
+        what="The metrics available for a job, its progress and its checkpoints.",
         handler=job_parts.metrics,
         answer=MetricsIndex,
         parameters=(_JOB,),
@@ -214,7 +214,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="getPoints",
         path="/jobs/{job}/metrics/points",
-        what="One series of one task: least, mean and most of each span.",
+        what="One series of one task: minimum, mean and maximum per interval.",
         handler=job_parts.points,
         answer=Points,
         parameters=(_JOB, _TASK, _SERIES, *_SPAN),
@@ -222,7 +222,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="getRolePoints",
         path="/jobs/{job}/metrics/role",
-        what="One series over all tasks of a role: median and extremes, and whose those are.",
+        what="One series over all tasks of a role: median, minimum and maximum, and the tasks with these.",
         handler=job_parts.role_points,
         answer=RolePoints,
         parameters=(_JOB, Parameter(name="role", what="the role", required=True), _SERIES, *_SPAN),
@@ -230,7 +230,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="getConfiguration",
         path="/jobs/{job}/configuration",
-        what="Every value of the job, and where it was set; secrets are masked.",
+        what="Every setting of a job, and where it was set; secrets are masked.",
         handler=job_parts.configuration,
         answer=Configuration,
         parameters=(_JOB,),
@@ -238,7 +238,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="listFiles",
         path="/jobs/{job}/files",
-        what="The files of its record.",
+        what="The files in a job's directory.",
         handler=job_parts.files,
         answer=FileList,
         parameters=(_JOB,),
@@ -246,15 +246,15 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="getFile",
         path="/jobs/{job}/file",
-        what="One of them, as it is.",
+        what="The content of a file.",
         handler=job_parts.file,
         media="application/octet-stream",
-        parameters=(_JOB, Parameter(name="path", what="as `files` lists it", required=True)),
+        parameters=(_JOB, Parameter(name="path", what="path of a file, as listed by `files`", required=True)),
     ),
     Operation(
         name="listLogs",
         path="/jobs/{job}/logs",
-        what="What one task printed: a log for each stream of each try.",
+        what="The logs of a task: one for each stream of each task attempt.",
         handler=logs.logs,
         answer=LogList,
         parameters=(_JOB, _TASK),
@@ -262,7 +262,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="readLog",
         path="/jobs/{job}/logs/{name}",
-        what="A piece of a log, by bytes. Go on at `next`.",
+        what="A part of a log as text. Continue at `next`.",
         handler=logs.piece,
         answer=LogPiece,
         parameters=(
@@ -270,44 +270,44 @@ OPERATIONS: Sequence[Operation] = (
             _NAME,
             Parameter(
                 name="offset",
-                what="of the first byte; negative: so many before the end",
+                what="of the first byte; negative: relative to the end",
                 kind=ParameterKind.INTEGER,
                 usual=0,
             ),
-            _most("bytes at most", 64 << 10, LOG_PIECE),
+            _most("maximum number of bytes", 64 << 10, LOG_PIECE),
         ),
     ),
     Operation(
         name="readLogBytes",
         path="/jobs/{job}/logs/{name}/bytes",
-        what="The same as bytes, but for secrets as they were printed; none behind the end.",
+        what="A part of a log as bytes, with secrets masked; empty after the end.",
         handler=logs.raw,
         media="application/octet-stream",
         parameters=(
             _JOB,
             _NAME,
             Parameter(name="offset", what="of the first byte", kind=ParameterKind.INTEGER, usual=0, least=0),
-            _most("bytes at most", 64 << 10, LOG_PIECE),
+            _most("maximum number of bytes", 64 << 10, LOG_PIECE),
         ),
     ),
     Operation(
         name="findInLog",
         path="/jobs/{job}/logs/{name}/find",
-        what="The line of a log in which a text stands. It looks through a part at a time: go on at `until`.",
+        what="Find the line of a log that contains a text. Searches a part of the log; continue at `until`.",
         handler=logs.find,
         answer=LogSearchResult,
         parameters=(
             _JOB,
             _NAME,
-            Parameter(name="text", what="A to Z and a to z are alike", required=True),
-            Parameter(name="offset", what="where to begin", kind=ParameterKind.INTEGER, usual=0, least=0),
-            Parameter(name="backwards", what="look before `offset`", kind=ParameterKind.TRUTH, usual=False),
+            Parameter(name="text", what="the text; ASCII case is ignored", required=True),
+            Parameter(name="offset", what="where to start", kind=ParameterKind.INTEGER, usual=0, least=0),
+            Parameter(name="backwards", what="search before `offset`", kind=ParameterKind.TRUTH, usual=False),
         ),
     ),
     Operation(
         name="downloadLog",
         path="/jobs/{job}/logs/{name}/download",
-        what="All of a log.",
+        what="A whole log.",
         handler=logs.whole,
         media="application/octet-stream",
         parameters=(_JOB, _NAME),
@@ -315,7 +315,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="stopJob",
         path="/jobs/{job}/stop",
-        what="End the job.",
+        what="Stop a job.",
         handler=job_actions.stop,
         answer=Asked,
         parameters=(_JOB,),
@@ -324,7 +324,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="restartJob",
         path="/jobs/{job}/restart",
-        what="End its session and begin the next; no restart is charged for it.",
+        what="Stop a job's session and start the next; does not count against max_restarts.",
         handler=job_actions.restart,
         answer=Asked,
         parameters=(_JOB,),
@@ -333,7 +333,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="dumpStacks",
         path="/jobs/{job}/stacks",
-        what="Where every thread of a task's program stands.",
+        what="The stack traces of a running task.",
         handler=job_actions.stacks,
         answer=TaskStacks,
         parameters=(_JOB, _TASK),
@@ -342,14 +342,12 @@ OPERATIONS: Sequence[Operation] = (
     Operation(
         name="setLogLevel",
         path="/jobs/{job}/log-level",
-        what="How much its application master and executors log.",
+        what="Set the log level of a job's application master and executors.",
         handler=job_actions.log_level,
         answer=Asked,
         parameters=(
             _JOB,
-            Parameter(
-                name="level", what="from which level on", required=True, choices=("debug", "info", "warning", "error")
-            ),
+            Parameter(name="level", what="minimum level", required=True, choices=("debug", "info", "warning", "error")),
         ),
         changes=True,
     ),

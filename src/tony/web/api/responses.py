@@ -1,4 +1,4 @@
-"""Answers of the API that are no nouns of `model/`."""
+"""Response types of the API that are not in `model/`. Their docstrings are part of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from tony.web.job_source import LogFileInfo, RecordFile, TaskContainer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorFacts:
-    """What is wrong, and the way out.
+    """What is wrong and how to fix it.
 
     Attributes:
-        code: a stable word.
+        status: HTTP status.
+        code: stable identifier of the error.
         message: one sentence.
-        advice: what to do; empty where nobody knows.
+        advice: what to do; may be empty.
     """
 
     status: int
@@ -35,22 +36,22 @@ class ErrorFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorAnswer:
-    """Every answer that is none."""
+    """An error response."""
 
     error: ErrorFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Me:
-    """Who asks, as this server knows.
+    """The authenticated user.
 
     Attributes:
-        user: empty if no name is known.
-        how: `peer`, `token`, `session`, `proxy`.
+        user: user name; empty if unknown.
+        how: authentication method: `peer`, `token`, `session`, `proxy`.
         admin: may see and change every job.
-        page_token: goes with every change that is asked for without a token of one's own.
-        title: whose jobs are served here.
-        only: the job that is served alone; empty where there are many.
+        page_token: CSRF token, required for changes without an API token.
+        title: a few words that describe the jobs served here.
+        only: the only job served; empty if many are served.
     """
 
     user: str
@@ -67,9 +68,9 @@ class JobList:
     """A page of jobs.
 
     Attributes:
-        next: `after` of the next page; empty on the last one. The header `WebLink` has its address.
-        total: how many match; null if nobody has counted.
-        problems: one sentence for each place whose jobs may be missing.
+        next: `after` of the next page; empty on the last one. The `Link` header has its address.
+        total: number of matching jobs; null if not counted.
+        problems: one sentence for each history whose jobs may be missing.
     """
 
     jobs: tuple[JobHead, ...]
@@ -81,7 +82,7 @@ class JobList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskList:
-    """A page of a job's tasks; `next` is the `after` of the next page, and empty on the last one."""
+    """A page of a job's tasks; `next` is the `after` of the next page, empty on the last one."""
 
     tasks: tuple[TaskReport, ...]
     next: str
@@ -90,11 +91,14 @@ class TaskList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLine:
-    """One event, as `tony events --json` prints it, and in words.
+    """An event, as printed by `tony events --json`, with a text.
 
     Attributes:
-        seq: its number, from 1 on, without gaps.
-        at: seconds since the job was accepted; wall: seconds since 1970.
+        seq: its number; consecutive, from 1.
+        at: seconds since the job was accepted.
+        wall: seconds since 1970.
+        attempt: AM attempt.
+        event: kind of the event.
     """
 
     seq: int
@@ -108,7 +112,7 @@ class EventLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventList:
-    """Some events; `next` is the `after` with which to go on. `over`: none will follow."""
+    """A page of events; `next` is the `after` of the next page. `over`: no more events will follow."""
 
     events: tuple[EventLine, ...]
     next: int
@@ -117,13 +121,14 @@ class EventList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePage:
-    """A job's life as spans and marks; seconds since it was accepted.
+    """The timeline of a job for a page of its tasks; times in seconds since it was accepted.
 
     Attributes:
         accepted: seconds since 1970.
-        marks: the latest 10,000.
-        spans: of some tasks; all else is of the whole job.
-        next: `after` of the next tasks; empty if there are none.
+        marks: markers of the whole job; the latest 10,000.
+        spans: of the tasks on this page; all other fields are about the whole job.
+        next: `after` of the next page of tasks; empty on the last one.
+        doubt: why the event log could not be interpreted completely; empty if it was.
     """
 
     job: str
@@ -142,11 +147,12 @@ class TimelinePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesName:
-    """A kind of number that was measured.
+    """A kind of metric.
 
     Attributes:
         unit: `cores`, `B`, `B/s`, `share`...
-        of_host: it is counted for the whole host.
+        what: description.
+        of_host: it is measured for the whole host.
     """
 
     name: str
@@ -157,11 +163,12 @@ class SeriesName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsIndex:
-    """What was measured of a job, and of whom; what programs told of themselves.
+    """The metrics available for a job, and the progress that its programs reported.
 
     Attributes:
-        job_progress: how far the job is; null as long as no program has reported a step.
-        problem: why it is less than there should be; empty if nothing is wrong.
+        tasks: tasks with metrics.
+        job_progress: progress of the job; null until a program has reported a step.
+        problem: why metrics are incomplete; empty if they are complete.
     """
 
     tasks: tuple[str, ...]
@@ -174,11 +181,11 @@ class MetricsIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkList:
-    """The scheduler's own pages.
+    """Links to the scheduler's web pages.
 
     Attributes:
         links: about the job.
-        containers: those that the task has had, if one was asked for, the last one first.
+        containers: of the task, if one was given; newest first.
     """
 
     links: tuple[WebLink, ...]
@@ -187,10 +194,10 @@ class LinkList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogList:
-    """What one task printed: a file for each stream of each try.
+    """The logs of a task: one for each stream of each task attempt.
 
     Attributes:
-        missing: what of it lies elsewhere and could not be had, and why; empty if that is nothing.
+        missing: output on other machines that could not be fetched, and why; empty if none.
     """
 
     logs: tuple[LogFileInfo, ...]
@@ -199,12 +206,13 @@ class LogList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPiece:
-    """A piece of a log.
+    """A part of a log.
 
     Attributes:
-        offset: of its first byte, among the bytes that there are; next: where to go on.
-        size: bytes that there are now.
-        text: those bytes; what is no UTF-8, and what looks like a secret, is replaced.
+        offset: of its first byte among the bytes available.
+        next: offset at which to continue.
+        size: bytes available now.
+        text: the bytes as text; invalid UTF-8 and text that looks like a secret are replaced.
     """
 
     name: str
@@ -216,7 +224,7 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The resolved job: every value and where it was set. Secrets are masked.
+    """The resolved job: every setting and where it was set. Secrets are masked.
 
     Attributes:
         submitted: seconds since 1970.
@@ -232,18 +240,18 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileList:
-    """The files of a job's record."""
+    """The files of a job directory."""
 
     files: tuple[RecordFile, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked for is on its way.
+    """A change that was accepted and is in progress.
 
     Attributes:
-        asked: what.
-        actor: who is named for it in the job's events.
+        asked: the requested action.
+        actor: user named in the job's events.
     """
 
     job: str
@@ -253,12 +261,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStacks:
-    """Where every thread of a task's program stands.
+    """The stack traces of a task's program.
 
     Attributes:
-        how: what has looked: `py-spy`, `faulthandler`, `kernel`, with commas between several.
-        problem: why not better, for people; else empty.
-        name: of the file among the logs in which it is kept.
+        text: the stack traces.
+        how: tools used, comma-separated: `py-spy`, `faulthandler`, `kernel`.
+        problem: why the result is incomplete; empty if it is complete.
+        name: name of the log in which the stack traces are kept.
     """
 
     job: str
@@ -271,10 +280,10 @@ class TaskStacks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeBody:
-    """Body of a request that changes something; may be left out by whoever sends a token of their own.
+    """Body of a request that changes something; not needed with an API token.
 
     Attributes:
-        token: of the page, `page_token` of `/api/v1/me`.
+        token: the page token, `page_token` of `/api/v1/me`.
     """
 
     token: str = field(default="", repr=False)

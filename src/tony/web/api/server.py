@@ -1,7 +1,7 @@
-"""Finds the operation that a request means, asks the gate, reads parameters, answers.
+"""Serve the API: route a request to its operation, authenticate it, parse parameters, encode the response.
 
-Every answer is JSON, errors too, but for files and logs that are asked for as they are. Nothing here redirects, and
-nothing is answered without a body, except to whoever asks with `If-None-Match`: see `app.py`.
+Every response is JSON, errors included, except raw files and logs. There are no redirects and no responses without a
+body, apart from 304 for `If-None-Match`; see `app.py` for the reason.
 """
 
 from __future__ import annotations
@@ -40,35 +40,31 @@ from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
 from tony.web.secret_masking import JSON
 
-#: Where it is served.
 PREFIX = "/api/v1"
-#: Bytes of a request's body.
-_LONGEST_BODY = 16 << 10
+#: Maximum size of a request body.
+_MAX_BODY_BYTES = 16 << 10
 _log = logging.getLogger(__name__)
 
 
 class Api(BaseRoute):
-    """A route for everything below `/api/v1`, whatever the method and the characters.
+    """The route of everything below `/api/v1`.
 
     Args:
-        only: the id of a job that is served alone.
+        only: the id of the only job to serve; empty: many are served.
     """
 
-    def __init__(self, source: Source, gate: AuthBackend, only: str = "") -> None:
-        self._source, self._gate, self._only = source, gate, only
+    def __init__(self, source: Source, auth: AuthBackend, only: str = "") -> None:
+        self._source, self._auth, self._only = source, auth, only
         self._routes = [(_pattern(each.path), each) for each in OPERATIONS]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As `BaseRoute`."""
-        ours = scope["type"] == "http" and _path(scope).startswith(f"{PREFIX}/")
-        return (Match.FULL if ours else Match.NONE), {}
+        is_api = scope["type"] == "http" and _path(scope).startswith(f"{PREFIX}/")
+        return (Match.FULL if is_api else Match.NONE), {}
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
-        """As `BaseRoute`; it has no names."""
         raise NoMatchFound(name, path_params)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers."""
         request = Request(scope, receive)
         try:
             response = await self._answer(request)
@@ -77,28 +73,28 @@ class Api(BaseRoute):
         except ApiError as error:
             response = _problem(error)
         except TonyError as error:
-            response = _problem(_of_tony(error))
+            response = _problem(_to_api_error(error))
         except Exception:
             _log.exception("an operation failed: %s %s", request.method, scope["path"])
             response = _problem(
-                ApiError(500, "bug", "This is a bug of tony's.", "What went wrong stands in the log of this server.")
+                ApiError(500, "bug", "This is a bug in tony.", "The server's log has the details; please report it.")
             )
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        visitor = await self._gate.visitor(request)
-        if isinstance(visitor, AccessDenied):
-            raise _refused(visitor)
+        portal_user = await self._auth.authenticate(request)
+        if isinstance(portal_user, AccessDenied):
+            raise _refused(portal_user)
         operation, words = self._find(request)
         call = OperationCall(
             request=request,
-            visitor=visitor,
+            portal_user=portal_user,
             source=self._source,
             values=_values(operation, words, request),
             only=self._only,
         )
         if operation.changes:
-            await self._check_change(request, visitor)
+            await self._check_change(request, portal_user)
         made = await operation.handler(call)
         if isinstance(made, Response):
             return made
@@ -109,7 +105,7 @@ class Api(BaseRoute):
         path = _path(request.scope).removeprefix(PREFIX)
         found = [(each, match.groupdict()) for pattern, each in self._routes if (match := pattern.fullmatch(path))]
         if not found:
-            raise ApiError(404, "no-such-address", "There is no such address.", f"{PREFIX}/openapi.json lists all.")
+            raise ApiError(404, "no-such-address", "Unknown address.", f"{PREFIX}/openapi.json lists all addresses.")
         method = "GET" if request.method == "HEAD" else request.method
         for operation, words in found:
             if operation.method == method:
@@ -118,17 +114,17 @@ class Api(BaseRoute):
         raise ApiError(
             405,
             "wrong-method",
-            f"This address is not for {request.method[:20]}.",
+            f"This address does not support {request.method[:20]}.",
             f"Use {' or '.join(allowed)}.",
             {"Allow": ", ".join(allowed)},
         )
 
-    async def _check_change(self, request: Request, visitor: PortalUser) -> None:
+    async def _check_change(self, request: Request, portal_user: PortalUser) -> None:
         token = request.query_params.get("token") or await _token(request)
-        refusal = self._gate.change(request, visitor, token)
+        refusal = self._auth.check_change(request, portal_user, token)
         if refusal is not None:
-            way = "" if token else f'Send page_token of {PREFIX}/me along, as {{"token": ...}}, or a token of your own.'
-            raise ApiError(refusal.status, "not-own", refusal.reason, way)
+            hint = "" if token else f'Send page_token of {PREFIX}/me as {{"token": ...}}, or an API token.'
+            raise ApiError(refusal.status, "not-own", refusal.reason, hint)
 
 
 def _path(scope: Scope) -> str:
@@ -140,19 +136,17 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _values(operation: Operation, words: Mapping[str, str], request: Request) -> dict[str, Any]:
-    """The parameters' values.
+    """Return the values of the parameters.
 
     Raises:
-        ApiError: one is missing, or makes no sense.
+        ApiError: one is missing or invalid.
     """
     values: dict[str, Any] = {}
     for each in operation.parameters:
-        told = [words[each.name]] if each.in_path else request.query_params.getlist(each.name)
-        if len(told) > 1:
-            raise ApiError(
-                400, "bad-parameter", f"{each.name} stands in the address {len(told)} times.", "Say it once."
-            )
-        text = told[0] if told else None
+        texts = [words[each.name]] if each.in_path else request.query_params.getlist(each.name)
+        if len(texts) > 1:
+            raise ApiError(400, "bad-parameter", f"{each.name} is given {len(texts)} times.", "Give it once.")
+        text = texts[0] if texts else None
         if text is None or (text == "" and isinstance(each.usual, str)):
             if each.required:
                 raise ApiError(400, "bad-parameter", f"{each.name} is missing: {each.what}.")
@@ -168,28 +162,28 @@ def _values(operation: Operation, words: Mapping[str, str], request: Request) ->
 
 
 async def _token(request: Request) -> str:
-    """The page's token in the body.
+    """Return the page token in the body; empty if there is no body.
 
     Raises:
-        ApiError: the body is too long, or something else.
+        ApiError: the body is too long or invalid.
     """
     data = b""
     async for part in request.stream():
         data += part
-        if len(data) > _LONGEST_BODY:
-            raise ApiError(413, "too-long", f"A body has at most {_LONGEST_BODY} bytes here.")
+        if len(data) > _MAX_BODY_BYTES:
+            raise ApiError(413, "too-long", f"The request body is longer than {_MAX_BODY_BYTES} bytes.")
     if not data.strip():
         return ""
     try:
         return from_plain(ChangeBody, loads(data)).token
     except (DecodeError, ValueError) as error:
         raise ApiError(
-            400, "bad-body", f"The body makes no sense: {error}", 'Send {"token": "..."}, or none.'
+            400, "bad-body", f"The request body is invalid: {error}", 'Send {"token": "..."}, or no body.'
         ) from None
 
 
 def _links(request: Request, made: object) -> dict[str, str]:
-    """The address of the next page, relative to this one."""
+    """Return a `Link` header with the address of the next page, relative to this one."""
     after = getattr(made, "next", "")
     if not isinstance(after, str) or not after:
         return {}
@@ -199,16 +193,16 @@ def _links(request: Request, made: object) -> dict[str, str]:
 
 
 def _encoded(made: object) -> bytes:
-    """As JSON.
+    """Encode a response as JSON.
 
     Raises:
-        RecordError: it holds what no JSON can.
+        RecordError: it contains a value that JSON cannot represent.
     """
     try:
-        # Errors of programs, commands and the like are in answers, too.
+        # Responses also contain error messages, commands and the like of user programs, which may contain secrets.
         return JSON.hide(json.dumps(to_plain(made), separators=(",", ":"), allow_nan=False).encode())
     except (ValueError, TypeError) as error:
-        raise RecordError(f"this cannot be told as JSON: {error}") from error
+        raise RecordError(f"the response cannot be encoded as JSON: {error}") from error
 
 
 def _json(request: Request, body: bytes, headers: Mapping[str, str]) -> Response:
@@ -242,8 +236,7 @@ def _refused(refusal: AccessDenied) -> ApiError:
     return ApiError(refusal.status, known.get(refusal.status, "refused"), refusal.reason, headers=headers)
 
 
-def _of_tony(error: TonyError) -> ApiError:
-    """Errors of ours by whose they are."""
+def _to_api_error(error: TonyError) -> ApiError:
     match error:
         case UnknownJobError():
             return ApiError(404, "no-job", NO_JOB)
@@ -252,18 +245,18 @@ def _of_tony(error: TonyError) -> ApiError:
                 503,
                 "no-answer",
                 str(error),
-                "The job may be ending, or changing hands: ask again.",
+                "The job may be ending, or its application master may be restarting: try again.",
                 {"Retry-After": "2"},
             )
         case OverloadedError():
             return ApiError(503, "overloaded", str(error), "Try again later.", {"Retry-After": "30"})
         case ProtocolError(code=Code.BUSY):
-            return ApiError(409, "busy", str(error), "Ask for the job, and then again.")
+            return ApiError(409, "busy", str(error), "Check the job's status, then try again.")
         case RecordError():
             return ApiError(502, "damaged-record", str(error))
     if error.exit_code is ExitCode.REFUSED:
         return ApiError(409, "refused", str(error))
     if error.exit_code is ExitCode.BUG:
-        _log.error("a bug of ours: %s", error)
+        _log.error("a bug in tony: %s", error)
         return ApiError(500, "bug", str(error), "Please report it.")
     return ApiError(502, "infrastructure", str(error))

@@ -1,4 +1,4 @@
-// Charts of what was measured: of each role the median between the extremes, or of one task the mean.
+// Charts of metrics: median with min–max band per role, or mean with min–max band of one task.
 "use strict";
 (() => {
   const colours = ["--running", "--set-up", "--rendezvous", "--saved", "--redone", "--stopping"];
@@ -17,7 +17,7 @@
     });
   }
 
-  function shown(value, unit) {
+  function format(value, unit) {
     if (value == null) return "–";
     if (unit === "B" || unit === "B/s") {
       const steps = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -32,11 +32,11 @@
     return unit && unit !== "count" ? `${text} ${unit}` : text;
   }
 
-  // Beside an axis there is room for a short unit; a long one stands in the title.
-  const tick = (value, unit) => shown(value, unit.length > 2 && !["share", "B/s"].includes(unit) ? "" : unit);
+  // Axis labels have room for a short unit only; a long one is in the title.
+  const tick = (value, unit) => format(value, unit.length > 2 && !["share", "B/s"].includes(unit) ? "" : unit);
 
-  // As wide as its longest label.
-  function room(chart, values, number, cycle) {
+  // The axis is as wide as its longest label.
+  function axisSize(chart, values, number, cycle) {
     const axis = chart.axes[number];
     if (cycle > 1) return axis._size;
     chart.ctx.font = axis.font[0];
@@ -44,8 +44,8 @@
     return Math.max(44, Math.ceil(widest / devicePixelRatio) + 26);
   }
 
-  // Lines of different grids on one: each value stands at its own end, others are open there.
-  function aligned(lines, accepted) {
+  // Merge lines with different time grids: a line is undefined at times that it does not have.
+  function mergeLines(lines, accepted) {
     const times = [...new Set(lines.flatMap(line => line.at))].sort((a, b) => a - b);
     const place = new Map(times.map((time, at) => [time, at]));
     const column = (line, name) => {
@@ -56,16 +56,16 @@
     return [times.map(time => time + accepted), ...lines.flatMap(line => [column(line, "most"), column(line, "least"), column(line, "middle")])];
   }
 
-  function said(found, at) {
+  function legendItems(found, at) {
     return found.lines.map((line, number) => {
       const index = nearest(line.at, at);
       if (index < 0) return "";
-      const of = line.most_of
-        ? ` (${shown(line.least[index], found.unit)} ${line.least_of[index]} – ${shown(line.most[index], found.unit)} ${line.most_of[index]})`
-        : ` (${shown(line.least[index], found.unit)} – ${shown(line.most[index], found.unit)})`;
-      const middle = shown(line.middle[index], found.unit);
-      const alike = [line.least[index], line.most[index]].every(each => shown(each, found.unit) === middle);
-      return { number, text: `${line.label} ${middle}${alike || line.tasks === 1 && line.most_of ? "" : of}` };
+      const range = line.most_of
+        ? ` (${format(line.least[index], found.unit)} ${line.least_of[index]} – ${format(line.most[index], found.unit)} ${line.most_of[index]})`
+        : ` (${format(line.least[index], found.unit)} – ${format(line.most[index], found.unit)})`;
+      const middle = format(line.middle[index], found.unit);
+      const equal = [line.least[index], line.most[index]].every(each => format(each, found.unit) === middle);
+      return { number, text: `${line.label} ${middle}${equal || line.tasks === 1 && line.most_of ? "" : range}` };
     }).filter(Boolean);
   }
 
@@ -75,8 +75,8 @@
     return best;
   }
 
-  function tell(place, found, at) {
-    place.replaceChildren(...said(found, at).flatMap(each => {
+  function showLegend(place, found, at) {
+    place.replaceChildren(...legendItems(found, at).flatMap(each => {
       const key = document.createElement("span");
       key.className = `key k${each.number % colours.length}`;
       const item = document.createElement("span");
@@ -89,13 +89,13 @@
   function table(found, accepted) {
     const details = document.createElement("details");
     const summary = details.appendChild(document.createElement("summary"));
-    summary.textContent = "As numbers";
+    summary.textContent = "Table";
     details.addEventListener("toggle", () => {
       if (!details.open || details.querySelector("table")) return;
       const made = details.appendChild(document.createElement("table"));
       made.tabIndex = 0;
       const head = made.createTHead().insertRow();
-      for (const title of ["When", ...found.lines.map(line => line.label)]) {
+      for (const title of ["Time", ...found.lines.map(line => line.label)]) {
         const cell = head.appendChild(document.createElement("th"));
         cell.scope = "col"; cell.textContent = title;
       }
@@ -104,7 +104,7 @@
       for (let at = 0; at < first.length; at += step) {
         const row = body.insertRow();
         row.insertCell().innerHTML = `<time datetime="${new Date(1000 * (first[at] + accepted)).toISOString()}"></time>`;
-        for (const line of found.lines) row.insertCell().textContent = shown(line.middle[nearest(line.at, first[at])], found.unit);
+        for (const line of found.lines) row.insertCell().textContent = format(line.middle[nearest(line.at, first[at])], found.unit);
       }
       window.tony.localise(made);
     });
@@ -112,14 +112,14 @@
   }
 
   function draw(figure, found, accepted) {
-    const plot = figure.querySelector(".plot"), line = figure.querySelector(".said");
+    const plot = figure.querySelector(".plot"), line = figure.querySelector(".values");
     plot.replaceChildren();
-    const data = aligned(found.lines, accepted);
+    const data = mergeLines(found.lines, accepted);
     const series = [{}], bands = [];
     found.lines.forEach((each, number) => {
       const colour = css(colours[number % colours.length]);
       const edge = { stroke: colour + "55", width: 1, points: { show: false }, spanGaps: true };
-      series.push({ ...edge, label: `${each.label} most` }, { ...edge, label: `${each.label} least` },
+      series.push({ ...edge, label: `${each.label} max` }, { ...edge, label: `${each.label} min` },
         { label: each.label, stroke: colour, width: 2, points: { show: data[0].length < 3 }, spanGaps: true });
       bands.push({ series: [3 * number + 1, 3 * number + 2], fill: colour + "22" });
     });
@@ -129,12 +129,12 @@
     const chart = new uPlot({
       ...size(), series, bands, legend: { show: false }, cursor: { drag: { x: true, y: false } },
       scales: { x: { range: (self, low, high) => self.data[0].length < 2 ? [low - 5, low + 5] : [low, high] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.05 : 1] } },
-      axes: [{ ...axis, space: 70, size: 30, values: times }, { ...axis, ...round, size: room, values: (_, values) => values.map(value => tick(value, found.unit)) }],
-      hooks: { setCursor: [self => { const at = self.cursor.idx; if (at != null) tell(line, found, data[0][at] - accepted); }] },
+      axes: [{ ...axis, space: 70, size: 30, values: times }, { ...axis, ...round, size: axisSize, values: (_, values) => values.map(value => tick(value, found.unit)) }],
+      hooks: { setCursor: [self => { const at = self.cursor.idx; if (at != null) showLegend(line, found, data[0][at] - accepted); }] },
     }, data, plot);
     const canvas = plot.querySelector("canvas");
     const last = Math.max(...found.lines.map(each => each.at[each.at.length - 1]));
-    tell(line, found, last);
+    showLegend(line, found, last);
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `${found.name}: ${found.what}. Last: ${line.textContent.trim()}`);
     figure.dataset.drawn = "yes";
@@ -149,7 +149,7 @@
       for (const entry of entries) {
         if (!entry.isIntersecting) continue;
         seen.unobserve(entry.target);
-        load(entry.target).catch(() => { entry.target.querySelector(".said").textContent = "These numbers cannot be had right now."; });
+        load(entry.target).catch(() => { entry.target.querySelector(".values").textContent = "This metric is not available right now."; });
       }
     }, { rootMargin: "300px" });
 
@@ -170,15 +170,15 @@
       place.replaceChildren();
       if (!found.series.length) {
         const note = place.appendChild(document.createElement("p"));
-        note.className = "note"; note.textContent = found.problem || "Nothing was measured yet.";
+        note.className = "note"; note.textContent = found.problem || "No metrics yet.";
       }
       for (const each of found.series) {
         const figure = place.appendChild(document.createElement("figure"));
         figure.className = "chart"; figure.dataset.series = each.name;
         const title = figure.appendChild(document.createElement("figcaption"));
-        title.appendChild(document.createElement("b")).textContent = each.name;
-        title.append(` ${each.what}${each.of_host ? " (whole host)" : ""}`);
-        for (const name of ["plot", "said"]) figure.appendChild(document.createElement("div")).className = name;
+        title.appendChild(document.createElement("b")).textContent = each.title;
+        title.append(` ${each.what}`);
+        for (const name of ["plot", "values"]) figure.appendChild(document.createElement("div")).className = name;
         seen.observe(figure);
       }
     }).catch(() => {});

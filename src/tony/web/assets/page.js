@@ -1,4 +1,4 @@
-// What pages do beyond links and forms. All of them can be read without it.
+// Live updates, local times, log following and controls. Every page is readable without this script.
 "use strict";
 (() => {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -6,7 +6,7 @@
   const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
   const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
 
-  // Times in the zone of whoever looks; the exact one on hover.
+  // Show times in the browser's time zone, with the exact time on hover.
   function localise(root) {
     for (const each of root.querySelectorAll("time[datetime]:not([title])")) {
       const then = new Date(each.dateTime);
@@ -19,14 +19,14 @@
     }
   }
 
-  // What has to be scrolled can be, with keys as well.
-  function reachable() {
+  // Make scrollable tables reachable by keyboard.
+  function makeScrollableFocusable() {
     for (const table of document.querySelectorAll("table")) {
       if (table.scrollWidth > table.clientWidth + 1 || table.scrollHeight > table.clientHeight + 1) table.tabIndex = 0; else table.removeAttribute("tabindex");
     }
   }
 
-  // Parts of this page are replaced by what the server says now, unless somebody is at work in them.
+  // Replace parts of this page with fresh ones, except those with the focus or a selection.
   function swap(parts) {
     for (const part of parts) {
       const old = document.getElementById(part.id);
@@ -39,7 +39,7 @@
       old.querySelectorAll("details").forEach((each, at) => { each.open = opened[at] ?? each.open; });
       old.querySelectorAll("pre").forEach((each, at) => { each.scrollTop = scroll[at] ?? 0; });
     }
-    reachable();
+    makeScrollableFocusable();
   }
 
   const atEnd = box => box.scrollTop + box.clientHeight >= box.scrollHeight - 5;
@@ -50,48 +50,48 @@
     const fresh = parsed(html);
     const now = [...fresh.querySelectorAll("[data-part]")];
     if (now.some(part => !document.getElementById(part.id)) || !fresh.body.hasAttribute("data-live")) { location.reload(); return; }
-    const later = fresh.querySelector("[data-wait]");
-    swap(later ? now.filter(part => part.id !== "timeline" && part.id !== "goodput") : now);
-    if (later) wait(later.dataset.wait).catch(() => {});
+    const pending = fresh.querySelector("[data-wait]");
+    swap(pending ? now.filter(part => part.id !== "timeline" && part.id !== "goodput") : now);
+    if (pending) loadTimeline(pending.dataset.wait).catch(() => {});
   }
 
   const selects = element => { const chosen = getSelection(); return !chosen.isCollapsed && element.contains(chosen.anchorNode); };
 
-  // Asks again and again, slower while the server fails, not at all while nobody looks.
-  function often(seconds, ask) {
-    let pause = seconds, heard = Date.now(), moved = 0;
-    async function turn() {
+  // Poll until `request` returns false: less often while the server fails, not at all while the page is hidden.
+  function poll(seconds, request) {
+    let pause = seconds, answeredAt = Date.now(), redirectedAt = 0;
+    async function step() {
       if (!document.hidden) {
         try {
-          if (await ask() === false) return;
-          pause = seconds; heard = Date.now(); moved = 0;
-          old(0);
+          if (await request() === false) return;
+          pause = seconds; answeredAt = Date.now(); redirectedAt = 0;
+          showStale(0);
         } catch (error) {
-          moved = error.moved ? moved || Date.now() : 0;
-          pause = moved ? seconds : Math.min(60, pause * 2);
-          old(heard);
-          if (moved && Date.now() - moved > patience) { location.reload(); return; }
+          redirectedAt = error.redirected ? redirectedAt || Date.now() : 0;
+          pause = redirectedAt ? seconds : Math.min(60, pause * 2);
+          showStale(answeredAt);
+          if (redirectedAt && Date.now() - redirectedAt > redirectTimeout) { location.reload(); return; }
         }
       }
-      setTimeout(turn, pause * 1000);
+      setTimeout(step, pause * 1000);
     }
-    setTimeout(turn, seconds * 1000);
+    setTimeout(step, seconds * 1000);
   }
 
-  // A cluster's proxy leads elsewhere while a job has no master, and for good when it has ended.
-  const patience = 30000;
+  // A cluster's proxy redirects while a job has no AM, and permanently once the job has ended. Milliseconds.
+  const redirectTimeout = 30000;
 
-  // Says that what is shown is from then; 0: it is not.
-  function old(since) {
+  // Show since when the server has not responded; 0: hide the message.
+  function showStale(since) {
     const place = document.getElementById("old");
     place.hidden = !since;
-    if (since && !place.textContent) place.textContent = `There is no answer since ${clock.format(since)}. What is shown is from then.`;
+    if (since && !place.textContent) place.textContent = `The server has not responded since ${clock.format(since)}. This page may be out of date.`;
     if (!since) place.textContent = "";
   }
 
   async function text(address, as = "text") {
     const answer = await fetch(address, { credentials: "same-origin", cache: "no-store", redirect: "manual" });
-    if (answer.type === "opaqueredirect") throw Object.assign(new Error("It has moved."), { moved: true });
+    if (answer.type === "opaqueredirect") throw Object.assign(new Error("Redirected."), { redirected: true });
     if (!answer.ok) throw new Error(answer.status);
     return answer[as]();
   }
@@ -99,24 +99,24 @@
   function live() {
     if (!document.body.hasAttribute("data-live")) return;
     if (document.querySelector("[data-part]")) {
-      often(3, async () => { refresh(await text(location.href)); return document.body.hasAttribute("data-live"); });
+      poll(3, async () => { refresh(await text(location.href)); return document.body.hasAttribute("data-live"); });
     }
   }
 
-  // A picture that takes longer than its page; one at a time, and never twice within ten seconds.
-  async function wait(address) {
-    if (wait.until > Date.now()) return;
-    wait.until = Infinity;
-    try { swap([...parsed(await text(address)).querySelectorAll("[data-part]")]); } finally { wait.until = Date.now() + 10000; }
+  // Load a timeline that takes longer than its page; one at a time, at most every ten seconds.
+  async function loadTimeline(address) {
+    if (loadTimeline.until > Date.now()) return;
+    loadTimeline.until = Infinity;
+    try { swap([...parsed(await text(address)).querySelectorAll("[data-part]")]); } finally { loadTimeline.until = Date.now() + 10000; }
   }
 
-  // What takes its time to be thought about comes after the page.
-  async function later(place) {
+  // Load a part that takes long to compute after the page.
+  async function loadLater(place) {
     const fresh = parsed(await text(place.dataset.later)).getElementById(place.id);
     if (fresh) place.replaceChildren(...fresh.childNodes);
   }
 
-  // A log that grows.
+  // Follow a growing log.
   function follow() {
     const log = document.querySelector("[data-more]");
     const box = document.getElementById("follow");
@@ -131,64 +131,64 @@
     down();
     addEventListener("scroll", () => { if (!atBottom() && box.checked && !down.own) box.checked = false; }, { passive: true });
     const place = () => `&at=${at}${style ? `&style=${style}` : ""}`;
-    // Answers whether there may be more.
-    function take(more) {
+    // Append an update; return whether more may follow.
+    function append(more) {
       if (more.html) rest.insertAdjacentHTML("beforebegin", more.html);
       rest.innerHTML = more.rest;
       if (more.at !== +at || more.rest) { down.own = true; down(); requestAnimationFrame(() => { down.own = false; }); }
       at = more.at; style = more.style;
-      if (more.over) end.textContent = "This is all.";
+      if (more.over) end.textContent = "End of log.";
       return !more.over;
     }
-    const ask = () => often(1, async () => take(await text(`${log.dataset.more}${place()}`, "json")));
+    const startPolling = () => poll(1, async () => append(await text(`${log.dataset.more}${place()}`, "json")));
 
-    // The server tells by itself; where something on the way holds that back, it is asked.
+    // Server-sent events; if a proxy holds them back, poll instead.
     function listen() {
       const source = new EventSource(`${log.dataset.follow}${place()}`);
-      let heard = false;
-      const patience = setTimeout(() => { if (!heard) { stop(); ask(); } }, 4000);
+      let received = false;
+      const timeout = setTimeout(() => { if (!received) { stop(); startPolling(); } }, 4000);
       const hide = () => { if (document.hidden) { stop(); document.addEventListener("visibilitychange", listen, { once: true }); } };
-      const stop = () => { clearTimeout(patience); source.close(); document.removeEventListener("visibilitychange", hide); };
+      const stop = () => { clearTimeout(timeout); source.close(); document.removeEventListener("visibilitychange", hide); };
       document.addEventListener("visibilitychange", hide);
       source.onopen = () => { log.dataset.listens = "yes"; };
-      source.onmessage = message => { heard = true; if (!take(JSON.parse(message.data))) stop(); };
-      source.onerror = () => { stop(); if (heard) setTimeout(listen, 1000); else ask(); };
+      source.onmessage = message => { received = true; if (!append(JSON.parse(message.data))) stop(); };
+      source.onerror = () => { stop(); if (received) setTimeout(listen, 1000); else startPolling(); };
     }
-    if (log.dataset.follow) listen(); else ask();
+    if (log.dataset.follow) listen(); else startPolling();
   }
 
-  // Buttons that change something: PUT, with the token of this page. They are hidden where there is no script.
+  // Buttons that change something: PUT with the token of this page. They are hidden without JavaScript.
   function control() {
     for (const place of document.querySelectorAll("[data-control]")) {
       place.hidden = false;
-      const said = place.querySelector("output");
-      const tell = async (what, query = "") => {
-        said.textContent = "…";
+      const output = place.querySelector("output");
+      const send = async (what, query = "") => {
+        output.textContent = "…";
         try {
           const answer = await fetch(`${place.dataset.control}/${what}${query}`, {
             method: "PUT", credentials: "same-origin", headers: { "Content-Type": "application/json" },
             body: JSON.stringify({ token: place.dataset.token }),
           });
-          const told = await answer.json().catch(() => ({}));
-          if (answer.ok && told.open) { location.assign(`${place.dataset.control}/${told.open}`); return; }
-          said.textContent = answer.ok ? told.problem || "Done." : `It was not done: ${told.error?.message ?? answer.status}`;
-          if (answer.ok && told.text !== undefined) { const shown = place.querySelector("pre"); shown.textContent = told.text; shown.hidden = false; }
-        } catch (error) { said.textContent = `It was not done: ${error.message}`; }
+          const result = await answer.json().catch(() => ({}));
+          if (answer.ok && result.open) { location.assign(`${place.dataset.control}/${result.open}`); return; }
+          output.textContent = answer.ok ? result.problem || "Done." : `Failed: ${result.error?.message ?? answer.status}`;
+          if (answer.ok && result.text !== undefined) { const shown = place.querySelector("pre"); shown.textContent = result.text; shown.hidden = false; }
+        } catch (error) { output.textContent = `Failed: ${error.message}`; }
       };
       for (const button of place.querySelectorAll("button[data-do]")) {
         button.addEventListener("click", () => {
           if (button.dataset.ask && !confirm(button.dataset.ask)) return;
-          tell(button.dataset.do, button.dataset.task ? `?task=${encodeURIComponent(button.dataset.task)}` : "");
+          send(button.dataset.do, button.dataset.task ? `?task=${encodeURIComponent(button.dataset.task)}` : "");
         });
       }
       for (const choice of place.querySelectorAll("select[data-do]")) {
-        choice.addEventListener("change", () => { if (choice.value) tell(choice.dataset.do, `?level=${choice.value}`); });
+        choice.addEventListener("change", () => { if (choice.value) send(choice.dataset.do, `?level=${choice.value}`); });
       }
     }
   }
 
-  // Of the end of a log the end is seen; of a row of links the one where one is.
-  function begin() {
+  // Scroll log tails to their end, and tabs to the current one.
+  function scrollInitially() {
     for (const box of document.querySelectorAll("pre.tail")) box.scrollTop = box.scrollHeight;
     for (const here of document.querySelectorAll(".parts [aria-current]")) {
       const row = here.parentElement;
@@ -196,18 +196,18 @@
     }
   }
 
-  document.getElementById("zone").textContent = zone ?? "your zone";
-  begin();
+  document.getElementById("zone").textContent = zone ?? "your time zone";
+  scrollInitially();
   localise(document);
-  reachable();
-  addEventListener("resize", reachable);
-  document.addEventListener("toggle", reachable, true);
+  makeScrollableFocusable();
+  addEventListener("resize", makeScrollableFocusable);
+  document.addEventListener("toggle", makeScrollableFocusable, true);
   control();
   follow();
-  const picture = document.querySelector("[data-wait]");
-  if (picture) wait(picture.dataset.wait).catch(() => {});
-  document.querySelectorAll("[data-later]").forEach(place => later(place).catch(() => {}));
+  const pending = document.querySelector("[data-wait]");
+  if (pending) loadTimeline(pending.dataset.wait).catch(() => {});
+  document.querySelectorAll("[data-later]").forEach(place => loadLater(place).catch(() => {}));
   live();
   document.getElementById("hit")?.scrollIntoView({ block: "center" });
-  window.tony = { localise, text, often };
+  window.tony = { localise, text, poll };
 })();

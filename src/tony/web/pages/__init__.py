@@ -1,17 +1,17 @@
-"""One module per page: it reads the address, asks the source, and fills its template.
+"""One module per page: it reads the address, queries the job provider, and renders its template.
 
-jobs        all jobs: search, filters, order
-job         one job at a glance: how far, why it failed, its timeline, where its time went
-tasks       its tasks, a page at a time
-task        one of them: its tries, how to reach its output
-log         what a task printed
-metrics     what was measured, as charts and tables
-events      what happened
+jobs        all jobs, with search, filters and sorting
+job         overview of one job: progress, failure, timeline, goodput
+tasks       the tasks of a job, in pages
+task        one task: status, task attempts, output
+log         the output of a task
+metrics     metrics as charts and tables
+events      the event log
 settings    the resolved configuration
-files       the files of its record
-advice      what could be better about it
+files       the files of the job directory
+advice      recommendations
 compare     two jobs side by side
-waste       hours that were held for nothing, by user and week
+waste       reserved but unused GPU- and GB-hours, by user and week
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tony.web.request import PageRequest
 Page = Callable[[PageRequest], Awaitable[Response]]
 
 _LOG = "/job/{job}/log/{task}/{stream}"
-#: Address -> page. Where a job is served alone, its own are without `/job/{job}`, and there are no others.
+#: Address -> page. A single-job server has only the pages of the job, without the prefix `/job/{job}`.
 PAGES: Sequence[tuple[str, Page]] = (
     ("/", jobs.page),
     ("/compare", compare.page),

@@ -1,4 +1,4 @@
-"""What could be better about a job, with the change to its file: as a page, or the first of it for the overview."""
+"""Recommendations for a job with the changes to its job file: a page, or its first entries for the overview."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from tony.web.pages.job_layout import Unknown, await_with_timeout, frame
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 
-#: Seconds that somebody waits for the whole page; it is thought about on, for whoever asks next.
-_PATIENCE = 20.0
-#: Findings that the overview shows.
-_FEW = 3
+#: How long a request waits; the computation continues for the next request.
+_TIMEOUT_SECONDS = 20.0
+#: Recommendations shown on the overview.
+_OVERVIEW_COUNT = 3
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page; `part` in the address: what the overview shows."""
-    view, report = await asked.job()
-    values = await frame(asked, view, report, "advice")
-    found = await await_with_timeout(advice_about(view, asked.visitor, asked.source), _PATIENCE)
-    few = bool(asked.word("part"))
+async def page(page_request: PageRequest) -> Response:
+    """Return the page; with the parameter `part`, the part for the overview."""
+    view, report = await page_request.job()
+    values = await frame(page_request, view, report, "advice")
+    found = await await_with_timeout(
+        advice_about(view, page_request.portal_user, page_request.source), _TIMEOUT_SECONDS
+    )
+    is_part = bool(page_request.word("part"))
     values |= {
         "advice": found if isinstance(found, Advice) else None,
         "why": found.why if isinstance(found, Unknown) else "",
-        "most": _FEW if few else 1000,
-        "told": format_evidence,
+        "most": _OVERVIEW_COUNT if is_part else 1000,
+        "format_evidence": format_evidence,
         "saved": saved,
     }
-    return render("advice_part.html" if few else "advice.html", asked, values)
+    return render("advice_part.html" if is_part else "advice.html", page_request, values)

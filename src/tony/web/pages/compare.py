@@ -1,4 +1,4 @@
-"""Two jobs side by side: how they went, what differs in their configuration, where their time went."""
+"""Two jobs side by side: results, differences of the configuration, where the time went, metrics."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tony.web.job_comparison import comparison
 from tony.web.job_source import JobView
 from tony.web.page_text import NOTHING, count, duration, hours, measured, percent
 from tony.web.pages.job_layout import frame
-from tony.web.request import NotAnswered, PageRequest
+from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
-#: Further runs that are offered.
-_OTHERS = 20
+#: Jobs offered to compare with, of the same name and of other names each.
+_MAX_OFFERED_JOBS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One row of a comparison; a note stands behind its value: where that was set, or by how much it is more."""
+    """One row of a comparison. A note follows its value: where it was set, or the relative difference."""
 
     label: str
     values: tuple[str, ...]
@@ -34,19 +34,19 @@ class ComparisonRow:
 
     @property
     def differs(self) -> bool:
-        """Whether they are not all the same."""
+        """True unless all values are equal."""
         return len(set(self.values)) > 1
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page; with one job only, it offers others of the same name."""
-    names = [name for name in (asked.word("a"), asked.word("b")) if name]
+async def page(page_request: PageRequest) -> Response:
+    """Return the page; if only one job is given, it offers others to compare with."""
+    names = [name for name in (page_request.word("a"), page_request.word("b")) if name]
     if not names:
-        raise NotAnswered(400, "Which jobs?", "Open a job and choose Compare there.")
-    found = [await _job(asked, name) for name in names]
+        raise PageError(400, "No jobs given", "Open a job and choose Compare.")
+    found = [await _job(page_request, name) for name in names]
     reports = [report for _, report in found]
-    values = await frame(asked, *found[0], "compare")
-    same, others = await _others(asked, reports)
+    values = await frame(page_request, *found[0], "compare")
+    same, others = await _find_others(page_request, reports)
     values |= {
         "title": "Compare",
         "reports": reports,
@@ -61,27 +61,27 @@ async def page(asked: PageRequest) -> Response:
             "settings": None if compares.settings is None else [_setting(each) for each in compares.settings],
             "same": compares.same,
             "seconds": _seconds(compares),
-            "metrics": _measures(compares),
+            "metrics": _metrics(compares),
         }
-    return render("compare.html", asked, values)
+    return render("compare.html", page_request, values)
 
 
-async def _job(asked: PageRequest, job: str) -> tuple[JobView, JobReport]:
-    if found := await find_job(asked.visitor, asked.source, job):
+async def _job(page_request: PageRequest, job: str) -> tuple[JobView, JobReport]:
+    if found := await find_job(page_request.portal_user, page_request.source, job):
         return found
-    raise NotAnswered(404, "There is no such job here", f"{job[:80]}: it may have been removed, or you may not see it.")
+    raise PageError(404, "Job not found", f"{job[:80]} does not exist, or you do not have permission to view it.")
 
 
-async def _others(asked: PageRequest, reports: Sequence[JobReport]) -> tuple[list[JobHead], list[JobHead]]:
+async def _find_others(page_request: PageRequest, reports: Sequence[JobReport]) -> tuple[list[JobHead], list[JobHead]]:
     """Return other jobs to compare with, newest first: those of the same name, and all others."""
     shown = {report.job for report in reports}
     found: dict[str, JobHead] = {}
-    for query in (Query(text=reports[0].name, most=4 * _OTHERS), Query(most=2 * _OTHERS)):
-        page = await jobs_for(asked.visitor, asked.source, query)
+    for query in (Query(text=reports[0].name, most=4 * _MAX_OFFERED_JOBS), Query(most=2 * _MAX_OFFERED_JOBS)):
+        page = await jobs_for(page_request.portal_user, page_request.source, query)
         found |= {head.job: head for head in page.heads if head.job not in shown}
     same = [head for head in found.values() if head.name == reports[0].name]
     others = [head for head in found.values() if head.name != reports[0].name]
-    return same[:_OTHERS], others[:_OTHERS]
+    return same[:_MAX_OFFERED_JOBS], others[:_MAX_OFFERED_JOBS]
 
 
 def _facts(reports: Sequence[JobReport], sides: Sequence[ComparedJob]) -> list[ComparisonRow]:
@@ -95,12 +95,12 @@ def _facts(reports: Sequence[JobReport], sides: Sequence[ComparedJob]) -> list[C
 
     return [
         line("State", lambda report: report.state.value),
-        numbers("Took", duration, lambda side: side.took),
+        numbers("Duration", duration, lambda side: side.took),
         numbers("Goodput", percent, lambda side: side.goodput),
         line("Tasks", lambda report: count(len(report.tasks))),
         line("Sessions", lambda report: str(report.session)),
         ComparisonRow(label="Restarts", values=tuple(str(side.restarts) for side in sides)),
-        line("First cause", lambda report: report.failure.reason if report.failure else NOTHING),
+        line("Root cause", lambda report: report.failure.reason if report.failure else NOTHING),
         numbers("GPU-hours", hours, lambda side: side.gpu_hours),
         numbers("GB-hours", hours, lambda side: side.gb_hours),
         line("User", lambda report: report.user),
@@ -113,26 +113,26 @@ def _numbers(label: str, text: Callable[[float | None], str], values: Sequence[f
 
 
 def _seconds(found: Comparison) -> list[ComparisonRow]:
-    """What is something in either."""
+    """Return the buckets that are nonzero in either job."""
     pairs = {bucket: (found.a.seconds[bucket], found.b.seconds[bucket]) for bucket in found.a.seconds}
     return [_numbers(bucket, duration, pair) for bucket, pair in pairs.items() if any(pair)]
 
 
-def _measures(found: Comparison) -> list[ComparisonRow]:
-    """What is something in either."""
-    return [_measure(each) for each in found.measures if each.a or each.b]
+def _metrics(found: Comparison) -> list[ComparisonRow]:
+    """Return the metrics that are nonzero in either job."""
+    return [_metric(each) for each in found.measures if each.a or each.b]
 
 
-def _measure(each: MetricDifference) -> ComparisonRow:
+def _metric(each: MetricDifference) -> ComparisonRow:
     series = series_of(each.series)
     unit = series.unit if series else Unit.NONE
-    made = _numbers(f"{each.role}: {each.series}", lambda value: measured(value, unit), (each.a, each.b))
-    # How much a loss or an accuracy has changed is no matter of per cent.
-    return replace(made, notes=("", "")) if each.series.startswith(OF_PROGRAMS) else made
+    row = _numbers(f"{each.role}: {each.series}", lambda value: measured(value, unit), (each.a, each.b))
+    # A relative difference of a user metric, such as a loss or an accuracy, is not meaningful.
+    return replace(row, notes=("", "")) if each.series.startswith(OF_PROGRAMS) else row
 
 
 def _setting(each: SettingDifference) -> ComparisonRow:
-    """Its two values, each with where it was set."""
+    """Return the row of a setting: both values, each with where it was set."""
     values = [value or (NOTHING, "") for value in (each.a, each.b)]
     return ComparisonRow(
         label=each.key, values=tuple(text for text, _ in values), notes=tuple(source for _, source in values)

@@ -1,4 +1,4 @@
-"""The files of a job's record: a list, and each of them as it is."""
+"""The files of a job directory: the list, and each file as a download."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from urllib.parse import quote
 from starlette.responses import Response, StreamingResponse
 
 from tony.web.pages.job_layout import frame, known
-from tony.web.request import NotAnswered, PageRequest
+from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
 
-async def page(asked: PageRequest) -> Response:
-    """The list."""
-    view, report = await asked.job()
-    values = await frame(asked, view, report, "files")
+async def page(page_request: PageRequest) -> Response:
+    view, report = await page_request.job()
+    values = await frame(page_request, view, report, "files")
     values["files"] = await known(view.files())
-    return render("files.html", asked, values)
+    return render("files.html", page_request, values)
 
 
-async def one(asked: PageRequest) -> Response:
-    """One of them, to be kept: no browser is to take it for a page."""
-    view, _ = await asked.job()
-    path = asked.word("path")
+async def one(page_request: PageRequest) -> Response:
+    """Return a file as a download, so that no browser renders it as a page."""
+    view, _ = await page_request.job()
+    path = page_request.word("path")
     content = await view.file(path)
     if content is None:
-        raise NotAnswered(404, "There is no such file", "The record has other files, or this one may not be shown.")
+        raise PageError(404, "File not found", "The job directory has no such file, or it may not be downloaded.")
     return StreamingResponse(content, media_type="application/octet-stream", headers=kept_as(path.rpartition("/")[2]))
 
 
 def kept_as(name: str) -> dict[str, str]:
-    """Headers by which a browser keeps an answer as a file of that name."""
+    """Return headers that make a browser save the response as a file of that name."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

@@ -1,4 +1,4 @@
-"""One job at a glance: how it stands, why it failed, what its tasks did when, how far it is, where its time went."""
+"""Overview of one job: status, failure, progress, timeline, tasks, goodput, latest events."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ from tony.web.svg_cache import SvgCache
 from tony.web.template_rendering import render
 from tony.web.timeline_svg import LEGEND, Drawing
 
-#: Seconds that a page waits for its timeline: what takes longer comes after it.
-_PATIENCE = 0.06
-#: Tasks of a job whose picture is not waited for.
-_LARGE = 500
-#: Tasks and events that the first page shows; there are pages for all of them.
-_TASKS, _EVENTS = 12, 8
-#: States of tasks that come first there.
-_FIRST = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPING, TaskState.STARTING, TaskState.RUNNING)
-#: What is worth a line of its own below the picture.
-_TOLD_MARKS = (MarkerKind.FAILURE, MarkerKind.DEATH, MarkerKind.RESTART, MarkerKind.ATTEMPT, MarkerKind.COMMAND)
-_MOST_MARKS = 200
+#: How long the page waits for its timeline; if it takes longer, the script loads it afterwards.
+_TIMELINE_TIMEOUT_SECONDS = 0.06
+#: Above this number of tasks, the page does not wait for the timeline at all.
+_LARGE_JOB_TASKS = 500
+#: Tasks and events on this page; other pages show all of them.
+_SHOWN_TASKS = 12
+_SHOWN_EVENTS = 8
+#: Task states that are shown first.
+_FIRST_STATES = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPING, TaskState.STARTING, TaskState.RUNNING)
+#: Markers listed in the text version of the timeline.
+_LISTED_MARKERS = (MarkerKind.FAILURE, MarkerKind.DEATH, MarkerKind.RESTART, MarkerKind.ATTEMPT, MarkerKind.COMMAND)
+_MAX_LISTED_MARKERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodputShare:
-    """A bucket of where the time went: `x` and `width` of the picture's bar, per cent."""
+    """A goodput bucket; `x` and `width` of its bar are in percent."""
 
     bucket: str
     what: str
@@ -55,68 +56,73 @@ class GoodputShare:
 
 
 _BUCKETS = {
-    Bucket.QUEUE: "waiting: the scheduler had no room",
+    Bucket.QUEUE: "waiting: not enough free resources",
     Bucket.ALLOCATE: "waiting for containers",
-    Bucket.SET_UP: "containers were prepared",
-    Bucket.RENDEZVOUS: "ready, waiting for the other tasks",
-    Bucket.WARM_UP: "programs ran, no step yet",
-    Bucket.PRODUCTIVE: "steps were made",
-    Bucket.STALLED: "no step for far longer than usual",
-    Bucket.UNKNOWN: "programs ran and reported no steps",
-    Bucket.CHECKPOINT: "checkpoints were saved",
-    Bucket.REDONE: "steps that were made before",
-    Bucket.RESTART: "from a failure until programs ran again",
-    Bucket.IDLE: "programs were over, containers still held",
+    Bucket.SET_UP: "container setup",
+    Bucket.RENDEZVOUS: "ready, waiting for other tasks",
+    Bucket.WARM_UP: "running, before the first step",
+    Bucket.PRODUCTIVE: "running, making progress",
+    Bucket.STALLED: "no step for much longer than usual",
+    Bucket.UNKNOWN: "running, no steps reported",
+    Bucket.CHECKPOINT: "saving checkpoints",
+    Bucket.REDONE: "recomputing lost steps",
+    Bucket.RESTART: "from a failure until tasks ran again",
+    Bucket.IDLE: "exited, container not yet released",
 }
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page."""
-    view, report = await asked.job()
-    values = await frame(asked, view, report, "")
-    events = await known(view.events(-2 * _EVENTS, 2 * _EVENTS))
+async def page(page_request: PageRequest) -> Response:
+    view, report = await page_request.job()
+    values = await frame(page_request, view, report, "")
+    events = await known(view.events(-2 * _SHOWN_EVENTS, 2 * _SHOWN_EVENTS))
     values |= {
         "failure": report.failure if report.state.value != "succeeded" else None,
         "tail": _tail(report.failure),
         "hints": find_hints(report.failure.tail) if report.failure else [],
-        "failed_log": _failed_log(asked, report),
+        "failed_log": _failed_log(page_request, report),
         "counts": counts(report.tasks),
-        "tasks": _first(report.tasks),
+        "tasks": _select_tasks(report.tasks),
         "progress": await _progress(view, report),
         "board": values["boards"] and report.state.ended,
         "events": events if isinstance(events, Unknown) else _latest(events),
     }
-    # Of many tasks the picture is made only when the page is there and asks for it: it would hold up the page.
-    at_once = len(report.tasks) <= _LARGE or (report.state.ended and _drawings(asked).has(report.job))
-    values |= await _life(asked, view, report, _PATIENCE) if at_once else {"timeline": None, "goodput": None}
-    return render("job.html", asked, values)
+    # The timeline of a large job would delay the page: the script requests it once the page is shown.
+    wait = len(report.tasks) <= _LARGE_JOB_TASKS or (report.state.ended and _svg_cache(page_request).has(report.job))
+    values |= (
+        await _load_timeline(page_request, view, report, _TIMELINE_TIMEOUT_SECONDS)
+        if wait
+        else {"timeline": None, "goodput": None}
+    )
+    return render("job.html", page_request, values)
 
 
-async def timeline(asked: PageRequest) -> Response:
-    """The picture alone, or a part of it: for the page's script, and for whoever wants to look closer."""
-    view, report = await asked.job()
-    values = await frame(asked, view, report, "")
-    values |= await _life(asked, view, report, None)
-    return render("life.html" if asked.word("part") else "timeline.html", asked, values)
+async def timeline(page_request: PageRequest) -> Response:
+    """Return the timeline alone, or a time range of it; with the parameter `part`, as a fragment for the script."""
+    view, report = await page_request.job()
+    values = await frame(page_request, view, report, "")
+    values |= await _load_timeline(page_request, view, report, None)
+    return render("life.html" if page_request.word("part") else "timeline.html", page_request, values)
 
 
-async def _life(asked: PageRequest, view: JobView, report: JobReport, patience: float | None) -> dict[str, object]:
-    """What became of its tasks' time: the picture, and where it went. None for what takes longer than `patience`."""
-    since, until = float(asked.number("since", 0)), float(asked.number("until", 0))
-    work = _drawings(asked).of(view, since, until or None)
-    found = await known(work) if patience is None else await await_with_timeout(work, patience)
+async def _load_timeline(
+    page_request: PageRequest, view: JobView, report: JobReport, timeout_seconds: float | None
+) -> dict[str, object]:
+    """Return the timeline and the goodput for the template; None for what takes longer than the timeout."""
+    since, until = float(page_request.number("since", 0)), float(page_request.number("until", 0))
+    work = _svg_cache(page_request).of(view, since, until or None)
+    found = await known(work) if timeout_seconds is None else await await_with_timeout(work, timeout_seconds)
     if not isinstance(found, tuple):
         return {"timeline": found, "goodput": None}
     line, drawing = found
     return {
-        "timeline": _picture(asked, report, line, drawing),
-        "goodput": _goodput(await known(view.goodput())),
+        "timeline": _timeline_values(page_request, report, line, drawing),
+        "goodput": _goodput_values(await known(view.goodput())),
     }
 
 
-def _drawings(asked: PageRequest) -> SvgCache:
-    """Of this server."""
-    state = asked.request.app.state
+def _svg_cache(page_request: PageRequest) -> SvgCache:
+    """Return the cache of this server."""
+    state = page_request.request.app.state
     if not hasattr(state, "drawings"):
         state.drawings = SvgCache()
     found: SvgCache = state.drawings
@@ -124,23 +130,23 @@ def _drawings(asked: PageRequest) -> SvgCache:
 
 
 def _latest(events: Sequence[LogEntry]) -> list[tuple[LogEntry, str]]:
-    """In words, the last one first; what stands in the log for its own sake is left out."""
+    """Return the latest events with their text, newest first, without snapshots."""
     words = EventWords()
-    told = [(each, words.of(each.event)) for each in events if not isinstance(each.event, Snapshot)]
-    return told[: -_EVENTS - 1 : -1]
+    texts = [(each, words.of(each.event)) for each in events if not isinstance(each.event, Snapshot)]
+    return texts[: -_SHOWN_EVENTS - 1 : -1]
 
 
-def _first(tasks: Sequence[TaskReport]) -> Sequence[TaskReport]:
-    """Those that the page shows, in the order of the job file: what failed, then what runs, then the others."""
-    if len(tasks) <= _TASKS:
+def _select_tasks(tasks: Sequence[TaskReport]) -> Sequence[TaskReport]:
+    """Return the tasks to show: failed ones, then running ones, then others, each in the order of the job file."""
+    if len(tasks) <= _SHOWN_TASKS:
         return tasks
-    found: dict[TaskState, list[TaskReport]] = {state: [] for state in _FIRST}
+    found: dict[TaskState, list[TaskReport]] = {state: [] for state in _FIRST_STATES}
     others: list[TaskReport] = []
     for task in tasks:
         same = found.get(task.state, others)
-        if len(same) < _TASKS:
+        if len(same) < _SHOWN_TASKS:
             same.append(task)
-    return [task for same in (*found.values(), others) for task in same][:_TASKS]
+    return [task for same in (*found.values(), others) for task in same][:_SHOWN_TASKS]
 
 
 def _tail(failure: Failure | None) -> list[Markup]:
@@ -152,14 +158,14 @@ def _tail(failure: Failure | None) -> list[Markup]:
     return made
 
 
-def _failed_log(asked: PageRequest, report: JobReport) -> str:
-    """Where the whole output stands of the program that failed first."""
+def _failed_log(page_request: PageRequest, report: JobReport) -> str:
+    """Return the URL of the full log of the task that failed first; empty if there is none."""
     failure = report.failure
     if failure is None or failure.task is None:
         return ""
     name = (failure.log or "").rpartition("/")[2]
     stream = "out" if name.endswith(".out") else "err"
-    return asked.links.log(report.job, failure.task, stream, {"name": name})
+    return page_request.links.log(report.job, failure.task, stream, {"name": name})
 
 
 async def _progress(view: JobView, report: JobReport) -> object:
@@ -174,27 +180,28 @@ async def _progress(view: JobView, report: JobReport) -> object:
     return find_job_progress(await to_thread(read), report)
 
 
-def _picture(asked: PageRequest, report: JobReport, line: Timeline, drawing: Drawing) -> dict[str, object]:
-    """What the template needs of a timeline."""
-    marks = [mark for mark in line.marks if mark.what in _TOLD_MARKS]
+def _timeline_values(
+    page_request: PageRequest, report: JobReport, line: Timeline, drawing: Drawing
+) -> dict[str, object]:
+    marks = [mark for mark in line.marks if mark.what in _LISTED_MARKERS]
     return {
         "drawing": drawing,
         "line": line,
-        "legend": [(what.value, said) for what, said in LEGEND if what.value in drawing.shown],
-        "marks": marks[-_MOST_MARKS:],
-        "more_marks": max(0, len(marks) - _MOST_MARKS),
+        "legend": [(phase.value, text) for phase, text in LEGEND if phase.value in drawing.shown],
+        "marks": marks[-_MAX_LISTED_MARKERS:],
+        "more_marks": max(0, len(marks) - _MAX_LISTED_MARKERS),
         "checkpoints": sum(mark.what is MarkerKind.CHECKPOINT for mark in line.marks),
         "sessions": line.sessions,
         "at": lambda seconds: line.accepted + seconds,
         "label_href": lambda lane: (
-            asked.links.task(report.job, lane.task)
+            page_request.links.task(report.job, lane.task)
             if lane.task
-            else asked.links.job(report.job, "tasks", {"role": lane.role})
+            else page_request.links.job(report.job, "tasks", {"role": lane.role})
         ),
     }
 
 
-def _goodput(ledger: GoodputLedger | Unknown | None) -> object:
+def _goodput_values(ledger: GoodputLedger | Unknown | None) -> object:
     if ledger is None or isinstance(ledger, Unknown) or ledger.whole <= 0:
         return None
     at = 0.0

@@ -1,4 +1,4 @@
-"""What the pages of one job have in common."""
+"""Parts shared by the pages of one job: header, tabs, pager, partial results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tony.web.request import PageRequest
 
 T = TypeVar("T")
 
-#: Seconds that a page waits to know of its scheduler's own, once for each job: a cluster's configuration is read.
-_LINKS = 1.0
-#: The parts of a job's page: path, name.
+#: How long a page waits for links to the scheduler's pages; once per job, the cluster's configuration is read for them.
+_LINKS_TIMEOUT_SECONDS = 1.0
+#: The tabs of a job: path, name.
 PARTS = (
     ("", "Overview"),
     ("tasks", "Tasks"),
@@ -34,8 +34,6 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTab:
-    """One of them."""
-
     name: str
     href: str
     here: bool
@@ -43,7 +41,7 @@ class JobTab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagerLink:
-    """A link of a pager; without `href` it says where one is."""
+    """A link of a pager; without `href`, the current position."""
 
     label: str
     href: str = ""
@@ -52,40 +50,42 @@ class PagerLink:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A part of a page that cannot be read; the rest is shown."""
+    """A part of a page that cannot be read; the page shows why, and its other parts."""
 
     why: str
 
 
 async def known(part: Awaitable[T]) -> T | Unknown:
-    """A part of a page, or why there is none."""
+    """Await a part of a page; return `Unknown` with the reason if it cannot be read."""
     try:
         return await part
     except TonyError as error:
         return Unknown(" ".join(str(error).split()))
 
 
-async def await_with_timeout(part: Awaitable[T], patience: float) -> T | Unknown | None:
-    """The same; None if it takes longer than `patience` seconds: it is made on, for whoever asks next."""
+async def await_with_timeout(part: Awaitable[T], timeout_seconds: float) -> T | Unknown | None:
+    """Await a part as `known` does; return None after the timeout, while the work continues for the next request."""
     work = asyncio.ensure_future(known(part))
     _WORK.add(work)
     work.add_done_callback(_WORK.discard)
-    done, _ = await asyncio.wait([work], timeout=patience)
+    done, _ = await asyncio.wait([work], timeout=timeout_seconds)
     return work.result() if done else None
 
 
 _WORK: set[asyncio.Future[Any]] = set()
 
 
-async def frame(asked: PageRequest, view: JobView, report: JobReport, part: str) -> dict[str, object]:
-    """What the head of every page of a job shows.
+async def frame(page_request: PageRequest, view: JobView, report: JobReport, part: str) -> dict[str, object]:
+    """Return the template values of the header of a job's page.
 
     Args:
-        part: of `PARTS`; something else where none of them is shown.
+        part: path of the current tab in `PARTS`; any other text for pages outside the tabs.
     """
     record = await known(view.record())
-    links = await await_with_timeout(view.links(), _LINKS)
-    parts = [JobTab(name=name, href=asked.links.job(report.job, path), here=path == part) for path, name in PARTS]
+    links = await await_with_timeout(view.links(), _LINKS_TIMEOUT_SECONDS)
+    parts = [
+        JobTab(name=name, href=page_request.links.job(report.job, path), here=path == part) for path, name in PARTS
+    ]
     return {
         "title": report.name,
         "job": report,
@@ -93,28 +93,32 @@ async def frame(asked: PageRequest, view: JobView, report: JobReport, part: str)
         "part": part,
         "now": clock.wall(),
         "live": not report.state.ended,
-        "boards": getattr(asked.request.app.state, "boards", False),
+        "boards": getattr(page_request.request.app.state, "boards", False),
         "cluster": [] if isinstance(links, Unknown) else links,
         "record": record if isinstance(record, JobRecord) else None,
         "may_change": not report.state.ended
         and view.can_change
-        and asked.visitor.may(PortalAction.CHANGE, report, record if isinstance(record, JobRecord) else None),
+        and page_request.portal_user.may(
+            PortalAction.CHANGE, report, record if isinstance(record, JobRecord) else None
+        ),
     }
 
 
 def counts(tasks: Sequence[TaskReport]) -> dict[TaskState, int]:
-    """How many tasks are in each state, in the order of a task's life."""
+    """Return the number of tasks in each state, in the order of a task's states."""
     found = dict.fromkeys(TaskState, 0)
     for task in tasks:
         found[task.state] += 1
     return {state: number for state, number in found.items() if number}
 
 
-def steps(asked: PageRequest, path: str, words: dict[str, str], start: int, most: int, total: int) -> list[PagerLink]:
-    """A pager of what is numbered: `from` in the address is the first that is shown, from 0."""
+def steps(
+    page_request: PageRequest, path: str, words: dict[str, str], start: int, most: int, total: int
+) -> list[PagerLink]:
+    """Return a pager of a numbered list; `from` in the address is the index of the first entry shown."""
 
     def to(first: int) -> str:
-        return asked.links.page(path, {**words, "from": str(first) if first else ""})
+        return page_request.links.page(path, {**words, "from": str(first) if first else ""})
 
     if total <= most and not start:
         return []

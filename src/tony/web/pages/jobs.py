@@ -1,4 +1,4 @@
-"""All jobs: search, filters, order. What is asked stands in the address, so that it can be handed on."""
+"""The job list with search, filters and sorting. The address contains the whole query, so that it can be shared."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.web.authorization import jobs_for
 from tony.web.page_text import day
-from tony.web.request import NotAnswered, PageRequest
+from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
-#: What the table can be ordered by: heading, order, and whether its great values are wanted first.
+#: Columns of the table: heading, sort key, and whether it sorts in descending order first.
 _COLUMNS: Sequence[tuple[str, JobSort | None, bool]] = (
     ("State", JobSort.STATE, False),
     ("Job", JobSort.NAME, False),
     ("User", JobSort.USER, False),
-    ("Runs as", None, False),
+    ("Runs on", None, False),
     ("Tasks", JobSort.TASKS, True),
     ("Submitted", JobSort.SUBMITTED, True),
-    ("Took", JobSort.DURATION, True),
+    ("Duration", JobSort.DURATION, True),
     ("Restarts", JobSort.RESTARTS, True),
     ("GPU-hours", JobSort.GPU_HOURS, True),
 )
@@ -32,7 +32,7 @@ _COLUMNS: Sequence[tuple[str, JobSort | None, bool]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobColumn:
-    """A heading: `order` is `ascending` or `descending` where the table is ordered by it."""
+    """A column heading; `order` is `ascending` or `descending` if the table is sorted by it, else empty."""
 
     title: str
     href: str
@@ -41,7 +41,7 @@ class JobColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One value of a filter; `jobs` is None where nobody has counted."""
+    """One value of a filter; `jobs` is the number of jobs with it, None if not counted."""
 
     value: str
     label: str
@@ -49,33 +49,32 @@ class Choice:
     chosen: bool
 
 
-async def page(asked: PageRequest) -> Response:
-    """The list."""
+async def page(page_request: PageRequest) -> Response:
     try:
-        query = from_words(asked.words)
-        found = await jobs_for(asked.visitor, asked.source, query)
+        query = from_words(page_request.words)
+        found = await jobs_for(page_request.portal_user, page_request.source, query)
     except ValueError as error:
-        raise NotAnswered(400, "The address makes no sense", f"{error}") from None
+        raise PageError(400, "Invalid address", f"{error}") from None
     words = to_words(query)
     order = {name: words[name] for name in ("sort", "descending") if name in words}
     beyond = ("framework", "scheduler", "queue", "tag", "failure_class", "since", "until")
     return render(
         "jobs.html",
-        asked,
+        page_request,
         {
             "title": "Jobs",
             "query": query,
             "words": words,
             "order": order,
-            "columns": [_column(asked, query, *column) for column in _COLUMNS],
+            "columns": [_column(page_request, query, *column) for column in _COLUMNS],
             "jobs": found.heads,
             "page": found,
             "now": clock.wall(),
             "filtered": query.filtered,
             "more_filters": any(name in words for name in beyond),
             "choices": _choices(query, found.facets),
-            "next": asked.links.jobs({**words, "after": found.next}) if found.next else "",
-            "first": asked.links.jobs({**words, "after": ""}) if query.after else "",
+            "next": page_request.links.jobs({**words, "after": found.next}) if found.next else "",
+            "first": page_request.links.jobs({**words, "after": ""}) if query.after else "",
             "live": any(not head.state.ended for head in found.heads),
             "until_of": _until,
             "since": day(query.since),
@@ -88,14 +87,16 @@ def _until(head: JobHead, now: float) -> float | None:
     return head.ended if head.state.ended else now
 
 
-def _column(asked: PageRequest, query: Query, title: str, sort: JobSort | None, great_first: bool) -> JobColumn:
+def _column(
+    page_request: PageRequest, query: Query, title: str, sort: JobSort | None, descending_first: bool
+) -> JobColumn:
     if sort is None:
         return JobColumn(title=title, href="", order="")
     chosen = query.sort is sort
-    descending = not query.descending if chosen else great_first
+    descending = not query.descending if chosen else descending_first
     other = replace(query, sort=sort, descending=descending, after="")
     order = ("descending" if query.descending else "ascending") if chosen else ""
-    return JobColumn(title=title, href=asked.links.jobs(to_words(other)), order=order)
+    return JobColumn(title=title, href=page_request.links.jobs(to_words(other)), order=order)
 
 
 def _choices(query: Query, facets: Facets) -> dict[str, list[Choice]]:

@@ -1,4 +1,4 @@
-"""What a task printed, a piece at a time: by bytes, so that a file of any length opens at once, and anywhere in it."""
+"""The output of a task, in chunks by byte offset, so that a file of any size opens quickly at any position."""
 
 from __future__ import annotations
 
@@ -17,22 +17,30 @@ from tony.web import ansi_html
 from tony.web.job_source import JobView, LogBytes, LogFileInfo, Logs, LogSearchResult
 from tony.web.pages.files import kept_as
 from tony.web.pages.job_layout import frame
-from tony.web.request import NotAnswered, PageRequest
+from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
-#: Bytes of one page, of what a follower gets at once, and of what is shown before a line that was searched for.
-_PAGE, _PORTION, _BEFORE = 64 << 10, 256 << 10, 2048
-#: Bytes in which the beginning of a line is looked for.
-_LINE = 8192
-#: Seconds between two looks at a log that is followed, at first and at most; of silence, after which something is said;
-#: for which one connection goes on.
-_QUICK, _SLOW, _SILENCE, _LIFE = 0.2, 1.5, 15.0, 300.0
+#: Bytes per page.
+_PAGE_BYTES = 64 << 10
+#: Bytes per update of a followed log.
+_UPDATE_BYTES = 256 << 10
+#: Bytes shown before a line that was found.
+_CONTEXT_BYTES = 2048
+#: Bytes that are searched backwards for the start of a line.
+_LINE_START_BYTES = 8192
+#: Interval between two checks of a followed log: initial and maximum.
+_MIN_POLL_SECONDS = 0.2
+_MAX_POLL_SECONDS = 1.5
+#: Time without output after which a keep-alive comment is sent.
+_KEEP_ALIVE_SECONDS = 15.0
+#: Time after which a connection is closed; the browser reconnects.
+_STREAM_SECONDS = 300.0
 _STREAMS = {"out": "Standard output", "err": "Standard error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A piece of a log, from `start` to `end`; `hit` is the line that was searched for."""
+    """A part of a log, from byte `start` to `end`; `hit` is the index of the line that was found."""
 
     lines: tuple[Markup, ...]
     start: int
@@ -41,15 +49,14 @@ class Shown:
     hit: int | None = None
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page."""
-    view, report = await asked.job()
-    task = asked.task(report)
-    stream = _stream(asked)
+async def page(page_request: PageRequest) -> Response:
+    view, report = await page_request.job()
+    task = page_request.task(report)
+    stream = _stream(page_request)
     logs = view.logs(str(task))
     files = [file for file in await logs.files() if file.stream == stream]
-    file = _named(files, asked.word("name"))
-    values = await frame(asked, view, report, "")
+    file = _named(files, page_request.word("name"))
+    values = await frame(page_request, view, report, "")
     values |= {
         "title": f"{_STREAMS[stream]} of {task}",
         "task": str(task),
@@ -58,39 +65,39 @@ async def page(asked: PageRequest) -> Response:
         "files": files,
         "file": file,
         "missing": await logs.missing(),
-        "find": asked.word("find"),
+        "find": page_request.word("find"),
         "shown": None,
         "found": None,
-        "flows": asked.request.app.state.flows,
+        "flows": page_request.request.app.state.flows,
     }
     if file is not None:
-        values |= await _content(asked, logs, file)
+        values |= await _content(page_request, logs, file)
         values["running"] = _grows(report, files, file)
-    return render("log.html", asked, values)
+    return render("log.html", page_request, values)
 
 
-async def more(asked: PageRequest) -> Response:
-    """What was printed since, for a page that asks again and again."""
-    view, report = await asked.job()
-    task, stream = asked.task(report), _stream(asked)
-    place = _Place(name=asked.word("name"), at=asked.number("at", 0), style=asked.word("style"))
+async def more(page_request: PageRequest) -> Response:
+    """Return new output as JSON, for a page that polls."""
+    view, report = await page_request.job()
+    task, stream = page_request.task(report), _stream(page_request)
+    place = _Place(name=page_request.word("name"), at=page_request.number("at", 0), style=page_request.word("style"))
     return JSONResponse(await _lines_since(view.logs(str(task)), stream, place, ended=report.state.ended))
 
 
-async def follow(asked: PageRequest) -> Response:
-    """The same as server-sent events, as soon as there is something; ends after a while: then one asks again."""
-    if not asked.request.app.state.flows:
-        raise NotAnswered(404, "Nothing is told by itself here", "Ask again and again, with `more` for `follow`.")
-    view, report = await asked.job()
-    task, stream = asked.task(report), _stream(asked)
-    place = _Place(name=asked.word("name"), at=asked.number("at", 0), style=asked.word("style"))
+async def follow(page_request: PageRequest) -> Response:
+    """Stream new output as server-sent events; closes after a few minutes, then the browser reconnects."""
+    if not page_request.request.app.state.flows:
+        raise PageError(404, "Streaming not available", "Poll `more` instead of `follow`.")
+    view, report = await page_request.job()
+    task, stream = page_request.task(report), _stream(page_request)
+    place = _Place(name=page_request.word("name"), at=page_request.number("at", 0), style=page_request.word("style"))
     events = _events(view, view.logs(str(task)), stream, place)
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Up to where a follower has seen a log, and how its next line begins."""
+    """The position of a follower in a log, and the text style at it."""
 
     name: str
     at: int
@@ -98,13 +105,13 @@ class _Place:
 
 
 async def _lines_since(logs: Logs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
-    """Whole lines, and apart from them the one that has no end yet."""
+    """Return the complete lines after a position, and separately the line that is not complete yet."""
     files = [file for file in await logs.files() if file.stream == stream]
     file = _named(files, place.name)
     if file is None:
         return {"at": 0, "html": "", "rest": "", "style": "", "size": 0, "over": ended}
-    piece = await _piece(logs, file.name, min(place.at, file.size), _PORTION)
-    whole = piece.data.rfind(b"\n") + 1 or (len(piece.data) if len(piece.data) >= _PORTION else 0)
+    piece = await _read_lines(logs, file.name, min(place.at, file.size), _UPDATE_BYTES)
+    whole = piece.data.rfind(b"\n") + 1 or (len(piece.data) if len(piece.data) >= _UPDATE_BYTES else 0)
     lines, style = ansi_html.lines(piece.data[:whole], ansi_html.TextStyle.parse(place.style))
     rest, _ = ansi_html.lines(piece.data[whole:], style)
     grows = not ended and file is files[-1]
@@ -119,102 +126,100 @@ async def _lines_since(logs: Logs, stream: str, place: _Place, *, ended: bool) -
 
 
 async def _events(view: JobView, logs: Logs, stream: str, place: _Place) -> AsyncIterator[str]:
-    """One event at once, and for each change; a comment now and then, so that a connection that is gone is noticed."""
-    began = told = clock.monotonic()
-    shown, pause, ended, first = "", _QUICK, False, True
-    while clock.monotonic() - began < _LIFE:
+    """Yield an event immediately and for each change; a comment now and then, to detect closed connections."""
+    started_at = sent_at = clock.monotonic()
+    shown, pause, ended, is_first = "", _MIN_POLL_SECONDS, False, True
+    while clock.monotonic() - started_at < _STREAM_SECONDS:
         try:
-            # What was printed before the end was known is all there is.
+            # Checked before reading, so that no output is missed: once the job has ended, there is no more.
             ended = ended or not view.live
             found = await _lines_since(logs, stream, place, ended=ended)
-        except (NotAnswered, LookupError, TonyError):
+        except (PageError, LookupError, TonyError):
             return
         rest = f"{found['rest']}"
-        if first or found["html"] or rest != shown or found["over"]:
-            first = False
+        if is_first or found["html"] or rest != shown or found["over"]:
+            is_first = False
             yield f"data: {json.dumps(found)}\n\n"
             place = _Place(name=place.name, at=int(f"{found['at']}"), style=f"{found['style']}")
-            shown, pause, told = rest, _QUICK, clock.monotonic()
+            shown, pause, sent_at = rest, _MIN_POLL_SECONDS, clock.monotonic()
             if found["over"]:
                 return
-        elif clock.monotonic() - told > _SILENCE:
+        elif clock.monotonic() - sent_at > _KEEP_ALIVE_SECONDS:
             yield ":\n\n"
-            told = clock.monotonic()
+            sent_at = clock.monotonic()
         await asyncio.sleep(pause)
-        pause = min(_SLOW, 1.3 * pause)
+        pause = min(_MAX_POLL_SECONDS, 1.3 * pause)
 
 
-async def download(asked: PageRequest) -> Response:
-    """All of it, as it was printed."""
-    view, report = await asked.job()
-    task = asked.task(report)
-    stream = _stream(asked)
+async def download(page_request: PageRequest) -> Response:
+    """Return the whole log as a download."""
+    view, report = await page_request.job()
+    task = page_request.task(report)
+    stream = _stream(page_request)
     logs = view.logs(str(task))
-    file = _named([each for each in await logs.files() if each.stream == stream], asked.word("name"))
+    file = _named([each for each in await logs.files() if each.stream == stream], page_request.word("name"))
     if file is None:
-        raise NotAnswered(404, "There is no such log", "The task's page lists those that there are.")
+        raise PageError(404, "Log not found", "The task's page lists the available logs.")
     headers = kept_as(f"{report.job}.{file.name}.log")
     return StreamingResponse(logs.all_of(file.name), media_type="application/octet-stream", headers=headers)
 
 
-def _stream(asked: PageRequest) -> str:
-    stream: str = asked.request.path_params["stream"]
+def _stream(page_request: PageRequest) -> str:
+    stream: str = page_request.request.path_params["stream"]
     if stream not in _STREAMS:
-        raise NotAnswered(404, "There is no such log", "A task has two: out and err.")
+        raise PageError(404, "Log not found", "A task has two logs: out and err.")
     return stream
 
 
 def _named(files: Sequence[LogFileInfo], name: str) -> LogFileInfo | None:
-    """The file of that name, or the latest one.
+    """Return the file of that name; without a name, the latest one, if any.
 
     Raises:
-        NotAnswered: there is none of that name.
+        PageError: there is no file of that name.
     """
     if not name:
         return files[-1] if files else None
     found = next((file for file in files if file.name == name), None)
     if found is None:
-        raise NotAnswered(
-            404, "There is no such log", "It may have been removed; the task's page lists those there are."
-        )
+        raise PageError(404, "Log not found", "It may have been removed; the task's page lists the available logs.")
     return found
 
 
 def _grows(report: JobReport, files: Sequence[LogFileInfo], file: LogFileInfo) -> bool:
-    """Whether its program may print more: nothing has begun after it, and the job has not ended."""
+    """Return True if more output is possible: the job has not ended, and no later task attempt has started."""
     return not report.state.ended and file is files[-1]
 
 
-async def _content(asked: PageRequest, logs: Logs, file: LogFileInfo) -> dict[str, object]:
-    """The piece that the address asks for: by a text, by a share of the whole, by an offset; else the end."""
-    text = asked.word("find")
-    at = asked.number("at", -1, -1)
+async def _content(page_request: PageRequest, logs: Logs, file: LogFileInfo) -> dict[str, object]:
+    """Return the part of the log that the address selects by text, percentage or offset; by default the end."""
+    text = page_request.word("find")
+    at = page_request.number("at", -1, -1)
     if text:
-        backwards = asked.word("way") == "up"
+        backwards = page_request.word("way") == "up"
         start = at if at >= 0 else (file.size if backwards else 0)
         found = await logs.find(file.name, text, start, backwards=backwards)
-        shown = await _around(logs, file, found, start)
+        shown = await _show_match(logs, file, found, start)
         return {"shown": shown, "found": found, "backwards": backwards}
-    if asked.word("percent"):
-        at = file.size * asked.number("percent", 100, 0, 100) // 100
+    if page_request.word("percent"):
+        at = file.size * page_request.number("percent", 100, 0, 100) // 100
         at = min(at, max(0, file.size - 1)) if at < file.size else -1
     if at < 0:
-        return {"shown": await _show(logs, file.name, max(0, file.size - _PAGE))}
+        return {"shown": await _show(logs, file.name, max(0, file.size - _PAGE_BYTES))}
     return {"shown": await _show(logs, file.name, at)}
 
 
-async def _around(logs: Logs, file: LogFileInfo, found: LogSearchResult, start: int) -> Shown:
+async def _show_match(logs: Logs, file: LogFileInfo, found: LogSearchResult, start: int) -> Shown:
     if found.line is None:
-        return await _show(logs, file.name, min(start, max(0, file.size - _PAGE)))
-    shown = await _show(logs, file.name, max(0, found.line - _BEFORE))
+        return await _show(logs, file.name, min(start, max(0, file.size - _PAGE_BYTES)))
+    shown = await _show(logs, file.name, max(0, found.line - _CONTEXT_BYTES))
     before = (await logs.read(file.name, shown.start, found.line - shown.start)).data
     return replace(shown, hit=before.count(b"\n"))
 
 
 async def _show(logs: Logs, name: str, at: int) -> Shown:
-    piece = await _piece(logs, name, at, _PAGE)
+    piece = await _read_lines(logs, name, at, _PAGE_BYTES)
     data = piece.data
-    if piece.offset + len(data) < piece.size:  # not cut within a line, unless it is a long one
+    if piece.offset + len(data) < piece.size:  # cut at the end of a line, if there is one
         data = data[: data.rfind(b"\n") + 1] or data
     lines, _ = ansi_html.lines(data)
     return Shown(
@@ -222,16 +227,16 @@ async def _show(logs: Logs, name: str, at: int) -> Shown:
     )
 
 
-async def _piece(logs: Logs, name: str, at: int, most: int) -> LogBytes:
-    """From the beginning of the line on that holds `at`, if that is near."""
-    start = max(0, at - _LINE)
+async def _read_lines(logs: Logs, name: str, at: int, most: int) -> LogBytes:
+    """Read from the start of the line that contains `at`, if it is near, else from `at`."""
+    start = max(0, at - _LINE_START_BYTES)
     try:
         before = await logs.read(name, start, at - start) if at > start else None
         begin = at
         if before is not None and not before.data.endswith(b"\n"):
             newline = before.data.rfind(b"\n")
             begin = start + newline + 1 if newline >= 0 else (start if start == 0 else at)
-        # As many more as it begins before: else the end of a log would never be reached.
+        # Extended by the bytes before `at`: otherwise the end of the log would never be reached.
         return await logs.read(name, begin, most + at - begin)
     except LookupError:
-        raise NotAnswered(404, "There is no such log", "It may have been removed.") from None
+        raise PageError(404, "Log not found", "It may have been removed.") from None

@@ -1,4 +1,4 @@
-"""What was measured: per role the median and who is far from it, per task the mean between the extremes."""
+"""Metrics of a job: the median and the outliers per role, or mean, minimum and maximum of one task."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
 from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
-from tony.model.metrics import Unit, series_of
+from tony.model.metrics import OF_PROGRAMS, Unit, series_of
 from tony.web.page_text import measured
 from tony.web.pages.job_layout import await_with_timeout, frame
-from tony.web.request import NotAnswered, PageRequest
+from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
-#: What comes first; other series follow by name. What only counts up towards something is no chart.
+#: Metrics shown first, in this order; others follow by name. Totals are not charted.
 _ORDER = ("cpu", "rss", "pss", "util", "memory", "power", "disk-read", "disk-write", "net-in", "net-out")
 _LEFT_OUT = ("total", "memory-total")
-#: Points of one line of a chart.
+#: Points per line of a chart.
 _POINTS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
-    """One series of one role: whose means are lowest and highest, the median of them, and the highest value of all."""
+    """One series of one role: the median of the tasks' means, the tasks with the lowest and highest mean, the peak."""
 
     role: str
     tasks: int
@@ -42,35 +42,34 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesChart:
-    """One series."""
+    """One series with a row per role."""
 
     name: str
+    title: str
     what: str
-    of_host: bool
     rows: tuple[MetricRow, ...]
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page."""
-    view, report = await asked.job()
-    values = await frame(asked, view, report, "metrics")
+async def page(page_request: PageRequest) -> Response:
+    view, report = await page_request.job()
+    values = await frame(page_request, view, report, "metrics")
     metrics = await view.metrics()
     line = await await_with_timeout(view.timeline(), 0.5)
-    problem, kinds = await to_thread(_summed_up, metrics) if metrics else ("", ())
+    problem, kinds = await to_thread(_summarize, metrics) if metrics else ("", ())
     values |= {
         "kinds": kinds,
         "problem": problem,
         "accepted": line.accepted if isinstance(line, Timeline) else 0.0,
     }
-    return render("metrics.html", asked, values)
+    return render("metrics.html", page_request, values)
 
 
-async def points(asked: PageRequest) -> Response:
-    """Numbers for charts: one series of each role or of one task; without a series, which ones a task has."""
-    view, report = await asked.job()
-    series, task = asked.word("series"), asked.word("task")
+async def points(page_request: PageRequest) -> Response:
+    """Return chart data as JSON: one series per role or of one task; without a series, the list of series."""
+    view, report = await page_request.job()
+    series, task = page_request.word("series"), page_request.word("task")
     if task and not any(each.task == task for each in report.tasks):
-        raise NotAnswered(404, "The job has no such task", "Its page lists those that it has.")
+        raise PageError(404, "Task not found", "The job has no such task; see its list of tasks.")
     try:
         metrics = await view.metrics()
     except TonyError as error:
@@ -86,13 +85,15 @@ def _points(metrics: Metrics, series: str, task: str) -> dict[str, object]:
             own = metrics.peaks(TaskId.parse(task).role).get(task, {}) if task else dict.fromkeys(metrics.series())
             return {"problem": metrics.problem, "series": [_described(name) for name in ordered(own)]}
         lines = (
-            [_of_task(metrics, task, series)] if task else [_of_role(metrics, role, series) for role in _roles(metrics)]
+            [_task_points(metrics, task, series)]
+            if task
+            else [_role_points(metrics, role, series) for role in _roles(metrics)]
         )
         found = [line for line in lines if line["at"]]
         return {**_described(series), "problem": metrics.problem, "lines": found}
 
 
-def _of_task(metrics: Metrics, task: str, series: str) -> dict[str, object]:
+def _task_points(metrics: Metrics, task: str, series: str) -> dict[str, object]:
     found = metrics.points(task, series, most=_POINTS)
     return {
         "label": task,
@@ -104,7 +105,7 @@ def _of_task(metrics: Metrics, task: str, series: str) -> dict[str, object]:
     }
 
 
-def _of_role(metrics: Metrics, role: str, series: str) -> dict[str, object]:
+def _role_points(metrics: Metrics, role: str, series: str) -> dict[str, object]:
     found = metrics.of_role(role, series, most=_POINTS)
     return {
         "label": role,
@@ -125,35 +126,40 @@ def _roles(metrics: Metrics) -> list[str]:
 
 def _described(name: str) -> dict[str, object]:
     known = series_of(name)
-    return {
-        "name": name,
-        "what": known.what if known else "",
-        "unit": known.unit.value if known else "",
-        "of_host": bool(known and known.of_host),
-    }
+    title, what = _label(name)
+    return {"name": name, "title": title, "what": what, "unit": known.unit.value if known else ""}
+
+
+def _label(name: str) -> tuple[str, str]:
+    """Return the title and the description of a series, as shown on pages."""
+    known = series_of(name)
+    what = known.what if known else ""
+    if name.startswith(OF_PROGRAMS):
+        return name.removeprefix(OF_PROGRAMS), f"({what})"
+    return name, what
 
 
 def ordered(names: Mapping[str, object] | list[str]) -> list[str]:
-    """Names of series as people look for them."""
+    """Return names of series in the order in which pages show them."""
 
     def key(name: str) -> tuple[int, str]:
         last = name.rpartition(".")[2]
-        if name.startswith("user."):
+        if name.startswith(OF_PROGRAMS):
             return -1, name
         return (_ORDER.index(last) if last in _ORDER else len(_ORDER)), name
 
     return sorted((name for name in names if name.rpartition(".")[2] not in _LEFT_OUT), key=key)
 
 
-def _summed_up(metrics: Metrics) -> tuple[str, tuple[SeriesChart, ...]]:
+def _summarize(metrics: Metrics) -> tuple[str, tuple[SeriesChart, ...]]:
     with metrics:
         roles = _roles(metrics)
         peaks = {role: metrics.peaks(role) for role in roles}
-        kinds = tuple(_kind(name, peaks) for name in ordered(list(metrics.series())))
+        kinds = tuple(_chart(name, peaks) for name in ordered(list(metrics.series())))
         return metrics.problem, tuple(kind for kind in kinds if kind.rows)
 
 
-def _kind(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> SeriesChart:
+def _chart(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> SeriesChart:
     known = series_of(name)
     unit = known.unit if known else Unit.NONE
     rows: list[MetricRow] = []
@@ -172,6 +178,5 @@ def _kind(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> S
                     peak=measured(max(each[name].most for each in tasks.values() if name in each), unit),
                 )
             )
-    return SeriesChart(
-        name=name, what=known.what if known else "", of_host=bool(known and known.of_host), rows=tuple(rows)
-    )
+    title, what = _label(name)
+    return SeriesChart(name=name, title=title, what=what, rows=tuple(rows))

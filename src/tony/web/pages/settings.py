@@ -14,24 +14,23 @@ from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page."""
-    view, report = await asked.job()
-    values = await frame(asked, view, report, "settings")
+async def page(page_request: PageRequest) -> Response:
+    view, report = await page_request.job()
+    values = await frame(page_request, view, report, "settings")
     record = await known(view.record())
     found: object = record
     if isinstance(record, JobRecord):
         found = await to_thread(rows, record)
-    every = asked.word("all") == "yes"
+    every = page_request.word("all") == "yes"
     if isinstance(found, tuple):
         values["default_count"] = sum(row.source == "default" for row in found)
         found = tuple(row for row in found if every or row.source != "default")
     values |= {"rows": found, "every": every}
-    return render("settings.html", asked, values)
+    return render("settings.html", page_request, values)
 
 
 def rows(record: JobRecord) -> tuple[ResolvedRow, ...] | Unknown:
-    """Every value, secrets masked; or why not."""
+    """Return every setting with secrets masked, or why that is impossible."""
     try:
         return resolved_rows(Resolved(spec=record.spec, sources=record.sources))
     except (TonyError, ValueError, LookupError) as error:

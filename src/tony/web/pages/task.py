@@ -1,4 +1,4 @@
-"""One task: how it stands, its tries and their output, what it was given."""
+"""One task: status, task attempts with their output, history, resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tony.dataclass import dataclass
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
-from tony.model.job_report import TaskReport
 from tony.web import ansi_html
 from tony.web.job_source import LogFileInfo, Logs
 from tony.web.pages.job_layout import Unknown, await_with_timeout, frame, known
@@ -21,15 +20,17 @@ from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 from tony.web.timeline_svg import LEGEND
 
-#: Bytes and lines from the end of each stream that the page shows.
-_END, _LINES = 8000, 20
-#: Seconds that it waits for what the task did, and for where its containers are shown: the scheduler may be asked.
-_PATIENCE, _CONTAINERS = 0.5, 3.0
+#: Bytes that are read from the end of each stream, and lines that are shown.
+_TAIL_BYTES = 8000
+_TAIL_LINES = 20
+#: How long the page waits for the timeline, and for the containers: the scheduler may be queried for these.
+_TIMELINE_TIMEOUT_SECONDS = 0.5
+_CONTAINERS_TIMEOUT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Try:
-    """One program: the files of its output."""
+class TaskAttempt:
+    """The output files of one task attempt."""
 
     session: int
     try_: int
@@ -45,52 +46,53 @@ class OutputTail:
     whole: bool
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page."""
-    view, report = await asked.job()
-    task = asked.task(report)
+async def page(page_request: PageRequest) -> Response:
+    view, report = await page_request.job()
+    task = page_request.task(report)
     found = next(each for each in report.tasks if each.task == str(task))
     logs = view.logs(str(task))
-    values = await frame(asked, view, report, "")
-    files, held = await asyncio.gather(known(logs.files()), await_with_timeout(view.containers(str(task)), _CONTAINERS))
-    line = await await_with_timeout(view.timeline(), _PATIENCE)
+    values = await frame(page_request, view, report, "")
+    files, containers = await asyncio.gather(
+        known(logs.files()), await_with_timeout(view.containers(str(task)), _CONTAINERS_TIMEOUT_SECONDS)
+    )
+    line = await await_with_timeout(view.timeline(), _TIMELINE_TIMEOUT_SECONDS)
     record = values["record"]
     values |= {
         "title": f"{task} of {report.name}",
         "task": found,
         "missing": "" if isinstance(files, Unknown) else await logs.missing(),
-        "held": [] if isinstance(held, Unknown) else held,
-        "tries": files if isinstance(files, Unknown) else _tries(files),
-        "ends": [] if isinstance(files, Unknown) else await _ends(logs, files, found),
+        "containers": [] if isinstance(containers, Unknown) else containers,
+        "attempts": files if isinstance(files, Unknown) else _group_attempts(files),
+        "tails": [] if isinstance(files, Unknown) else await _read_tails(logs, files),
         "spans": _spans(line, str(task)),
         "accepted": line.accepted if isinstance(line, Timeline) else 0.0,
         "legend": dict(LEGEND),
-        "given": _given(record, task) if isinstance(record, JobRecord) else None,
+        "resources": _resources(record, task) if isinstance(record, JobRecord) else None,
     }
-    return render("task.html", asked, values)
+    return render("task.html", page_request, values)
 
 
-def _tries(files: Sequence[LogFileInfo]) -> list[Try]:
-    """The latest first."""
+def _group_attempts(files: Sequence[LogFileInfo]) -> list[TaskAttempt]:
+    """Group log files by task attempt, newest first."""
     groups: dict[tuple[int, int], list[LogFileInfo]] = {}
     for file in files:
         groups.setdefault((file.session, file.try_), []).append(file)
-    return [Try(session=key[0], try_=key[1], files=tuple(groups[key])) for key in sorted(groups, reverse=True)]
+    return [TaskAttempt(session=key[0], try_=key[1], files=tuple(groups[key])) for key in sorted(groups, reverse=True)]
 
 
-async def _ends(logs: Logs, files: Sequence[LogFileInfo], task: TaskReport) -> list[OutputTail]:
-    """Of the latest try's streams; what it printed as errors first, if it failed."""
+async def _read_tails(logs: Logs, files: Sequence[LogFileInfo]) -> list[OutputTail]:
+    """Return the tails of the latest task attempt's streams that are not empty, standard error first."""
     latest = max(((file.session, file.try_) for file in files), default=None)
-    made: list[OutputTail] = []
+    tails: list[OutputTail] = []
     for file in files:
         if (file.session, file.try_) != latest or not file.size:
             continue
-        piece = await logs.read(file.name, -_END, _END)
+        piece = await logs.read(file.name, -_TAIL_BYTES, _TAIL_BYTES)
         shown, _ = ansi_html.lines(piece.data)
         lines = [html for _, html in shown][1 if piece.offset else 0 :]
-        whole = piece.offset == 0 and len(lines) <= _LINES
-        made.append(OutputTail(file=file, lines=tuple(lines[-_LINES:]), whole=whole))
-    return sorted(made, key=lambda end: end.file.stream == "out")
+        whole = piece.offset == 0 and len(lines) <= _TAIL_LINES
+        tails.append(OutputTail(file=file, lines=tuple(lines[-_TAIL_LINES:]), whole=whole))
+    return sorted(tails, key=lambda tail: tail.file.stream == "out")
 
 
 def _spans(line: object, task: str) -> Sequence[Span] | None:
@@ -99,8 +101,8 @@ def _spans(line: object, task: str) -> Sequence[Span] | None:
     return [span for span in line.spans if span.task == task and span.what is not TaskPhase.GONE]
 
 
-def _given(record: JobRecord, task: TaskId) -> dict[str, object] | None:
-    """What the task got, without secrets."""
+def _resources(record: JobRecord, task: TaskId) -> dict[str, object] | None:
+    """Return the resources, command and environment of a task, without secrets."""
     spec = record.spec
     role = spec.effective_roles.get(task.role)
     if role is None:

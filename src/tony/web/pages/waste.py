@@ -1,4 +1,4 @@
-"""Hours that were held for nothing, by user and week."""
+"""Reserved but unused GPU- and GB-hours, by user and week."""
 
 from __future__ import annotations
 
@@ -9,44 +9,43 @@ from tony.advice.unused_resources import Hours, WeekOfWaste
 from tony.dataclass import dataclass
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
-from tony.web.unused_resources import LOOKED_AT, WEEK, waste_for
+from tony.web.unused_resources import MAX_JOBS, WEEK, waste_for
 
-#: Weeks that can be looked back.
+#: Periods offered, in weeks.
 _WEEKS = (1, 4, 12, 52)
-#: What the hours were lost on, in the order of the page.
+#: Reasons, in the order of the page.
 _PARTS = {
-    "unused": "asked for, and never used",
-    "redone": "steps made a second time",
-    "restart": "from a failure until programs ran again",
-    "idle": "programs were over, containers still held",
+    "unused": "requested but never used",
+    "redone": "recomputing lost steps",
+    "restart": "from a failure until tasks ran again",
+    "idle": "exited, container not yet released",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedResourcesRow:
-    """A user's week. `share` is of what was held: of GPU-hours, or of GB-hours where there are none."""
+    """A user's week. `share` is the unused part of the GPU-hours, or of the GB-hours if there are no GPUs."""
 
     week: WeekOfWaste
     share: float
     parts: tuple[tuple[str, Hours], ...]
 
 
-async def page(asked: PageRequest) -> Response:
-    """The page."""
-    weeks = asked.number("weeks", 4, 1, 520)
-    user = asked.word("user")
-    found = await waste_for(asked.visitor, asked.source, clock.wall() - weeks * WEEK, user)
+async def page(page_request: PageRequest) -> Response:
+    weeks = page_request.number("weeks", 4, 1, 520)
+    user = page_request.word("user")
+    found = await waste_for(page_request.portal_user, page_request.source, clock.wall() - weeks * WEEK, user)
     return render(
         "waste.html",
-        asked,
+        page_request,
         {
-            "title": "Waste",
+            "title": "Unused resources",
             "rows": [_row(week) for week in found.weeks],
             "found": found,
             "weeks": weeks,
             "choices": sorted({*_WEEKS, weeks}),
             "user": user,
-            "most": LOOKED_AT,
+            "most": MAX_JOBS,
             "gpus": any(week.held.gpu_hours for week in found.weeks),
         },
     )
@@ -58,5 +57,5 @@ def _row(week: WeekOfWaste) -> UnusedResourcesRow:
     return UnusedResourcesRow(
         week=week,
         share=min(1.0, part / whole) if whole else 0.0,
-        parts=tuple((said, week.parts[name]) for name, said in _PARTS.items() if name in week.parts),
+        parts=tuple((text, week.parts[name]) for name, text in _PARTS.items() if name in week.parts),
     )

@@ -1,4 +1,4 @@
-"""The jobs of one home, for its own user: every record is looked at, which is quick for some thousand jobs."""
+"""The jobs of one state directory, for its own user. Scans every job directory: fast enough for thousands of jobs."""
 
 from __future__ import annotations
 
@@ -20,42 +20,40 @@ from tony.model.states import JobState
 from tony.web.folder_job_view import FolderView
 from tony.web.in_memory_query import select_jobs
 
-#: Jobs of which what was read is kept.
-_KEPT = 32
-#: Seconds that a list waits for a living master's word, and how many are asked at once.
-_PATIENCE = 2.0
-_AT_ONCE = 50
+#: Job views that are cached.
+_MAX_CACHED_VIEWS = 32
+#: How long a list waits for the report of a running AM.
+_REPORT_TIMEOUT_SECONDS = 2.0
+#: AMs that are queried concurrently.
+_CONCURRENT_REPORTS = 50
 
 
 class HomeSource:
-    """As `Source`.
+    """The `Source` of one state directory.
 
     Args:
-        user: whose home it is, for people.
+        user: owner of the state directory, as shown on pages.
     """
 
     def __init__(self, home: Home, user: str) -> None:
         self._home = home
         self._user = user
         self._views: OrderedDict[str, FolderView] = OrderedDict()
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_CONCURRENT_REPORTS)
 
     @property
     def title(self) -> str:
-        """As `Source`."""
         return f"jobs of {self._user}"
 
     async def jobs(self, query: Query) -> JobsPage:
-        """As `Source`."""
         listing = await to_thread(scan, self._home)
         problems: list[str] = []
-        living = await asyncio.gather(*(self._living(head, problems) for head in listing.open))
-        damaged = [_damaged(job, why) for job, why in listing.unreadable.items()]
-        heads = (*listing.ended, *living, *damaged)
+        running = await asyncio.gather(*(self._refresh(head, problems) for head in listing.open))
+        damaged = [_damaged_head(job, why) for job, why in listing.unreadable.items()]
+        heads = (*listing.ended, *running, *damaged)
         return await to_thread(select_jobs, heads, query, clock.wall(), problems)
 
     async def job(self, job: str) -> FolderView | None:
-        """As `Source`."""
         if not JOB_ID.fullmatch(job) or not await to_thread(self._home.job(job).job.exists):
             return None
         return self._view(job)
@@ -64,26 +62,30 @@ class HomeSource:
         view = self._views.get(job)
         if view is None:
             folder = self._home.job(job)
-            far = RemoteRecord(self._home, folder)
-            view = self._views[job] = FolderView(folder, lambda: facts.load_report(self._home, job), far, is_own=True)
+            remote = RemoteRecord(self._home, folder)
+            view = self._views[job] = FolderView(
+                folder, lambda: facts.load_report(self._home, job), remote, is_own=True
+            )
         self._views.move_to_end(job)
-        while len(self._views) > _KEPT:
+        while len(self._views) > _MAX_CACHED_VIEWS:
             self._views.popitem(last=False)
         return view
 
-    async def _living(self, head: JobHead, problems: list[str]) -> JobHead:
+    async def _refresh(self, head: JobHead, problems: list[str]) -> JobHead:
         async with self._slots:
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_REPORT_TIMEOUT_SECONDS):
                     return head_of_report(await self._view(head.job).report())
             except TimeoutError:
-                problems.append(f"{head.job}: its application master does not answer; it is shown as it was submitted.")
+                problems.append(
+                    f"{head.job}: the application master does not respond; the job is shown as it was submitted."
+                )
             except TonyError as error:
                 problems.append(f"{head.job}: {' '.join(str(error).split())}")
         return head
 
 
-def _damaged(job: str, why: str) -> JobHead:
+def _damaged_head(job: str, why: str) -> JobHead:
     return JobHead(
         job=job,
         name=job,
