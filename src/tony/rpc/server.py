@@ -36,7 +36,7 @@ HANDSHAKE_TIMEOUT = 10.0
 #: Connections of the job's own peers that may be before their hello at one time. More wait in the kernel's queue, so
 #: that of 10,000 executors that connect at once none runs into the timeout because of the others' handshakes.
 MOST_STRANGERS = 256
-#: Maximum TLS connections that have not shown the job's tag (`tls.handshake_tag`), if the limit of open files allows it.
+#: Maximum TLS connections that have not shown the job's tag (`tls.handshake_tag`), if the open file limit allows it.
 #: When there are more, the oldest ones of the address that has the most are dropped, but none that is younger than
 #: this many seconds: a peer on a busy machine needs a moment for its first message.
 MAX_UNRECOGNIZED = 4096
