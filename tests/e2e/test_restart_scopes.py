@@ -95,7 +95,7 @@ def test_what_is_never_worth_a_retry(lab: Lab) -> None:
             "exit code 2 is not retried (no_retry_on = [2, 127])",
         ),
         'command = "no-such-command-at-all"\nno_retry_on = [2, 127]': (1, "exit code 127 is not retried"),
-        'command = "exit 1"\nmin_uptime = "1h"': (2, "before it had run for 1 h 00 m (min_uptime) twice in a row"),
+        'command = "exit 1"\nmin_uptime = "1h"': (2, "within 1 h 00 m (min_uptime) twice in a row"),
     }
     for text, (session, verdict) in cases.items():
         done = lab.submit(lab.job_file(f'max_restarts = 5\nbackoff = "10ms"\n{text}\n'))

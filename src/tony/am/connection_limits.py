@@ -36,7 +36,7 @@ def allow_connections(spec: JobSpec) -> None:
 
 
 def room_for_tunnels(tasks: int) -> int:
-    """Return how many tunnels may be open besides the connections of so many executors, raising the limit for them.
+    """Return how many tunnels may be open besides the connections of `tasks` executors, raising the limit.
 
     Call it only when a tunnel is requested: child processes inherit the limit.
     """

@@ -221,7 +221,7 @@ class Master:
     # --- actions out ----------------------------------------------------------------------------------------------
 
     def on_durable(self, size: int) -> None:
-        """Handle that so many bytes of the log are durable: perform the actions that waited for them."""
+        """Handle that the first `size` bytes of the log are durable: perform the actions that waited for them."""
         try:
             self.barrier.on_durable(size)
         except Exception as error:  # as in `_drain`

@@ -269,7 +269,7 @@ class MetricsStore:
             pause = max(WRITE_EVERY, _PAUSE_RATIO * await self.write())
 
     async def _write_steps_for(self, seconds: float) -> None:
-        """Write progress about once a second, for so many seconds: users look at it most."""
+        """Write progress about once a second for `seconds`: users look at it most."""
         end, took = clock.monotonic() + seconds, 0.0
         while (left := end - clock.monotonic()) > 0:
             pause = max(STEPS_EVERY_SECONDS, _PAUSE_RATIO * took)

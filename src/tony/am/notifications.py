@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds for one try, and for all tries of one notification.
 PATIENCE, PERSISTENCE = 10.0, 600.0
-#: Seconds before the second try; doubles up to so many.
+#: Seconds before the second try; doubled each time, up to the maximum.
 PAUSE, LONGEST_PAUSE = 1.0, 60.0
 #: Seconds that the end of the job waits for what has not been sent yet, and between two tries then.
 LAST, LAST_PAUSE = 5.0, 0.5

@@ -34,7 +34,7 @@ _MOST_CONNECTIONS_OF_OTHERS = 50
 #: Maximum number of tasks on the page.
 _SHOWN = 2000
 _RELOAD = 5
-#: Failures of the process within so many seconds after which only the plain page is served.
+#: Failures of the process, and the seconds within which they occur, after which only the plain page is served.
 _FAILURES, _WITHIN = 3, 300.0
 #: Connections waiting to be accepted.
 _BACKLOG = 128

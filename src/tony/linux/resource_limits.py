@@ -54,7 +54,7 @@ def processes() -> str:
         limits.append(f"this control group may have {group} processes and threads (pids.max)")
     if not limits:
         most = _number(Path("/proc/sys/kernel/threads-max"))
-        limits.append(f"this machine may have {most or 'so many'} processes and threads (kernel.threads-max)")
+        limits.append(f"this machine may have {most or 'no more'} processes and threads (kernel.threads-max)")
     return ", ".join(limits)
 
 

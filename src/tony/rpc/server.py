@@ -36,12 +36,12 @@ HANDSHAKE_TIMEOUT = 10.0
 #: Connections of the job's own peers that may be before their hello at one time. More wait in the kernel's queue, so
 #: that of 10,000 executors that connect at once none runs into the timeout because of the others' handshakes.
 MOST_STRANGERS = 256
-#: TLS connections at one time that have not shown the job's tag (`tls.handshake_tag`), if this process may open so many
-#: files. When there are more, the oldest ones of the address that has the most are dropped, but none that is younger
-#: than this many seconds: a peer on a busy machine needs a moment for its first message.
+#: Maximum TLS connections that have not shown the job's tag (`tls.handshake_tag`), if the open file limit allows it.
+#: When there are more, the oldest ones of the address that has the most are dropped, but none that is younger than
+#: this many seconds: a peer on a busy machine needs a moment for its first message.
 MAX_UNRECOGNIZED = 4096
 MIN_AGE_TO_DROP_SECONDS = 0.25
-#: Up to so many of them, each gets its handshake, and this process's limit of open files is left as it is.
+#: Up to this number, each gets its handshake, and this process's limit of open files is unchanged.
 _FEW_UNRECOGNIZED = 64
 #: Seconds until the next try if all of them are younger.
 _DROP_RETRY_SECONDS = 0.01
