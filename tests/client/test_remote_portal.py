@@ -75,7 +75,7 @@ def test_a_list_of_jobs(portal: tony.Portal) -> None:
     states = {head.job: head.state for head in heads}
     assert JOB in [head.job for head in portal.jobs(state=states[JOB])]
     assert [*portal.jobs(state="active")] == []
-    with pytest.raises(ValueError, match="state: 'odd' is none of"):
+    with pytest.raises(ValueError, match="state: 'odd' is not one of"):
         portal.jobs(state="odd")
 
 

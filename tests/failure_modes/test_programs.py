@@ -364,7 +364,7 @@ def test_no_program_of_a_gang_starts_before_all_have_registered(lab: Lab) -> Non
         ('"kill -SEGV $$"', "was killed by SIGSEGV", "SIGSEGV"),
         (
             "\"python -c 'import ctypes; ctypes.string_at(0)'; exit $?\"",
-            "failed: exit code 139 (a process of its shell was killed by SIGSEGV, or it said so)",
+            "failed: exit code 139 (a process of its shell was killed by SIGSEGV, or exited with this code)",
             None,
         ),
     ],

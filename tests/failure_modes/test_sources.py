@@ -206,8 +206,8 @@ def test_an_unreadable_job_file(person: Lab) -> None:
         refused(person, person.tony(command, job), f"{job}: it cannot be read: Permission denied.")
     closed(person.file("python", "#!/bin/sh\n"))
     done = person.tony("run", "--source", "", "--python", "project/python", "--", "true")
-    told = f"python = {person.root}/project/python (--python): it cannot be read (permission denied). Make it readable "
-    refused(person, done, f"{told}for you.")
+    told = f"python = {person.root}/project/python (--python): it cannot be read (permission denied). Make it readable."
+    refused(person, done, told)
     site = person.root / "user" / ".config" / "tony" / "tony.toml"
     site.parent.mkdir(parents=True)
     site.touch()

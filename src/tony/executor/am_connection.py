@@ -58,7 +58,7 @@ class AmTransport(Protocol):
         """Return True if the send buffer is full."""
 
 
-#: Connects to the application master within so many seconds.
+#: Connects to the application master within a number of seconds.
 Connect = Callable[[float], Awaitable[AmTransport]]
 
 

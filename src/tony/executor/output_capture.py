@@ -27,9 +27,9 @@ from tony.model.masking import MaskedStream, SecretMask
 #: share of pipe memory is 64 MiB (pipe-user-pages-soft), and beyond it pipes have 8 KiB.
 _PIPE_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
-#: Fewer bytes (or less than half the pipe, where it is small) are a small piece; the next is gathered for so many
-#: seconds.
+#: Fewer bytes (or less than half the pipe, where it is small) are a small piece.
 _SMALL_PIECE_BYTES = 1 << 16
+#: Seconds for which output is gathered after a small piece.
 _GATHER_SECONDS = 0.005
 #: Seconds after which a possible beginning of a secret is passed on although its rest has not arrived.
 _HOLD_SECONDS = 0.25

@@ -93,7 +93,7 @@ def _advance(found: dict[str, str]) -> Advance:
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError inside the block after so many seconds: `re` checks for signals while it searches."""
+    """Raise TimeoutError inside the block after `seconds`: `re` checks for signals while it searches."""
 
     def late(signum: int, frame: FrameType | None) -> None:
         raise TimeoutError

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
-#: Called when at most so many bytes wait to be written.
+#: Called when at most this number of bytes wait to be written.
 _Waiter = tuple[int, asyncio.AbstractEventLoop, Callable[[], object]]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from tony.dataclass import dataclass
 
 #: A program is stalled when it has reported nothing for this many times the median time between its reports, and for at
-#: least so many seconds; for the last number of seconds while the median is not known.
+#: least STALLED_AFTER_SECONDS; while the median is not known, for STALLED_AFTER_UNKNOWN_SECONDS.
 STALLED_AFTER_INTERVALS = 5.0
 STALLED_AFTER_SECONDS = 30.0
 STALLED_AFTER_UNKNOWN_SECONDS = 600.0

@@ -40,7 +40,7 @@ class ExpansionLimit:
         self._left = self.most
 
     def take(self, size: int) -> None:
-        """Count one more member of so many bytes.
+        """Count one more member of `size` bytes.
 
         Raises:
             ArchiveError: that is too much.
@@ -64,7 +64,7 @@ class ReadableStream(Protocol):
     """The source of a tar."""
 
     def read(self, size: int, /) -> bytes:
-        """Return so many bytes; fewer at the end only."""
+        """Return `size` bytes; fewer at the end only."""
 
     def seek(self, offset: int, /) -> int:
         """Go to an offset from the beginning."""

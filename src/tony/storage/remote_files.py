@@ -87,7 +87,7 @@ class RemoteFiles(ABC):
         """Return a stream of the file's bytes, from the first on.
 
         Args:
-            length: at most so many bytes; None for all.
+            length: maximum bytes; None for all.
 
         Raises:
             ValueError: it may not be read, or no longer exists.

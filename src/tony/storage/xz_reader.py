@@ -35,7 +35,7 @@ class XzFile:
         return self._position
 
     def read(self, size: int, /) -> bytes:
-        """Return so many bytes; fewer at the end only."""
+        """Return `size` bytes; fewer at the end only."""
         pieces = []
         while size > 0 and (piece := self._read_next(size)):
             pieces.append(piece)
