@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz check fmt docs pictures clean
+.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz check fmt docs dist pictures clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -71,6 +71,11 @@ fmt: env ## format, and mend what the linter can
 
 docs: env ## write the generated docs again
 	$(bin)/python scripts/generate_docs.py
+
+dist: env ## build the wheel and the source archive into dist/
+	@rm -rf dist
+	@$(bin)/python -m build --quiet --no-isolation --outdir dist . 2>/dev/null
+	@ls dist/*
 
 pictures: env ## take the README's pictures anew, of real jobs in a real browser: Chromium
 	@$(bin)/python scripts/pictures/take.py

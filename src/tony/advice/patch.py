@@ -115,7 +115,7 @@ def _replaced(text: str, key: tuple[str, ...], new: Any) -> str | None:
         from tomlkit.exceptions import TOMLKitError
     except ImportError:
         raise UserError(
-            "writing into a job file needs the package tomlkit: run `pip install '.[web]'` in tony's source folder."
+            "writing into a job file needs the package tomlkit: run `pip install 'tony-jobs[web]'`."
         ) from None
     try:
         document = tomlkit.parse(text)

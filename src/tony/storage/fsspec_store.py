@@ -39,7 +39,7 @@ class FsspecStore(FileStore):
             core = import_module("fsspec.core")
         except ImportError:
             raise UserError(
-                f"{address}: this address needs fsspec. Install it: `pip install '.[stores]'` in tony's source folder."
+                f"{address}: this address needs fsspec. Install it: `pip install 'tony-jobs[stores]'`."
             ) from None
         try:
             self._files, root = core.url_to_fs(address, use_listings_cache=False)

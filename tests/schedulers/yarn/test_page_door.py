@@ -85,6 +85,6 @@ async def test_what_serves_it(tmp_path: Path) -> None:
     compiled.touch()
     assert (await door_of(tmp_path, RM)).packages == str(compiled)
     without = await door_of(tmp_path, RM, pages=None)
-    assert (without.packages, without.plain) == ("", "tony[web] is not installed where the job was submitted.")
+    assert (without.packages, without.plain) == ("", "tony-jobs[web] is not installed where the job was submitted.")
     small = await door_of(tmp_path, RM, memory="255m")
     assert (small.packages, small.plain) == ("", "scheduler.yarn.am_memory is below 256m.")

@@ -156,5 +156,5 @@ def _check_packages() -> None:
     if missing:
         raise UserError(
             f"pages need {', '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed: "
-            "run `pip install '.[web]'` in tony's source folder."
+            "run `pip install 'tony-jobs[web]'`."
         )

@@ -150,7 +150,7 @@ class YarnSource(ContainerAllocator):
     def _plain(self) -> str:
         """Why nothing serves more than one page; empty if something does."""
         if self._papers.pages is None:
-            return "tony[web] is not installed where the job was submitted."
+            return "tony-jobs[web] is not installed where the job was submitted."
         if self._settings.am_memory < _ROOM_FOR_PAGES:
             return f"scheduler.yarn.am_memory is below {format_size(_ROOM_FOR_PAGES)}."
         return ""
