@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz check fmt docs dist pictures clean
+.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz check fmt docs dist site pictures clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -58,12 +58,13 @@ TARGETS ?=
 fuzz: env ## look for inputs that break something: SECONDS (60) for each of TARGETS (all); keeps the corpus
 	@scripts/fuzz --seconds $(SECONDS) $(TARGETS)
 
-check: env ## format, lint, spelling, types, generated docs
+check: env ## format, lint, spelling, types, generated docs, links of the site
 	$(bin)/ruff format --check --quiet .
 	$(bin)/ruff check --quiet .
 	$(bin)/codespell
 	$(bin)/mypy
 	@if [ -f scripts/generate_docs.py ]; then set -x; $(bin)/python scripts/generate_docs.py --check; fi
+	scripts/site
 
 fmt: env ## format, and mend what the linter can
 	$(bin)/ruff check --fix --quiet .
@@ -74,13 +75,17 @@ docs: env ## write the generated docs again
 
 dist: env ## build the wheel and the source archive into dist/
 	@rm -rf dist
-	@$(bin)/python -m build --quiet --no-isolation --outdir dist . 2>/dev/null
+	@$(bin)/python -m build --quiet --no-isolation --outdir dist .
 	@ls dist/*
+
+site: env ## build the documentation site into site/
+	@scripts/site
+	@echo "to read it: python3 -m http.server --directory site"
 
 pictures: env ## take the README's pictures anew, of real jobs in a real browser: Chromium
 	@$(bin)/python scripts/pictures/take.py
 
 clean: ## remove everything that make made, .venv included
-	rm -rf .venv .cache build dist demo-output src/*.egg-info
+	rm -rf .venv .cache build dist site demo-output src/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 	find src tests bench scripts examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

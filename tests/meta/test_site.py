@@ -1,0 +1,71 @@
+"""The documentation site: every page can be read and searched without a network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
+
+from playwright.sync_api import expect
+
+from tests.e2e.browsers import browsing, chromium
+
+ROOT = Path(__file__).parents[2]
+#: One page of each kind: the README, a guide, a generated table, a page of an example, one with code of the repository.
+PAGES = ("index", "yarn", "settings", "decisions/index", "examples/digits/index", "tests/portal/test_tokens.py")
+
+pytestmark = pytest.mark.slow
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the site is served, built as `make site` builds it."""
+    if chromium() is None:
+        pytest.skip("there is no Chromium on PATH")
+    site = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_pages_and_search_load_nothing_from_elsewhere(address: str) -> None:
+    with browsing() as browser, browser.page(address) as page:
+        for name in PAGES:
+            page.goto(f"{name}.html", wait_until="load")
+            expect(page.locator("article h1").first).to_be_visible()
+        page.goto("index.html", wait_until="load")
+        page.fill("[data-md-component=search-query]", "restart_grace")
+        result = page.locator(".md-search-result__link", has_text="Settings").first
+        expect(result).to_be_visible()
+        result.click()
+        page.wait_for_url("**/settings.html*")
+        assert browser.hosts() == {urlsplit(address).netloc}
+        assert browser.complaints == []
+
+
+def test_pictures_of_the_readme_are_shown(address: str) -> None:
+    with browsing() as browser, browser.page(address) as page:
+        page.goto("index.html", wait_until="load")
+        widths = page.eval_on_selector_all("article img", "images => images.map(image => image.naturalWidth)")
+        assert widths
+        assert all(width > 0 for width in widths)
