@@ -82,7 +82,8 @@ site: env ## build the documentation site into site/
 	@scripts/site
 	@echo "to read it: python3 -m http.server --directory site"
 
-pictures: env ## take the README's pictures anew, of real jobs in a real browser: Chromium
+pictures: env ## take the README's pictures and its recording anew, of real jobs; pictures need Chromium
+	@$(bin)/python scripts/pictures/record.py
 	@$(bin)/python scripts/pictures/take.py
 
 clean: ## remove everything that make made, .venv included
