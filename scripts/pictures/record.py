@@ -1,7 +1,7 @@
 """Record the README's animation anew (`make pictures`): a real job in a pseudo terminal, drawn as an SVG by termtosvg.
 
-Commands are typed by the script; what follows them is their own output at their own pace. Names of this machine do not get
-into it.
+Commands are typed by the script; what follows them is their own output at their own pace. Names of this machine are
+replaced.
 """
 
 from __future__ import annotations

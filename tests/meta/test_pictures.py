@@ -18,7 +18,7 @@ def test_each_is_shown_and_said_in_words() -> None:
     assert all(len(words) > 40 for words in shown)
 
 
-@pytest.mark.parametrize("path", FOLDER.glob("*.png"), ids=lambda path: str(path.name))
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.png")), ids=lambda path: str(path.name))
 def test_size(path: Path) -> None:
     """As wide as a desk's window, and of less than 200 KB."""
     data = path.read_bytes()

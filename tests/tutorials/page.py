@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "tutorials"
 TIMEOUT = 200.0  # seconds for one block of commands on a loaded machine
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -16,18 +17,29 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:[Ss]ave (?:this|it) as|In) `([\w./-]+)`[^\n]*\n+\Z")
 
 
-def follow(name: str, folder: Path, env: Mapping[str, str], before: Mapping[str, Callable[[], object]]) -> None:
-    """Do everything that a page says, in an empty folder.
+def tutorial(name: str) -> str:
+    """The text of a tutorial."""
+    return (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+
+
+def section_of_readme(title: str) -> str:
+    """A section of README.md, from its heading to the next one."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def follow(page: str, folder: Path, env: Mapping[str, str], before: Mapping[str, Callable[[], object]]) -> None:
+    """Do everything that a page says, in an empty folder. Blocks without a language are not run.
 
     Args:
-        name: of the page, without `.md`.
+        page: its text.
         folder: where the reader saves files and types commands.
         env: of the commands.
         before: beginning of a command -> what its reader waits for before typing it.
     """
     folder.mkdir(parents=True)
     output, used = "", set()
-    for language, text, file in _blocks((FOLDER / f"{name}.md").read_text(encoding="utf-8")):
+    for language, text, file in _blocks(page):
         if language == "sh":
             waits = {command for command in before if text.startswith(command)}
             used |= waits

@@ -9,20 +9,32 @@ import pytest
 from tests.e2e.conftest import lab as lab
 from tests.e2e.lab import Lab, until
 from tests.e2e.test_examples import DEBIAN_PYTHON, has_torch
-from tests.tutorials.page import FOLDER, follow
+from tests.tutorials.page import FOLDER, follow, section_of_readme, tutorial
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-@pytest.mark.framework
-def test_resume_after_a_crash(lab: Lab) -> None:
+@pytest.fixture
+def pytorch(lab: Lab) -> dict[str, str]:
+    """The environment of commands where `python` has PyTorch."""
     if not has_torch():
         pytest.skip(f"{DEBIAN_PYTHON} has no torch (Debian's python3-torch)")
     folder = lab.root / "bin"
     folder.mkdir()
     (folder / "python").symlink_to(DEBIAN_PYTHON)
-    env = {**lab.env, "PATH": f"{folder}:{lab.env['PATH']}"}
-    follow("1-resume-after-a-crash", lab.root / "tutorial", env, {})
+    return {**lab.env, "PATH": f"{folder}:{lab.env['PATH']}"}
+
+
+@pytest.mark.framework
+def test_own_pytorch_script_of_the_readme(lab: Lab, pytorch: dict[str, str]) -> None:
+    follow(section_of_readme("Your own PyTorch script in three minutes"), lab.root / "tutorial", pytorch, {})
+    reports = [lab.status(job) for job in lab.jobs()]
+    assert [("train", "succeeded"), ("first", "succeeded")] == [(each["name"], each["state"]) for each in reports]
+
+
+@pytest.mark.framework
+def test_resume_after_a_crash(lab: Lab, pytorch: dict[str, str]) -> None:
+    follow(tutorial("1-resume-after-a-crash"), lab.root / "tutorial", pytorch, {})
     report = lab.status("last")
     assert (report["state"], report["session"]) == ("succeeded", 2)
 
@@ -37,18 +49,18 @@ def test_find_a_hang(lab: Lab) -> None:
         "tony top": lambda: until(one_hangs, "worker:1 stays at step 20"),
         "tony submit job.toml --param steps=60": lambda: lab.wait(lab.jobs()[0], "killed"),
     }
-    follow("2-find-a-hang", lab.root / "tutorial", lab.env, waits)
+    follow(tutorial("2-find-a-hang"), lab.root / "tutorial", lab.env, waits)
     assert ["killed", "succeeded"] == [lab.status(job)["state"] for job in lab.jobs()]
 
 
 def test_move_from_torchrun_or_slurm(lab: Lab) -> None:
-    follow("3-move-from-torchrun-or-slurm", lab.root / "tutorial", lab.env, {})
+    follow(tutorial("3-move-from-torchrun-or-slurm"), lab.root / "tutorial", lab.env, {})
     assert {"succeeded"} == {lab.status(job)["state"] for job in lab.jobs()}
     assert len(lab.jobs()) == 3
 
 
 def test_move_from_linkedin_tony(lab: Lab) -> None:
-    follow("4-move-from-linkedin-tony", lab.root / "tutorial", lab.env, {})
+    follow(tutorial("4-move-from-linkedin-tony"), lab.root / "tutorial", lab.env, {})
     assert lab.status("last")["state"] == "succeeded"
 
 
