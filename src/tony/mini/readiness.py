@@ -1,4 +1,4 @@
-"""Whether a cluster can be used: asked of its daemons through their web pages."""
+"""Whether a cluster is ready, according to the web servers of its daemons."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from tony.errors import InfraError
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemons import DaemonKind, MiniDaemon
 
-#: Seconds for one answer; a daemon that is just starting may accept and say nothing.
-_PATIENCE = 5.0
+#: Timeout in seconds of one response; a starting daemon may accept a connection without responding.
+_TIMEOUT_SECONDS = 5.0
 
 
-class NotYet(Exception):  # noqa: N818 - not an error: the answer to a question
-    """What is still waited for."""
+class NotYet(Exception):  # noqa: N818 - not an error: a negative result
+    """The cluster is not ready; the message says why."""
 
 
 def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
-    """What keeps the cluster from being ready, in words; None if nothing does.
+    """Return why the cluster is not ready, as a phrase; None if it is.
 
     Args:
-        since: daemon -> when it was started, in seconds since 1970, for those that have just been started: the others
-            may know of them from an earlier life, which does not count.
+        since: daemon -> start time in seconds since 1970, for daemons that have just been restarted: the others may
+            still know their previous process, which does not count.
     """
     try:
-        _ask_hdfs(state, since)
-        _ask_yarn(state, since)
+        _check_hdfs(state, since)
+        _check_yarn(state, since)
     except NotYet as reason:
         return str(reason)
     return None
 
 
-def send(address: str, method: str, path: str, body: str | None = None, patience: float = _PATIENCE) -> bytes:
-    """One request to a page of a daemon's.
+def send(address: str, method: str, path: str, body: str | None = None, patience: float = _TIMEOUT_SECONDS) -> bytes:
+    """Send one request to a daemon's web server.
 
     Args:
         body: JSON.
-        patience: seconds that the daemon may be silent.
+        patience: timeout in seconds.
 
     Raises:
-        InfraError: it refused, or nobody is there.
+        InfraError: it refused, or is not reachable.
     """
     connection = http.client.HTTPConnection(address, timeout=patience)
     try:
@@ -55,9 +55,9 @@ def send(address: str, method: str, path: str, body: str | None = None, patience
         raise InfraError(f"{method} http://{address}{path}: {error}") from error
     finally:
         connection.close()
-    if answer.status not in (200, 202):  # done, or on its way
-        told = content.decode(errors="replace")[:500]
-        raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {told}")
+    if answer.status not in (200, 202):  # done, or accepted
+        text = content.decode(errors="replace")[:500]
+        raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {text}")
     return content
 
 
@@ -65,7 +65,7 @@ def _get(state: ClusterState, port: str, path: str, name: str) -> Any:
     try:
         return json.loads(send(state.address(port), "GET", path))
     except (InfraError, ValueError) as error:
-        raise NotYet(f"{name} does not answer") from error
+        raise NotYet(f"{name} does not respond") from error
 
 
 def _bean(state: ClusterState, port: str, bean: str, name: str) -> Any:
@@ -75,26 +75,26 @@ def _bean(state: ClusterState, port: str, bean: str, name: str) -> Any:
     return beans[0]
 
 
-def _ask_hdfs(state: ClusterState, since: Mapping[str, float]) -> None:
+def _check_hdfs(state: ClusterState, since: Mapping[str, float]) -> None:
     facts = _bean(state, "nn.web", "Hadoop:service=NameNode,name=NameNodeInfo", "the NameNode")
-    there = len(json.loads(facts.get("LiveNodes") or "{}"))
-    if there < state.options.datanodes:
-        raise NotYet(f"{there} of {state.options.datanodes} DataNodes are there")
+    live = len(json.loads(facts.get("LiveNodes") or "{}"))
+    if live < state.options.datanodes:
+        raise NotYet(f"{live} of {state.options.datanodes} DataNodes are live")
     for daemon in state.daemons:
         if daemon.kind is DaemonKind.DATA_NODE and daemon.name in since:
-            _ask_data_node(state, daemon)
+            _check_data_node(state, daemon)
     if facts.get("Safemode"):
         raise NotYet("the NameNode is in safe mode")
 
 
-def _ask_data_node(state: ClusterState, daemon: MiniDaemon) -> None:
+def _check_data_node(state: ClusterState, daemon: MiniDaemon) -> None:
     facts = _bean(state, f"{daemon.name}.web", "Hadoop:service=DataNode,name=DataNodeInfo", daemon.name)
     actors = json.loads(facts.get("BPServiceActorInfo") or "[]")
     if not any(actor.get("ActorState") == "RUNNING" for actor in actors):
         raise NotYet(f"{daemon.name} has not registered")
 
 
-def _ask_yarn(state: ClusterState, since: Mapping[str, float]) -> None:
+def _check_yarn(state: ClusterState, since: Mapping[str, float]) -> None:
     found = _get(state, "rm.web", "/ws/v1/cluster/nodes?states=RUNNING", "the ResourceManager").get("nodes") or {}
     nodes = {node["id"]: node for node in found.get("node", [])}
     wanted = [daemon for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]
@@ -119,14 +119,14 @@ def wait(
     timeout: float,
     pause: float = 0.1,
 ) -> None:
-    """Waits until `ask` has nothing left to wait for.
+    """Wait until `ask` returns None.
 
     Args:
-        ask: says what is waited for.
-        alive: raises if it makes no sense to wait any longer.
+        ask: returns what is waited for.
+        alive: raises if waiting is pointless.
 
     Raises:
-        InfraError: it takes too long; says what was waited for.
+        InfraError: timeout; says what was waited for.
     """
     deadline = time.monotonic() + timeout
     while (reason := ask()) is not None:

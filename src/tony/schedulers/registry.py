@@ -1,4 +1,4 @@
-"""Finds a scheduler by its word in the job file."""
+"""Look up a scheduler by its name in the job file."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from tony.schedulers.interface import Scheduler
 
-_HOMES = {
+_CLASSES = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",
     "yarn": "tony.schedulers.yarn.scheduler:YarnScheduler",
 }
 
 
-#: Those whose jobs leave their log files on other machines, as their `Capabilities` say: who only looks at a job of
-#: this machine need not load what could say it.
-_ELSEWHERE = frozenset({"yarn"})
+#: Schedulers whose `Capabilities` say that log files are on other machines; named here so that readers need not load
+#: them.
+_WITH_REMOTE_LOGS = frozenset({"yarn"})
 
 
-def is_elsewhere(name: str) -> bool:
-    """Whether a scheduler's jobs leave their log files on other machines."""
-    return name in _ELSEWHERE
+def has_remote_logs(name: str) -> bool:
+    """Return True if a scheduler's jobs leave their log files on other machines."""
+    return name in _WITH_REMOTE_LOGS
 
 
 def names() -> tuple[str, ...]:
-    """Every word that `scheduler.name` may have."""
-    return tuple(_HOMES)
+    """Return every valid value of `scheduler.name`."""
+    return tuple(_CLASSES)
 
 
 def load(name: str) -> Scheduler:
-    """Makes the scheduler of that name.
+    """Return the scheduler of that name.
 
     Raises:
         LookupError: there is none.
     """
-    module, _, class_name = _HOMES[name].partition(":")
+    module, _, class_name = _CLASSES[name].partition(":")
     return cast("Scheduler", getattr(import_module(module), class_name)())
 
 
 def package_of(name: str) -> str:
-    """The package that a scheduler lives in; its module `settings` tells what can be set.
+    """Return the package of a scheduler; its module `settings` lists the settings.
 
     Raises:
         LookupError: there is none of that name.
     """
-    return _HOMES[name].partition(":")[0].rpartition(".")[0]
+    return _CLASSES[name].partition(":")[0].rpartition(".")[0]

@@ -22,7 +22,7 @@ from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.local import cleanup
-from tony.schedulers.local.allocator import LocalSource
+from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.ledger import ResourceLedger, new_claim
 from tony.storage.localization import Interpreter
 from tony.testing.conformance import PATIENCE
@@ -112,7 +112,7 @@ def test_executor_is_told_where_it_runs(tmp_path: Path) -> None:
         assert cgroup.limit(part.cgroup) in (None, 16 * MIB)
         report = await made.report(container)
         assert report["session"] == report["pid"]
-        noted = cleanup.noted(folder.remains)
+        noted = cleanup.read_launch_record(folder.remains)
         assert (noted.groups, list(noted.executors)) == (part.cgroup, [report["pid"]])
 
     play(scenario, tmp_path)
@@ -151,7 +151,7 @@ def test_last_words_are_quoted(tmp_path: Path) -> None:
         await until(lambda: bool(ends(events)))
         log = made.job.folder.logs / "ps-0.executor.log"
         assert ends(events)[0].cause == (
-            f"its executor ended with exit code 7: ending at once, as ordered; all it said: {log}"
+            f"its executor exited with exit code 7: ending at once, as ordered; full log: {log}"
         )
 
     play(scenario, tmp_path)
@@ -175,13 +175,13 @@ def test_missing_executor(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")}))
-        source = LocalSource(job, executor_command=["/no/such/program"])
+        source = LocalAllocator(job, executor_command=["/no/such/program"])
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
         await until(lambda: bool(containers(events, "ps")))
         task = task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
-        with pytest.raises(SchedulerError, match=r"executor of ps:0 cannot be started: /no/such/program"):
+        with pytest.raises(SchedulerError, match=r"cannot start the executor of ps:0: /no/such/program"):
             await source.launch("c-1", task, credentials())
         await source.close()
 
@@ -222,8 +222,8 @@ def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
         await until(lambda: any(reasons(events)))
         (reason,) = reasons(events)
         assert reason == (
-            "no room for 1 of export within what the job holds (0 bytes of memory and 0 GPUs free) until containers of "
-            "train end"
+            "waiting: not enough resources in the job's claim for 1 of export (0 bytes of memory and 0 GPUs free) "
+            "until containers of train end"
         )
         for container in train:
             made.source.release(container, 0.0)
@@ -241,7 +241,9 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
         made.source.set_demand("ps", 2)
         await until(lambda: bool(events))
         assert isinstance(events[0], Queued)
-        assert events[0].reason.startswith("waiting for 80m of memory, of which 16m of 100m are free; held by other")
+        assert events[0].reason.startswith(
+            "waiting: not enough memory (80m requested, 16m of 100m free); in use by other"
+        )
         held.withdraw()
         await granted(made, events, "ps", 2)
         assert events[1] == Queued(reason="")
@@ -280,7 +282,7 @@ def test_never_fits(tmp_path: Path) -> None:
         made.source.set_demand("ps", 1)
         await until(lambda: bool(events))
         assert isinstance(events[0], Unsatisfiable)
-        assert "3 x 16m + ps: 2 x 16m = 80m at one time, this machine has 50m" in events[0].reason
+        assert "3 x 16m + ps: 2 x 16m = 80m at the same time; this machine has 50m" in events[0].reason
         assert os.listdir(made.ledger) == []
 
     play(scenario, tmp_path, settings={"memory": 50 * MIB})
@@ -290,7 +292,7 @@ def test_unusable_settings(tmp_path: Path) -> None:
     """Settings that only the application master sees wrong are still all told."""
     job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"speed": 1, "gpus": -1}))
     with pytest.raises(ConfigError) as caught:
-        LocalSource(job)
+        LocalAllocator(job)
     assert len(caught.value.problems) == 2
 
 
@@ -300,7 +302,7 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr("tony.schedulers.local.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
 
     async def scenario() -> None:
-        source = LocalSource(prepared_job(tmp_path / "home", two_roles()))
+        source = LocalAllocator(prepared_job(tmp_path / "home", two_roles()))
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
@@ -309,7 +311,7 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
-    assert "memory and GPUs that jobs of other users hold are not seen" in caplog.text
+    assert "memory and GPUs in use by jobs of other users are not taken into account" in caplog.text
 
 
 class Inherited:
@@ -320,7 +322,7 @@ class Inherited:
     def __init__(self, claim: int) -> None:
         self.claim = claim
 
-    def hand_on(self, claim: int) -> None:
+    def pass_on(self, claim: int) -> None:
         """Nobody follows."""
 
 
@@ -358,7 +360,7 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
         later.kill(found[2], "a test")
         await until(lambda: len(ends(news)) == 2)
         assert {end.container: end.cause for end in ends(news)} == {
-            found[0]: "its executor ended; how, is not known",
+            found[0]: "its executor exited (exit code unknown)",
             found[2]: "killed: a test",
         }
         await later.close()
@@ -370,20 +372,20 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
 async def die(made: LocalBench) -> int:
     """Has the source do nothing any more, as far as that can be in one process; answers what its supervisor keeps."""
     source = made.source
-    assert isinstance(source, LocalSource)
+    assert isinstance(source, LocalAllocator)
     source._sink = None
     for task in source._tasks:
         task.cancel()
     await source._server.close()
-    assert source._holding
-    return os.dup(source._holding.descriptors[0])
+    assert source._claim
+    return os.dup(source._claim.descriptors[0])
 
 
-def successor(made: LocalBench, claim: int) -> LocalSource:
+def successor(made: LocalBench, claim: int) -> LocalAllocator:
     """The source of the next master. Its supervision is only played: a test's own process can adopt no orphans."""
-    assert isinstance(made.source, LocalSource)
-    later = LocalSource(made.job, executor_command=made.source._command)
-    later._supervision = Inherited(claim)  # type: ignore[assignment]
+    assert isinstance(made.source, LocalAllocator)
+    later = LocalAllocator(made.job, executor_command=made.source._command)
+    later._supervisor = Inherited(claim)  # type: ignore[assignment]
     return later
 
 

@@ -1,8 +1,8 @@
-"""Ending all that a container or a whole job has started, by every handle there is on it.
+"""Find and kill everything that a container or a whole job has started, by every handle there is.
 
-Programs and what they start carry `TONY_TASK=<job>/<container>/...` in their environment, executors
-`TONY_EXECUTOR=<job>/<container>/`; a control group, where there is one, holds what has cleared its environment; and
-what has lost its parent becomes a child of the application master, which is a subreaper, or of its supervisor.
+User programs and their descendants carry `TONY_TASK=<job>/<container>/...` in their environment, executors
+`TONY_EXECUTOR=<job>/<container>/`; a control group, where there is one, holds processes that cleared their environment;
+and orphans become children of the application master, which is a subreaper, or of its supervisor.
 """
 
 from __future__ import annotations
@@ -24,101 +24,101 @@ from tony.model.json_text import loads
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 PROGRAM_VARIABLE = "TONY_TASK"
 _MARKERS = (PROGRAM_VARIABLE, EXECUTOR_VARIABLE)
-#: Ends a line that has no end of its own.
-_TORN = "\0"
-#: Names of containers, in an event log.
+#: Marks a line that was cut short, so that it is not read together with the next one.
+_TORN_LINE_MARK = "\0"
+#: Container ids in an event log.
 _NUMBER = re.compile(rb'"c-(\d{1,9})"')
-#: Seconds that an executor's watchdog may take to end what the executor left behind.
-_WATCHDOG = 3.0
-#: Seconds to go on killing what does not die.
-_STUBBORN = 10.0
+#: Seconds that an executor's watchdog gets to kill what the executor left behind.
+_WATCHDOG_SECONDS = 3.0
+#: Seconds to keep killing processes that do not die.
+_KILL_SECONDS = 10.0
 
 
 def marker(job_id: str, container: str) -> str:
-    """With what the variables of everything in a container begin. The last slash keeps c-1 and c-10 apart."""
+    """Return the prefix of the marker variables of a container. The last slash keeps c-1 and c-10 apart."""
     return f"{job_id}/{container}/"
 
 
 def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
-    """Ends everything of a container whose executor has ended, and removes its control group. Blocks for seconds.
+    """Kill everything in a container whose executor has ended, and remove its control group. Blocks for seconds.
 
     Returns:
-        False if something does not die (it is stuck in the kernel); to be called again.
+        False if a process does not die (it is stuck in the kernel); call again.
     """
     text = marker(job_id, container)
-    _leave_to_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
+    _wait_for_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
     return _end(lambda: process.with_marker(*_texts(text)), groups, {})
 
 
-def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
-    """Whether the kernel says at once that an executor which has ended left nothing: then nobody need be searched for.
+def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
+    """Return True if the kernel tells at once that an ended executor left nothing, so that no search is needed.
 
-    Whatever it had started is below us, so what lost its parent is our child: there is none but living executors, and
-    its control group can be removed. Only for a process as `kill_orphans` wants it, and on the thread that waits for
-    its children.
+    Everything it started is below us, and its orphans are our children: there must be no children but running
+    executors, and the control group must be removable. Has the preconditions of `kill_orphans`; call it on the thread
+    that waits for its children.
 
     Returns:
         False also where the kernel does not list a process's children.
     """
     children = process.own_children()
-    return children is not None and not _strays(children, executors) and cgroup.remove(groups, timeout=0.0)
+    return children is not None and not _orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
 
 
-def end_job(job_id: str, noted: LaunchRecord, kept: Collection[str] = ()) -> bool:
-    """Ends everything of a job, executors first; otherwise as `end_container`.
+def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> bool:
+    """Kill everything of a job, executors first; otherwise as `end_container`.
 
     Args:
-        kept: containers that are spared.
+        kept: containers to spare.
     """
-    spared = [held for held in noted.launched if held.container in kept]
-    groups = set(noted.groups) - {group for held in spared for group in held.groups}
+    spared = [held for held in launched.launched if held.container in kept]
+    groups = set(launched.groups) - {group for held in spared for group in held.groups}
     pids = {held.pid for held in spared}
 
     def found(*variables: str) -> list[int]:
         return _others([f"{variable}={job_id}/" for variable in variables], job_id, kept)
 
     executors = {
-        pid: start for pid, start in noted.executors.items() if pid not in pids and process.start_time(pid) == start
+        pid: start for pid, start in launched.executors.items() if pid not in pids and process.start_time(pid) == start
     }
     executors.update(_with_starts(found(EXECUTOR_VARIABLE)))
     family = _with_starts(below for pid in executors for below in process.descendants(pid))
     for pid in executors.keys() - family.keys():
         _kill_same(pid, executors[pid])
-    _leave_to_watchdogs(lambda: found(EXECUTOR_VARIABLE), family)
+    _wait_for_watchdogs(lambda: found(EXECUTOR_VARIABLE), family)
     return _end(lambda: found(*_MARKERS), sorted(groups), {**executors, **family})
 
 
 def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
-    """Kills what executors left behind that lost its parent: children of ours in sessions of their own.
+    """Kill orphans that executors left behind: children of ours in other sessions.
 
-    Only for a process whose other children (if any) are in its own session. Called on the thread that starts
-    executors, so that none is taken for a stray between its start and its entry among `executors`.
+    Only for a process whose other children (if any) are in its own session. Call it on the thread that starts
+    executors, so that none is taken for an orphan between its start and its entry in `executors`.
 
     Args:
-        supervisor: the process to whom falls what an earlier application master, or its executors, left; 0 for none.
+        supervisor: process that inherits orphans of earlier AM attempts and their executors; 0 for none.
 
     Returns:
-        False if some were killed and are not dead yet; to be called again.
+        False if some were killed and are not dead yet; call again.
     """
-    all_dead = _end_strays_of(supervisor, _strays(_children(supervisor), executors)) if supervisor else True
+    all_dead = _kill_orphans_of(supervisor, _orphans(_children(supervisor), executors)) if supervisor else True
     children = process.own_children()
     if children is None:
         children = process.children(os.getpid())
-    for pid in _strays(children, executors):
+    for pid in _orphans(children, executors):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(pid, signal.SIGKILL)  # a child keeps its pid until we wait for it: nobody else is hit
+            os.kill(pid, signal.SIGKILL)  # a child keeps its pid until it is waited for: no other process is hit
             all_dead = os.waitpid(pid, os.WNOHANG)[0] == pid and all_dead
     return all_dead
 
 
 def end_helpers(supervisor: int) -> None:
-    """Kills what a dead application master had for itself: who started its executors, who laid down their files.
+    """Kill helpers of a dead AM: its fork server, and processes that copy files into containers.
 
-    They are the supervisor's by now, in the session that it shares with all its masters. Returns when they are gone:
-    then all that was below them has become the supervisor's as well.
+    They are the supervisor's children by now, in the session that it shares with all AM attempts. Returns when they are
+    dead: then everything below them has become the supervisor's child as well.
     """
     own = os.getpid()
-    deadline = time.monotonic() + _WATCHDOG
+    deadline = time.monotonic() + _WATCHDOG_SECONDS
     while time.monotonic() < deadline:
         helpers = [pid for pid in _children(supervisor) if pid != own and _session_of(pid) == os.getsid(0)]
         if not any(process.is_alive(pid) for pid in helpers):
@@ -133,9 +133,9 @@ class Launched:
     """A container in which an executor was started.
 
     Attributes:
-        pid, start: the executor, and when it started (clock ticks since boot), so that no successor of its pid is
-            meant.
-        devices: that are its own.
+        pid, start: the executor, and its start time (clock ticks since boot), which tells it from a later process with
+            the same pid.
+        devices: the container's own GPUs.
         groups: folders of its control group.
     """
 
@@ -149,11 +149,11 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRecord:
-    """What was written down for whoever comes after us; some of it may be gone.
+    """The launches recorded for a later AM attempt; some of the processes may have ended.
 
     Attributes:
-        groups: folders of control groups, also of containers that were never launched.
-        executors: pid -> when it started (clock ticks since boot).
+        groups: folders of control groups, including those of containers that were never launched.
+        executors: pid -> start time (clock ticks since boot).
     """
 
     launched: tuple[Launched, ...] = ()
@@ -165,7 +165,7 @@ class LaunchRecord:
 
 
 def record_launch(file: Path, *, launched: Launched | None = None, groups: Sequence[str] = ()) -> None:
-    """Writes down what somebody else must end, or take over, should we die.
+    """Record what a later AM attempt must kill or take over if this one dies.
 
     Raises:
         OSError: the file system refuses.
@@ -178,12 +178,12 @@ def record_launch(file: Path, *, launched: Launched | None = None, groups: Seque
     with file.open("a+b") as out:
         size = out.seek(0, os.SEEK_END)
         if size and (out.seek(size - 1), out.read(1))[1] != b"\n":  # cut short by a full disk, or with its writer
-            lines.insert(0, f"{_TORN}\n")
+            lines.insert(0, f"{_TORN_LINE_MARK}\n")
         out.write("".join(lines).encode())
 
 
-def noted(file: Path) -> LaunchRecord:
-    """Reads what was written down; nothing if there is no such file. Lines that were cut short are left out."""
+def read_launch_record(file: Path) -> LaunchRecord:
+    """Read the recorded launches; empty if there is no such file. Skips lines that were cut short."""
     launched, groups = [], []
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -191,7 +191,7 @@ def noted(file: Path) -> LaunchRecord:
         lines = []
     for line in lines:
         kind, _, rest = line.removesuffix("\n").partition(" ")
-        if not line.endswith("\n") or _TORN in line:
+        if not line.endswith("\n") or _TORN_LINE_MARK in line:
             continue
         if kind == "group":
             groups.append(rest)
@@ -201,8 +201,8 @@ def noted(file: Path) -> LaunchRecord:
     return LaunchRecord(launched=tuple(launched), groups=tuple(groups))
 
 
-def highest(logs: Iterable[Path]) -> int:
-    """The highest number of a container that any event log names; 0 for none."""
+def highest_container_number(logs: Iterable[Path]) -> int:
+    """Return the highest container number in any of the event logs; 0 for none."""
     found = 0
     for log in logs:
         with contextlib.suppress(OSError), log.open("rb") as file:
@@ -211,7 +211,7 @@ def highest(logs: Iterable[Path]) -> int:
     return found
 
 
-def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
+def _orphans(children: Iterable[int], executors: Collection[int]) -> list[int]:
     own_session = os.getsid(0)
     found = []
     for pid in children:
@@ -222,14 +222,15 @@ def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
     return found
 
 
-def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[int, int]) -> None:
-    """Waits until the watchdogs of dead executors are done: they know processes that nobody else can find.
+def _wait_for_watchdogs(found: Callable[[], Collection[int]], family: Mapping[int, int]) -> None:
+    """Wait until the watchdogs of dead executors are done: only they can find some of the processes.
 
     Args:
         found: finds executors and their watchdogs by their environment.
-        family: what was below the executors. Their watchdogs are among them, and root alone sees their environment.
+        family: processes below the executors. Their watchdogs are among them, and only root can read their
+            environment.
     """
-    deadline = time.monotonic() + _WATCHDOG
+    deadline = time.monotonic() + _WATCHDOG_SECONDS
     pause = 0.001
     while time.monotonic() < deadline:
         if not found() and not any(_is_same(pid, start) for pid, start in family.items()):
@@ -238,10 +239,10 @@ def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[in
         pause = min(2 * pause, 0.05)
 
 
-def _end_strays_of(supervisor: int, strays: Iterable[int]) -> bool:
-    """Kills children of another process, who waits for them; answers whether none is alive."""
+def _kill_orphans_of(supervisor: int, orphans: Iterable[int]) -> bool:
+    """Kill children of another process, which waits for them; return True if none is alive."""
     all_dead = True
-    for pid in strays:
+    for pid in orphans:
         if process.is_alive(pid):
             process.send(pid, signal.SIGKILL, lambda pid: process.parent_of(pid) == supervisor)
             all_dead = False
@@ -265,7 +266,7 @@ def _texts(marker: str) -> list[str]:
 
 
 def _others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[int]:
-    """Processes whose environment holds one of the texts, but for those of containers that are kept."""
+    """Return processes whose environment holds one of the texts, except those of kept containers."""
     found = process.with_marker(*texts)
     if not kept:
         return found
@@ -274,7 +275,7 @@ def _others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[in
 
     def is_other(pid: int) -> bool:
         containers = whose.findall(process.environment_of(pid))
-        # Empty for a moment while a program is being executed: perhaps that of a container that is kept.
+        # The environment is empty for a moment during execve; the process may belong to a kept container.
         return bool(containers) and names.isdisjoint(containers)
 
     return [pid for pid in found if is_other(pid)]
@@ -303,5 +304,5 @@ def _end(found: Callable[[], Collection[int]], groups: Sequence[str], family: Ma
         left.update(killed)
         return killed
 
-    process.kill_until_none(kill, _STUBBORN)
+    process.kill_until_none(kill, _KILL_SECONDS)
     return cgroup.remove(groups) and not left

@@ -1,6 +1,6 @@
-"""What earlier application masters of a job have left and this one goes on with: containers whose executors live.
+"""Reattach containers of earlier AM attempts whose executors are still running.
 
-What of theirs is not adopted is ended: `orphan_cleanup`.
+The rest of what those left is killed by `orphan_cleanup`.
 """
 
 from __future__ import annotations
@@ -18,42 +18,44 @@ from tony.schedulers.local.container import ContainerStage, LocalContainer
 from tony.schedulers.local.fork_server import ForkServer
 
 
-class Adoption:
-    """Takes containers over.
+class LocalContainerRecovery:
+    """Reattaches containers.
 
     Args:
-        server: waits for the end of executors that are its own; these are not.
-        ended: called once for each, on the running loop, with how its executor ended.
+        server: reaps executors that it started; it did not start these.
+        ended: called once for each container, on the running loop, with how its executor ended.
     """
 
     def __init__(self, job: PreparedJob, server: ForkServer, ended: Callable[[LocalContainer, str], object]) -> None:
         self._job = job
         self._server = server
-        self._ended = ended
+        self._on_ended = ended
 
     @property
     def has_predecessors(self) -> bool:
-        """Whether there were earlier application masters: ours has its event log before the source is opened."""
+        """Whether there were earlier AM attempts: this one has its event log before the allocator is opened."""
         return self._job.folder.events(2).exists()
 
     def highest_number(self) -> int:
-        """The highest number of a container that they were granted. Blocks: it reads their logs."""
-        return cleanup.highest(takewhile(Path.exists, map(self._job.folder.events, count(1))))
+        """Return the highest number of a container granted to them. Blocks: it reads their logs."""
+        return cleanup.highest_container_number(takewhile(Path.exists, map(self._job.folder.events, count(1))))
 
-    def adopt(self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int) -> Iterator[LocalContainer]:
-        """Takes those over in which an executor lives.
+    def reattach(
+        self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int
+    ) -> Iterator[LocalContainer]:
+        """Yield the containers whose executor is running.
 
         Args:
-            supervisor: whose children their executors have become; 0 if that is nobody of ours.
+            supervisor: process that has become the executors' parent; 0 if it is not known.
         """
         launched = {held.container: held for held in noted.launched}
         for each in known:
             if each.task:
-                held = self._adopt(each, each.task, launched.get(each.id) or self._unnoted(each, supervisor))
+                held = self._reattach(each, each.task, launched.get(each.id) or self._find_unrecorded(each, supervisor))
                 if held:
                     yield held
 
-    def _adopt(self, known: KnownContainer, task: TaskId, launched: Launched | None) -> LocalContainer | None:
+    def _reattach(self, known: KnownContainer, task: TaskId, launched: Launched | None) -> LocalContainer | None:
         if launched is None:
             return None
         resources = self._job.record.spec.effective_roles[known.role].resources
@@ -64,12 +66,12 @@ class Adoption:
             launched.start,
             self._server,
             self._job.folder.executor_log(task),
-            lambda how: self._ended(held, how),
+            lambda how: self._on_ended(held, how),
         )
         return held if held.executor else None
 
-    def _unnoted(self, known: KnownContainer, supervisor: int) -> Launched | None:
-        """An executor of which only the event log knows: the disk was full. What it holds is known if it has no GPU."""
+    def _find_unrecorded(self, known: KnownContainer, supervisor: int) -> Launched | None:
+        """Return an executor known from the event log alone (the disk was full), if it certainly holds no GPU."""
         pid = known.executor_pid
         if pid is None or not supervisor or self._job.record.spec.effective_roles[known.role].resources.gpus:
             return None

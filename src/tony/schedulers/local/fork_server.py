@@ -1,14 +1,14 @@
-"""Starts executors as forks of one small process that has their modules loaded: a tenth of a fresh interpreter's cost.
+"""Start executors as forks of one small process with their modules loaded: a tenth of a fresh interpreter's cost.
 
 The application master cannot fork them itself: it has an event loop, connections and perhaps threads, and forking a
-process with threads breaks. The server has one thread and does one thing. It is the parent of what it starts, and says
-how each ended when it is asked. It ends with its master; executors notice that themselves.
+process with threads breaks. The server has a single thread. It is the parent of what it starts, and reports exit codes
+on request. It exits with its AM; executors notice the AM's end themselves.
 
-A message is one packet of JSON on a socket of the kind SOCK_SEQPACKET; to a start belong open files (SCM_RIGHTS):
+A message is one packet of JSON on a SOCK_SEQPACKET socket; a start request carries open files (SCM_RIGHTS):
 
-    {"argv": [...], "folder": "...", "env": {...}} + input, output, what to keep open -> {"pid": 12}
-    {"reap": 12}                                                                      -> {"status": 0}
-    what could not be done                                                            -> {"error": [2, "...", "file"]}
+    {"argv": [...], "folder": "...", "env": {...}} + input, output, files to keep open -> {"pid": 12}
+    {"reap": 12}                                                                       -> {"status": 0}
+    on failure                                                                         -> {"error": [2, "...", "file"]}
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from tony.model import codec
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES
 
-#: What an executor is made of; loaded once, by the server.
+#: Modules of an executor; loaded once, by the server.
 _EXECUTOR = ("tony.executor.main", "tony.executor.event_loop")
-#: Bytes of a message, and open files that come with one, at most.
-_MOST, _FILES = 128 << 10, 16
+#: Maximum size of a message in bytes, and of the files that come with one.
+_MAX_MESSAGE_BYTES = 128 << 10
+_MAX_FILES = 16
 #: Seconds in which the server has to answer.
-_PATIENCE = 30.0
+_ANSWER_SECONDS = 30.0
 
 
 class ForkServer:
-    """The master's handle on its server, for one event loop."""
+    """The AM's handle on its fork server, for one event loop."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
         self.pid = 0
         self._socket: socket.socket | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def open(self) -> None:
-        """Starts the server: as a fork of this process as long as it has one thread, else in a fresh interpreter.
+        """Start the server: as a fork of this process while it has one thread, else in a fresh interpreter.
 
         Raises:
             OSError: it cannot be started.
@@ -71,19 +71,19 @@ class ForkServer:
     async def start(
         self, argv: Sequence[str], *, folder: Path, env: Mapping[str, str], stdin: int, output: int, kept: Sequence[int]
     ) -> int:
-        """Starts a program in a session of its own; answers its pid. If the server was killed, there is another one.
+        """Start a program in a session of its own; return its pid. Restarts the server if it was killed.
 
         Args:
             argv: one of `bootstrap.command` runs in a fork; any other is executed.
-            env: what its environment has more than ours.
-            kept: descriptors that stay open as long as it lives.
+            env: variables added to our environment.
+            kept: descriptors that stay open as long as the program runs.
 
         Raises:
             OSError: it cannot be started.
         """
         request = {"argv": list(argv), "folder": str(folder), "env": dict(env)}
         files = [stdin, output, *kept]
-        async with self._turn:
+        async with self._lock:
             if self._socket is None:
                 self.open()
             try:
@@ -94,15 +94,15 @@ class ForkServer:
                 return int((await self._ask(request, files))["pid"])
 
     async def reap(self, pid: int) -> int | None:
-        """How a program that has ended did: its exit code, minus a signal's number, or None if nobody knows."""
+        """Return the exit code of an ended program, minus the signal's number if killed, or None if unknown."""
         with contextlib.suppress(OSError):
-            async with self._turn:
+            async with self._lock:
                 return int((await self._ask({"reap": pid}, []))["status"])
-        return _inherited(pid)
+        return _reap_inherited(pid)
 
     async def close(self) -> None:
-        """Ends it. Programs that it started live on. May be called twice."""
-        async with self._turn:
+        """Stop the server. Programs that it started keep running. Idempotent."""
+        async with self._lock:
             self._end()
 
     def _end(self) -> None:
@@ -119,16 +119,16 @@ class ForkServer:
             raise ConnectionResetError(errno.ECONNRESET, "there is no fork server")
         socket.send_fds(self._socket, [json.dumps(request).encode()], list(files))
         try:
-            async with asyncio.timeout(_PATIENCE):
-                packet = await asyncio.get_running_loop().sock_recv(self._socket, _MOST)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                packet = await asyncio.get_running_loop().sock_recv(self._socket, _MAX_MESSAGE_BYTES)
         except TimeoutError:
             self._end()  # stopped, or stuck
-            raise OSError(errno.ETIMEDOUT, f"the fork server did not answer within {_PATIENCE:g} s") from None
+            raise OSError(errno.ETIMEDOUT, f"the fork server did not answer within {_ANSWER_SECONDS:g} s") from None
         except asyncio.CancelledError:
-            self._end()  # its answer would be taken for that to the next question
+            self._end()  # its answer would be taken for that to the next request
             raise
         if not packet:
-            raise ConnectionResetError(errno.ECONNRESET, "the fork server has ended")
+            raise ConnectionResetError(errno.ECONNRESET, "the fork server has exited")
         answer: dict[str, Any] = json.loads(packet)
         if "error" in answer:
             raise OSError(*answer["error"])
@@ -136,20 +136,20 @@ class ForkServer:
 
 
 def load_executor() -> None:
-    """Loads the program that will be forked, and prepares what each fork would have to prepare for itself."""
+    """Load the executor's modules, and do in advance what each fork would have to do for itself."""
     bootstrap.load(*_EXECUTOR)
     codec.prepare(LaunchContext, *MESSAGES.values())
 
 
 def main() -> int:
-    """The server in a fresh interpreter; `sys.argv[1]` is the number of its socket."""
+    """Run the server in a fresh interpreter; `sys.argv[1]` is the number of its socket."""
     os.set_inheritable(int(sys.argv[1]), False)
     _serve(socket.socket(fileno=int(sys.argv[1])))
     return 0
 
 
-def _inherited(pid: int) -> int | None:
-    """How a child ended that is ours since its server is gone: the master is a subreaper."""
+def _reap_inherited(pid: int) -> int | None:
+    """Return the exit code of a child inherited from a dead server: the AM is a subreaper."""
     with contextlib.suppress(OSError):
         return os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG)[1])
     return None
@@ -158,7 +158,7 @@ def _inherited(pid: int) -> int | None:
 def _fork(theirs: socket.socket) -> int:
     pid = os.fork()
     if pid == 0:
-        _be_server(theirs)
+        _run_as_server(theirs)
     return pid
 
 
@@ -169,17 +169,17 @@ def _spawn(theirs: socket.socket) -> int:
     return process.pid
 
 
-def _be_server(connection: socket.socket) -> NoReturn:
-    """The fork: lets go of all that belongs to the master."""
+def _run_as_server(connection: socket.socket) -> NoReturn:
+    """Turn a fork into the server: release everything that belongs to the AM."""
     try:
-        gc.freeze()  # nothing of the master's is ever collected here: it would close files of ours by its old numbers
+        gc.freeze()  # never collect the AM's objects here: they would close our files by their old numbers
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         close_others({connection.fileno()})
         process_title.assume(f"{__name__} of {os.getppid()}")
         _serve(connection)
-    except BaseException:  # the outermost place of a program
+    except BaseException:  # outermost frame of the process
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
@@ -187,13 +187,13 @@ def _be_server(connection: socket.socket) -> NoReturn:
 
 def _serve(connection: socket.socket) -> None:
     load_executor()
-    gc.freeze()  # a collection in a fork would copy every page of it
+    gc.freeze()  # a garbage collection in a fork would copy every page
     while True:
-        packet, files, _, _ = socket.recv_fds(connection, _MOST, _FILES)
+        packet, files, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, _MAX_FILES)
         if not packet:
             return
         try:
-            answer = _obey(json.loads(packet), files)
+            answer = _handle(json.loads(packet), files)
         except OSError as error:
             answer = {"error": [error.errno, error.strerror, error.filename]}
         finally:
@@ -202,7 +202,7 @@ def _serve(connection: socket.socket) -> None:
         connection.send(json.dumps(answer).encode())
 
 
-def _obey(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
+def _handle(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
     if "reap" in request:
         return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
     env = {**request["env"], **os.environ, **request["env"]}

@@ -7,7 +7,7 @@ from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler
 
 
 class LocalScheduler(Scheduler):
-    """Makes both halves. Each is imported when it is asked for: the programs that need one never need the other."""
+    """Creates both halves. Each is imported on demand: processes that need one never need the other."""
 
     name = "local"
 
@@ -17,6 +17,6 @@ class LocalScheduler(Scheduler):
         return LocalSubmitter(home)
 
     def source(self, job: PreparedJob) -> ContainerAllocator:
-        from tony.schedulers.local.allocator import LocalSource
+        from tony.schedulers.local.allocator import LocalAllocator
 
-        return LocalSource(job, adopt_orphans=True)
+        return LocalAllocator(job, adopt_orphans=True)

@@ -1,4 +1,4 @@
-"""The containers that a job asks for, and the nodes that there are for them. Pure."""
+"""The containers that a job requests, and the nodes that qualify for them. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDemand:
-    """A container that the job asks for.
+    """A container that the job requests.
 
     Attributes:
-        place: of its settings in the job file.
-        what: it is, for people.
-        amounts: what it asks for, by YARN's names; nothing that is 0.
-        label: of the nodes that it goes to; empty for those without one.
-        label_from: the setting that says so, if it is not one of `place`.
+        place: prefix of its settings in the job file.
+        what: description for messages.
+        amounts: requested amounts by YARN's names, without zeros.
+        label: required node label; empty for nodes without one.
+        label_from: the setting with the label, if it is not one of `place`.
     """
 
     place: str
@@ -35,65 +35,65 @@ class ContainerDemand:
     label_from: str = ""
 
 
-def container_demands(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> Iterator[ContainerDemand]:
-    """All of them, one of each kind: the application master's, and a task's of each role that has tasks."""
-    usual = settings.node_label or (offer.queue.label if offer.queue else "")
+def container_demands(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapacity) -> Iterator[ContainerDemand]:
+    """Yield one container of each kind: the application master's, and a task's of each role that has tasks."""
+    usual = settings.node_label or (capacity.queue.label if capacity.queue else "")
     master = master_capability(settings)
     without_label = placed(spec, settings)
     of_job = "scheduler.yarn.node_label" if settings.node_label else ""
     label = settings.am_node_label or usual
     come_from = "" if settings.am_node_label else of_job
-    yield _want("scheduler.yarn.am", "the application master", master, label, come_from)
+    yield _demand("scheduler.yarn.am", "the application master", master, label, come_from)
     for name, role in spec.effective_roles.items():
         if role.instances:
             label = role.node_label or settings.node_label or ("" if name in without_label else usual)
             come_from = "" if role.node_label else of_job
-            yield _want(f"roles.{name}", f"a task of {name}", capability(role.resources), label, come_from)
+            yield _demand(f"roles.{name}", f"a task of {name}", capability(role.resources), label, come_from)
 
 
-def _want(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> ContainerDemand:
+def _demand(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> ContainerDemand:
     amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
     return ContainerDemand(place=place, what=what, amounts=amounts, label=label or "", label_from=label_from)
 
 
-def nodes_for(want: ContainerDemand, offer: ClusterCapacity) -> list[ClusterNode]:
-    """The nodes that take such a container, however large they are, those that are away too."""
-    return [node for node in offer.nodes if _takes(node, want.label, offer)]
+def nodes_for(demand: ContainerDemand, capacity: ClusterCapacity) -> list[ClusterNode]:
+    """Return the nodes that accept such a container by label, regardless of size; includes nodes that are away."""
+    return [node for node in capacity.nodes if _takes(node, demand.label, capacity)]
 
 
-def holds(node: ClusterNode, want: ContainerDemand) -> bool:
-    """Whether the node has all of it together, when nothing else is on it."""
-    return all(node.has.get(name, 0) >= amount for name, amount in want.amounts.items())
+def fits(node: ClusterNode, demand: ContainerDemand) -> bool:
+    """Return True if the empty node is large enough for the container."""
+    return all(node.has.get(name, 0) >= amount for name, amount in demand.amounts.items())
 
 
-def room(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> dict[str, int]:
-    """Role -> how many nodes could have its tasks. Not of those that constraints keep from some."""
+def suitable_node_counts(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapacity) -> dict[str, int]:
+    """Map each role to the number of nodes large enough for its tasks. Skips roles with placement constraints."""
     kept = {f"roles.{name}": name for name in spec.effective_roles if name not in placed(spec, settings)}
     return {
-        kept[want.place]: sum(not node.away and holds(node, want) for node in nodes_for(want, offer))
-        for want in container_demands(spec, settings, offer)
-        if want.place in kept
+        kept[demand.place]: sum(not node.away and fits(node, demand) for node in nodes_for(demand, capacity))
+        for demand in container_demands(spec, settings, capacity)
+        if demand.place in kept
     }
 
 
-def _takes(node: ClusterNode, label: str, offer: ClusterCapacity) -> bool:
-    """Whether it is there for a container with this label, or with none."""
-    return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
+def _takes(node: ClusterNode, label: str, capacity: ClusterCapacity) -> bool:
+    """Return True if the node takes containers with this label, or without one if it is empty."""
+    return label in node.labels if label else set(node.labels) <= set(capacity.shared_labels)
 
 
 def amount_text(name: str, amount: int) -> str:
-    """An amount for people: `4096m`, `8 vcores`."""
+    """Format an amount: `4096m`, `8 vcores`."""
     if name == MEMORY:
         return f"{amount}m"
     return f"{amount} {name}"
 
 
-def amounts_text(want: ContainerDemand) -> str:
-    """All that it asks for, for people."""
-    return ", ".join(amount_text(name, amount) for name, amount in want.amounts.items())
+def amounts_text(demand: ContainerDemand) -> str:
+    """Format all requested amounts."""
+    return ", ".join(amount_text(name, amount) for name, amount in demand.amounts.items())
 
 
 def format_names(names: Sequence[str]) -> str:
-    """A list for people; a long one is cut."""
+    """Join names with commas; long lists are cut."""
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,11 +1,11 @@
-"""The event log's way to safety: what stands in the container's file follows into HDFS, and that it is there is told.
+"""Replication of the event log from the AM's container to HDFS, with confirmation of durability.
 
-An application master shows nothing of what its log says before the log is in HDFS: its next life, on another node, has
-nothing else to go by. A job must not hang on HDFS, though: if that takes nothing for some seconds, the wait is given
-up, which is logged, and what is missing there follows as soon as it can. A master that dies in between may have shown
-what its successor does not know; then the executors know more than that does, and what they know wins.
+An AM shows nothing of its event log before it is in HDFS, since the next AM attempt, on another node, has nothing else.
+But a job must not hang on HDFS: if no write succeeds for some seconds, the wait is given up, which is logged, and the
+missing events follow as soon as possible. If the AM dies in between, it may have shown what the next attempt does not
+know; then the executors know more than that does, and their state wins.
 
-Somebody may wait for every write, or nobody: then there is one a second, if anything happens at all.
+Urgent writes happen at once; otherwise there is one a second, if there are new events at all.
 """
 
 from __future__ import annotations
@@ -31,35 +31,38 @@ from tony.linux.threads import to_thread
 from tony.schedulers.interface import Journal
 from tony.schedulers.yarn.job_folder import JobFiles, closed_name
 
-#: Seconds between two writes for which nobody waits.
-_SELDOM = 1.0
-#: Seconds for which an effect waits for HDFS while that takes nothing.
-_WAIT = 3.0
-#: A timer that comes so many seconds late means that we ourselves stood still: nothing was waited for.
-_STOOD_STILL = 1.0
-#: Seconds between two tries to open it: at first, and at most.
-_AGAIN, _SELDOM_AGAIN = 0.25, 5.0
-#: Bytes that are read at once, and that wait in memory at most.
-_PIECE, _WAITING = 1 << 20, 4 << 20
-#: Seconds in the end: for the last events, and where HDFS will hardly take them at all.
-_LAST, _SOON = 15.0, 1.0
-#: Trouble that will hardly be over soon. All other may: a NameNode that has just started knows no DataNode at first,
-#: and somebody's hold of a file lasts until the DataNodes have agreed on where it ends.
+#: Seconds between two writes that are not urgent.
+_WRITE_SECONDS = 1.0
+#: Seconds for which an effect waits for HDFS while no write succeeds.
+_WAIT_SECONDS = 3.0
+#: A timer late by this many seconds means that this process was suspended: that was no wait for HDFS.
+_SUSPENDED_SECONDS = 1.0
+#: Seconds between two attempts to open the log: initially, and at most.
+_MIN_RETRY_SECONDS = 0.25
+_MAX_RETRY_SECONDS = 5.0
+#: Bytes that are read at once, and the maximum buffered in memory.
+_READ_BYTES = 1 << 20
+_MAX_BUFFERED_BYTES = 4 << 20
+#: Seconds at the end for the last events, and for those that HDFS will hardly accept.
+_FINISH_SECONDS = 15.0
+_HOPELESS_SECONDS = 1.0
+#: Errors that will hardly go away soon. All others may: a NameNode that has just started knows no DataNode at first,
+#: and the lease of a file lasts until the DataNodes have agreed on its length.
 LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
 _log = logging.getLogger(__name__)
 
 
 class HdfsJournal(Journal):
-    """One attempt's event log in HDFS. For one event loop, on which it must be made.
+    """One AM attempt's event log in HDFS. For one event loop, on which it must be created.
 
     Args:
         segment: the log in the container.
         files: the job's folder in HDFS.
-        safe: see `ContainerSource.journal`.
-        recover: takes a file from a writer that died; blocks, and may fail.
+        safe: see `ContainerAllocator.journal`.
+        recover: recovers a file's lease from a dead writer; blocks, and may fail.
 
     Attributes:
-        lost: ends with `NotInCharge` when a later attempt has taken the log.
+        lost: ends with `NotInCharge` when a later AM attempt has taken over the log.
     """
 
     def __init__(
@@ -69,13 +72,13 @@ class HdfsJournal(Journal):
         self._files, self._safe, self._recover = files, safe, recover
         self._name = segment.name
         self._file = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = os.fstat(self._file).st_size  # of what was written here
-        self._handed = 0  # of these bytes, those that the log in HDFS has been given
+        self._size = os.fstat(self._file).st_size  # of the local log
+        self._passed = 0  # bytes passed to the log in HDFS
         self._durable = 0
-        self._urgent = 0  # somebody waits for so many
+        self._urgent = 0  # bytes that a caller waits for
         self._log: AppendLog | None = None
         self.is_waived = False
-        self._patience: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._opening = self._loop.create_task(self._open())
@@ -84,29 +87,29 @@ class HdfsJournal(Journal):
         self._size = size
         if urgent:
             self._urgent = size
-        self._hand_over()
+        self._pass_new_bytes()
         if self.is_waived:
-            self._loop.call_soon(self._say, size)
-        else:  # what nobody is in a hurry for is waited for as well, be it that a report is acknowledged
-            self._wait()
+            self._loop.call_soon(self._report, size)
+        else:  # writes that are not urgent are waited for as well, for example to acknowledge a report
+            self._start_timer()
 
     async def finish(self) -> None:
-        """Brings the rest there, and takes no more.
+        """Write the remaining events and close.
 
         Raises:
-            InfraError: the last events are missing there.
+            InfraError: the last events are missing in HDFS.
         """
-        self._end_wait()
+        self._stop_timer()
         self._size = os.fstat(self._file).st_size
         try:
-            async with asyncio.timeout(_LAST):
+            async with asyncio.timeout(_FINISH_SECONDS):
                 await asyncio.shield(self._opening)
                 assert self._log is not None
                 while self._durable < self._size and not self._log.error:
-                    self._hand_over()
+                    self._pass_new_bytes()
                     self._log.hurry()
                     if isinstance(self._log.trouble, LASTING):
-                        await asyncio.sleep(_SOON)
+                        await asyncio.sleep(_HOPELESS_SECONDS)
                         break
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -119,116 +122,119 @@ class HdfsJournal(Journal):
         if self._durable < self._size:
             if self._log:
                 self._log.abandon()
-            raise StorageError(f"the last events are missing there: {trouble or 'it is slow'}")
+            raise StorageError(f"the last events were not written to HDFS: {trouble or 'it is slow'}")
         if self._log:
-            await to_thread(self._log.close, _LAST)
+            await to_thread(self._log.close, _FINISH_SECONDS)
 
     # --- to HDFS ------------------------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        pause = _AGAIN
+        pause = _MIN_RETRY_SECONDS
         while True:
             try:
-                self._log = await to_thread(self._opened)
+                self._log = await to_thread(self._create_log)
                 break
             except InfraError as error:
-                _log.error("the job's events cannot be written to %s yet: %s", self._files.path, error)
+                _log.error("cannot write the event log to %s yet: %s", self._files.path, error)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _SELDOM_AGAIN)
-        self._hand_over()
+            pause = min(2 * pause, _MAX_RETRY_SECONDS)
+        self._pass_new_bytes()
 
-    def _opened(self) -> AppendLog:
+    def _create_log(self) -> AppendLog:
         self._files.make()
-        options = AppendOptions(interval=_SELDOM, permission=0o600, patience=math.inf, most_waiting=2 * _WAITING)
+        options = AppendOptions(
+            interval=_WRITE_SECONDS, permission=0o600, patience=math.inf, most_waiting=2 * _MAX_BUFFERED_BYTES
+        )
         path = f"{self._files.path}/{self._name}"
-        return AppendLog(self._files.client, path, options, recover=self._recover, told=self._told)
+        return AppendLog(self._files.client, path, options, recover=self._recover, told=self._on_durable_in_thread)
 
-    def _hand_over(self) -> None:
-        """Gives the log what the file has more than at the last time, as far as it takes it now."""
+    def _pass_new_bytes(self) -> None:
+        """Pass new bytes of the file to the log, as far as it accepts them now."""
         if self._log is None or self._log.error or self._file < 0:
             return
-        while self._handed < self._size and self._log.waiting < _WAITING:
-            data = os.pread(self._file, min(_PIECE, self._size - self._handed), self._handed)
+        while self._passed < self._size and self._log.waiting < _MAX_BUFFERED_BYTES:
+            data = os.pread(self._file, min(_READ_BYTES, self._size - self._passed), self._passed)
             if not data:
                 return
             try:
                 self._log.write(data)
-            except HadoopError:  # it has just given up, and tells so itself
+            except HadoopError:  # it has just failed, and reports that itself
                 return
-            self._handed += len(data)
+            self._passed += len(data)
         if self._urgent > self._durable:
             self._log.hurry()
 
-    def _told(self, durable: int) -> None:
-        """In the log's thread."""
+    def _on_durable_in_thread(self, durable: int) -> None:
+        """Forward a report from the log's thread."""
         try:
-            self._loop.call_soon_threadsafe(self._arrived, durable)
-        except RuntimeError:  # the loop has ended: nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_durable, durable)
+        except RuntimeError:  # the loop has ended
             return
 
     # --- on the loop ----------------------------------------------------------------------------------------------
 
-    def _arrived(self, durable: int) -> None:
+    def _on_durable(self, durable: int) -> None:
         if self._file < 0:
             self._durable = durable
             return
         error = self._log and self._log.error
         if error:
-            self._ending = self._ending or self._loop.create_task(self._gave_up(error))
+            self._ending = self._ending or self._loop.create_task(self._on_failed(error))
             return
         self._durable = durable
-        self._hand_over()
-        self._end_wait()
+        self._pass_new_bytes()
+        self._stop_timer()
         if self.is_waived and durable >= self._size:
             self.is_waived = False
-            _log.info("the job's events are in %s again, all of them", self._files.path)
+            _log.info("the event log in %s is complete again", self._files.path)
         if not self.is_waived:
-            self._say(durable)
+            self._report(durable)
             if self._size > durable:
-                self._wait()
+                self._start_timer()
 
-    async def _gave_up(self, error: HadoopError) -> None:
-        """The log takes nothing more. Perhaps because it is not ours any more."""
+    async def _on_failed(self, error: HadoopError) -> None:
+        """Handle a failed log, which a later AM attempt may have taken over."""
         try:
             taken = await to_thread(self._files.client.find, f"{self._files.path}/{closed_name(self._name)}")
         except InfraError:
             taken = None
         if taken is not None:
             if not self.lost.done():
-                self.lost.set_exception(NotInCharge("a later application master has taken the event log"))
+                self.lost.set_exception(NotInCharge("a later AM attempt has taken over the event log"))
             return
-        _log.error("the job's events cannot be written to %s any more: %s", self._files.path, error)
+        _log.error("can no longer write the event log to %s: %s", self._files.path, error)
         self._waive()
 
-    def _wait(self) -> None:
-        if self._patience is None and not self.is_waived:
-            self._patience = self._loop.call_later(_WAIT, self._is_late, self._loop.time() + _WAIT)
+    def _start_timer(self) -> None:
+        if self._timer is None and not self.is_waived:
+            self._timer = self._loop.call_later(_WAIT_SECONDS, self._on_timeout, self._loop.time() + _WAIT_SECONDS)
 
-    def _end_wait(self) -> None:
-        if self._patience:
-            self._patience.cancel()
-            self._patience = None
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
-    def _is_late(self, due: float) -> None:
-        self._patience = None
-        if self._loop.time() - due > _STOOD_STILL:  # whoever wakes up after long may be in charge no more
-            self._wait()
+    def _on_timeout(self, due: float) -> None:
+        self._timer = None
+        # This process was suspended, and may not be the current AM attempt.
+        if self._loop.time() - due > _SUSPENDED_SECONDS:
+            self._start_timer()
             return
-        trouble = self._log.trouble if self._log else "it is not open yet"
+        trouble = self._log.trouble if self._log else "it could not be opened yet"
         _log.warning(
-            "the job's events wait: %s has taken none for %g s (%s). The job goes on; should its application master be "
-            "lost now, the next one knows less than this one",
+            "writing the event log to %s has made no progress for %g s (%s). The job continues without waiting for it; "
+            "if the application master is lost now, the next AM attempt will miss the latest events",
             self._files.path,
-            _WAIT,
+            _WAIT_SECONDS,
             trouble or "it is slow",
         )
         self._waive()
 
     def _waive(self) -> None:
-        self._end_wait()
+        self._stop_timer()
         self.is_waived = True
-        self._say(self._size)
+        self._report(self._size)
 
-    def _say(self, size: int) -> None:
+    def _report(self, size: int) -> None:
         if not self.lost.done():
             self._safe(size)

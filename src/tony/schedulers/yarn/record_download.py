@@ -1,4 +1,4 @@
-"""Brings a job's record from the cluster into the job's folder here. What is there: see `record_publisher`."""
+"""Download a job's history from the cluster into the local job directory. Its files: see `record_publisher`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from tony.model.layout import JobFolder
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.job_folder import JobFiles, local_name
 
-#: Bytes of the largest file that is fetched at once, and of an event log.
-_MOST, _MOST_EVENTS = 64 << 20, 1 << 30
+#: Maximum bytes of a file that is fetched as a whole, and of an event log.
+_MAX_BYTES = 64 << 20
+_MAX_EVENTS_BYTES = 1 << 30
 _PIECE = 4 << 20
-#: Bytes of measurements that are brought again and again while the job runs.
-_MOST_AGAIN = 16 << 20
+#: Maximum bytes of metrics that are fetched repeatedly while the job runs.
+_MAX_REPEATED_BYTES = 16 << 20
 _log = logging.getLogger(__name__)
 
 
 class RecordDownload:
-    """One job's record, there and here. Blocks.
+    """Downloads one job's history. Blocks.
 
     Args:
         staging: path of the staging folder.
@@ -38,10 +39,10 @@ class RecordDownload:
         self._folder = folder
 
     def fetch(self) -> None:
-        """Brings what is new. The summary comes last: whoever sees it here finds everything else.
+        """Fetch what is new. The summary comes last: when it is here, everything else is.
 
         Raises:
-            HadoopError: the file system refuses, or is not reached.
+            HadoopError: the file system refuses, or cannot be reached.
         """
         try:
             try:
@@ -52,29 +53,29 @@ class RecordDownload:
             for name, status in sorted(there.items()):
                 if here := local_name(name):
                     self._fetch_events(status, self._folder.path / here)
-            self._fetch_measured(there.get(self._folder.metrics.name), is_over="summary.json" in there)
-            for name, path in self._whole().items():
+            self._fetch_metrics(there.get(self._folder.metrics.name), is_finished="summary.json" in there)
+            for name, path in self._whole_files().items():
                 if name in there and not path.exists():
                     self._fetch(name, path)
-            self._drop_what_is_over()
+            self._remove_secrets()
         finally:
             self._files.close()
 
-    def _drop_what_is_over(self) -> None:
-        """Who writes the summary here removes what leads to the master, perhaps just before we brought it again.
+    def _remove_secrets(self) -> None:
+        """Remove secrets and the AM's address after the end; they may just have been downloaded again.
 
-        It is done here because whoever asked for all this may have been cancelled meanwhile; this thread was not.
+        Done here because the calling task may have been cancelled meanwhile; this thread was not.
         """
         if self._folder.summary.exists():
             shutil.rmtree(self._folder.secret, ignore_errors=True)
             for path in (self._folder.am, self._folder.kill_request):
                 path.unlink(missing_ok=True)
 
-    def keep(self, request: Path) -> None:
-        """Leaves what was asked of a job whose application master does not answer, for the next one.
+    def store_request(self, request: Path) -> None:
+        """Store a kill request for the next AM attempt, because the current one does not respond.
 
         Raises:
-            HadoopError: the file system refuses, or is not reached.
+            HadoopError: the file system refuses, or cannot be reached.
         """
         files = JobFiles(self._there, lambda: self._files)
         try:
@@ -83,16 +84,16 @@ class RecordDownload:
             files.close()
 
     def forget_secrets(self) -> None:
-        """Removes what a master that died has left for its clients. That nobody listens there is known already."""
+        """Delete what a dead AM has left for its clients."""
         try:
             for name in ("access.json", "am.json", self._folder.kill_request.name):
                 self._files.delete(f"{self._there}/{name}")
         except HadoopError as error:
-            _log.info("%s/%s is not removed: %s", self._there, name, error)
+            _log.info("cannot delete %s/%s: %s", self._there, name, error)
         finally:
             self._files.close()
 
-    def _whole(self) -> dict[str, Path]:
+    def _whole_files(self) -> dict[str, Path]:
         folder = self._folder
         return {
             "access.json": folder.credentials,
@@ -104,11 +105,11 @@ class RecordDownload:
 
     def _fetch(self, name: str, path: Path) -> None:
         try:
-            data = self._files.read(f"{self._there}/{name}", most=_MOST)
-        except FileMissingError:  # removed meanwhile: the job has just ended
+            data = self._files.read(f"{self._there}/{name}", most=_MAX_BYTES)
+        except FileMissingError:  # deleted meanwhile: the job has just ended
             return
         if path == self._folder.summary:
-            data = self._at_home(data)
+            data = self._localize_report(data)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -116,11 +117,10 @@ class RecordDownload:
             file.write(data)
         os.replace(draft, path)
 
-    def _fetch_measured(self, status: FileStatus | None, *, is_over: bool) -> None:
-        """What was measured is written anew there again and again: brings it when it has changed. A large one only when
-        no other comes after it."""
+    def _fetch_metrics(self, status: FileStatus | None, *, is_finished: bool) -> None:
+        """Fetch the metrics file if it has changed; a large one, which is rewritten repeatedly, only after the end."""
         here = self._folder.metrics
-        if status is None or (status.length > _MOST_AGAIN and not is_over):
+        if status is None or (status.length > _MAX_REPEATED_BYTES and not is_finished):
             return
         if here.exists():
             have = here.stat()
@@ -134,12 +134,12 @@ class RecordDownload:
                 while have_bytes < status.length:
                     most = min(_PIECE, status.length - have_bytes)
                     data = self._files.read(f"{self._there}/{status.name}", have_bytes, most)
-                    if not data:  # another one has just taken its place: that is brought the next time
+                    if not data:  # it has just been replaced: the next fetch gets it
                         return
                     have_bytes += file.write(data)
             changed = self._files.find(f"{self._there}/{status.name}")
             if changed is None or changed.modified_ms != status.modified_ms:
-                return  # it may be half of one and half of another
+                return  # it may be a mix of two versions
             os.utime(draft, ns=(status.modified_ms * 1_000_000, status.modified_ms * 1_000_000))
             os.replace(draft, here)
         except FileMissingError:
@@ -147,23 +147,23 @@ class RecordDownload:
         finally:
             draft.unlink(missing_ok=True)
 
-    def _at_home(self, summary: bytes) -> bytes:
-        """The last report names the folder in which the master had it; here it is another."""
+    def _localize_report(self, summary: bytes) -> bytes:
+        """Replace the AM's folder in the summary by the local one."""
         with contextlib.suppress(ValueError, TypeError):
             return json.dumps({**json.loads(summary), "folder": str(self._folder.path)}).encode()
         return summary
 
     def _fetch_events(self, status: FileStatus, here: Path) -> None:
-        """What the log has more than our copy of it: logs only grow. Two that fetch at once write the same twice."""
+        """Fetch what our copy of the log is missing: logs only grow. Concurrent fetches write the same bytes."""
         have = here.stat().st_size if here.exists() else 0
-        most = min(status.length, _MOST_EVENTS)
+        most = min(status.length, _MAX_EVENTS_BYTES)
         descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
             file.seek(have)
             while have < most:
                 try:
                     data = self._files.read(f"{self._there}/{status.name}", have, min(_PIECE, most - have))
-                except FileMissingError:  # a later attempt has just taken it; by its new name it comes the next time
+                except FileMissingError:  # taken over by a later AM attempt; the next fetch gets it by its new name
                     return
                 if not data:
                     return

@@ -1,14 +1,14 @@
-"""Where Hadoop's own pages show a job, by the cluster's configuration: over https and with high availability too.
+"""Links to Hadoop's web pages of a job, from the cluster's configuration, including HTTPS and high availability.
 
-    http://rm:8088/cluster/app/{application}                             each ResourceManager: one that stands by sends
-                                                                         browsers on to the other
+    http://rm:8088/cluster/app/{application}                             each ResourceManager; a standby one redirects
+                                                                         browsers to the active one
     http://rm:8088/proxy/{application}/                                  the running job's own pages
     http://timeline:8188/applicationhistory/app/{application}            timeline server of versions 1 and 1.5
-    http://reader:8188/ws/v2/timeline/apps/{application}                 the reader of version 2, which has no pages
-    http://node:8042/node/containerlogs/{container}/{user}               NodeManager, while the application lives
+    http://reader:8188/ws/v2/timeline/apps/{application}                 reader of version 2, which has no web pages
+    http://node:8042/node/containerlogs/{container}/{user}               NodeManager, while the application runs
     {yarn.log.server.url}/{node}/{container}/{container}/{user}          history server, once the logs are aggregated
 
-Pure but for reading the configuration. An address that no other machine could reach, such as 0.0.0.0, is left out.
+Pure but for reading the configuration. Addresses that other machines cannot reach, such as 0.0.0.0, are left out.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class NodeAddress:
     """A NodeManager, as far as it is known.
 
     Attributes:
-        host, port: of its id; 0: not known.
-        web: host:port of its pages; empty: as the configuration says.
+        host, port: from its id; port 0 if unknown.
+        web: host:port of its web server; empty for the configured one.
     """
 
     host: str
@@ -41,27 +41,27 @@ class NodeAddress:
     web: str = ""
 
 
-def of_application(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
-    """The pages of a job.
+def links_for_application(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
+    """Return links to the pages of a job.
 
     Args:
-        ended: it has no pages of its own any more.
+        ended: the job has ended, so its own pages no longer exist.
 
     Raises:
         ConfigurationError: the configuration names no ResourceManager.
     """
-    return tuple(_of_application(settings, application, ended))
+    return tuple(_links_for_application(settings, application, ended))
 
 
-def _of_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
-    daemons = [each for each in resource_managers(settings) if _leads_somewhere(each.web)]
+def _links_for_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
+    daemons = [each for each in resource_managers(settings) if _is_reachable(each.web)]
     for each in daemons:
         label = f"ResourceManager {each.id}".rstrip()
         yield WebLink(label=label, href=f"{each.web_scheme}://{each.web}/cluster/app/{application}")
     if not ended:
-        apart = settings.get_address("yarn.web-proxy.address", 0)
-        if apart and apart.port and _leads_somewhere(apart):
-            yield WebLink(label="the job's own pages", href=f"{_scheme(settings)}://{apart}/proxy/{application}/")
+        proxy = settings.get_address("yarn.web-proxy.address", 0)
+        if proxy and proxy.port and _is_reachable(proxy):
+            yield WebLink(label="the job's own pages", href=f"{_scheme(settings)}://{proxy}/proxy/{application}/")
         else:
             for each in daemons:
                 label = f"the job's own pages{each.id and f', by {each.id}'}"
@@ -71,18 +71,18 @@ def _of_application(settings: Configuration, application: str, ended: bool) -> I
         yield WebLink(label="timeline server", href=timeline)
 
 
-def of_container(
+def links_for_container(
     settings: Configuration, container: str, node: NodeAddress, user: str, *, ended: bool
 ) -> tuple[WebLink, ...]:
-    """The pages with what was printed in a container.
+    """Return links to the logs of a container.
 
     Args:
-        user: whose application it is.
-        ended: so has the application: its nodes show nothing of it any more.
+        user: owner of the application.
+        ended: the application has ended, so its nodes no longer show its logs.
     """
     name = quote(user, safe="")
     found: list[WebLink] = []
-    web = node.web or _usual_web(settings, node.host)
+    web = node.web or _default_web(settings, node.host)
     if not ended and web:
         href = f"{_scheme(settings)}://{web}/node/containerlogs/{container}/{name}"
         found.append(WebLink(label="NodeManager", href=href))
@@ -94,34 +94,34 @@ def of_container(
 
 
 def _timeline(settings: Configuration, application: str) -> str:
-    """Its timeline, if the cluster keeps one."""
+    """Return the URL of its timeline; empty if the cluster has no timeline server."""
     on = settings.get_bool(f"{_TIMELINE}.enabled")
     if not on and not settings.get_bool(f"{_TIMELINE}.generic-application-history.enabled"):
         return ""
     versions = settings.get_list(f"{_TIMELINE}.versions") or [settings.get(f"{_TIMELINE}.version") or "1.0"]
     second = on and not any(each.startswith("1") for each in versions)
     secure = _is_secure(settings)
-    door, port = ("webapp.https.address", 8190) if secure else ("webapp.address", 8188)
-    own = settings.get_address(f"{_TIMELINE}.reader.{door}", port) if second else None
-    address = own or settings.get_address(f"{_TIMELINE}.{door}", port)
+    key, port = ("webapp.https.address", 8190) if secure else ("webapp.address", 8188)
+    own = settings.get_address(f"{_TIMELINE}.reader.{key}", port) if second else None
+    address = own or settings.get_address(f"{_TIMELINE}.{key}", port)
     host = settings.get(f"{_TIMELINE}.hostname")
     if address is None and host:
         address = Address(host=host, port=port)
-    if not _leads_somewhere(address):
+    if not _is_reachable(address):
         return ""
     path = f"ws/v2/timeline/apps/{application}" if second else f"applicationhistory/app/{application}"
     return f"{_scheme(settings)}://{address}/{path}"
 
 
-def _usual_web(settings: Configuration, host: str) -> str:
-    """Where a node's pages are that nobody knows; its port may be any that was free."""
+def _default_web(settings: Configuration, host: str) -> str:
+    """Return the default web address of a node that did not report one; its port may be ephemeral."""
     key, port = ("webapp.https.address", 8044) if _is_secure(settings) else ("webapp.address", 8042)
     address = settings.get_address(f"yarn.nodemanager.{key}", port)
     port = address.port if address else port
     return str(Address(host=host, port=port)) if host and port else ""
 
 
-def _leads_somewhere(address: Address | None) -> bool:
+def _is_reachable(address: Address | None) -> bool:
     return address is not None and address.host not in _ANYWHERE
 
 
