@@ -1,4 +1,4 @@
-"""The table of the original's settings and flags for people: a part of docs/migrating.md."""
+"""Generates the tables of LinkedIn TonY settings and flags in docs/migrating.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import groupby
 from tony.config.legacy.flags import FLAGS
 from tony.config.legacy.keys import KEYS, VARIABLES
 
-#: What becomes of each flag.
+#: Flag -> its replacement.
 _FLAGS = {
     "executes": "`command`",
     "task_params": "`command`",
@@ -20,16 +20,16 @@ _FLAGS = {
     "conf": "as in XML",
     "conf_file": "the job file",
     "sidecar_tensorboard_log_dir": "`roles.tensorboard`",
-    "debug": "nothing is made that would have to be kept: a job's record has its files",
+    "debug": "not needed: the job directory keeps all files",
     "help": "the same",
 }
 
 
 def settings_table() -> str:
-    """Every setting of the original, section by section."""
+    """Return the table of every setting, section by section."""
     lines = []
     for section, rows in groupby(KEYS, key=lambda row: row.section):
-        lines += [f"### {section}", "", "| setting | default there | what it says | here |", "|---|---|---|---|"]
+        lines += [f"### {section}", "", "| setting | default | meaning | replacement |", "|---|---|---|---|"]
         for row in rows:
             default = f"`{row.default}`" if row.default else ""
             here = _code(row.becomes) if row.becomes else row.gone
@@ -39,8 +39,8 @@ def settings_table() -> str:
 
 
 def flags_table() -> str:
-    """Every flag of the original's command line."""
-    lines = ["| flag | what it says | here |", "|---|---|---|"]
+    """Return the table of every flag."""
+    lines = ["| flag | meaning | replacement |", "|---|---|---|"]
     for row in FLAGS:
         argument = f" {row.argument}" if row.argument else ""
         lines.append(f"| `--{row.name}{argument}` | {_cell(row.meaning)} | {_FLAGS[row.name]} |")
@@ -48,8 +48,8 @@ def flags_table() -> str:
 
 
 def variables_table() -> str:
-    """Every environment variable that switches something in the original."""
-    lines = ["| variable | in the environment of | what it does there | here |", "|---|---|---|---|"]
+    """Return the table of every environment variable."""
+    lines = ["| variable | in the environment of | meaning | here |", "|---|---|---|---|"]
     lines += [
         f"| `{row.name}` | {row.where} | {_cell(row.meaning)} | {_cell(row.becomes or row.gone)} |" for row in VARIABLES
     ]
@@ -57,7 +57,7 @@ def variables_table() -> str:
 
 
 def _code(becomes: str) -> str:
-    """A setting of ours as code; words as they are."""
+    """Format a setting as code; leave words unchanged."""
     return becomes if " " in becomes else f"`{becomes}`"
 
 
