@@ -1,4 +1,4 @@
-"""The interval between checkpoints against how often the job fails."""
+"""Checkpoint intervals that are too long for the failure rate."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from tony.units import format_duration
 
 
 class CheckpointInterval(Heuristic):
-    """Proposes Daly's interval, or as near to it as costs little."""
+    """Recommends Daly's interval, or the nearest one with little overhead."""
 
     name = "checkpoint-interval"
-    title = "Checkpoints are too rare for how often the job fails"
+    title = "Checkpoints are too rare for the failure rate"
     about = """\
-After a failure the work since the last checkpoint is done again: half an interval, on average. Saving more often
-costs time, too. The least is lost with a checkpoint every `sqrt(2 * cost * MTTF)` seconds (Young 1974; Daly's more
-exact formula of 2006 is what is used), where MTTF is the mean time from one failure of the gang to the next. Both
-are measured: the cost with `tony.checkpoint(step)`, the failures over all runs of the job. What failed in its first
-minute does not count: that was no chance.
+After a failure the work since the last checkpoint is recomputed: half an interval, on average. Saving more often
+costs time, too. A checkpoint every `sqrt(2 * cost * MTTF)` seconds loses the least time (Young 1974; tony uses Daly's
+more exact formula of 2006), where MTTF is the mean time between failures of the gang. Both are measured: the cost with
+`tony.checkpoint(step)`, the failures over all runs of the job. Failures in the first minute do not count, because they
+are not random.
 
-Saving more often makes a run slower in which nothing fails. So the proposal stops where that costs more than
-`slower`, even if the best interval is shorter; a second look after the next runs goes on from there.
+Saving more often slows down a run without failures. The recommendation therefore does not cost more than `slower`,
+even if the optimal interval is shorter; later runs may lead to a further recommendation.
 
-The interval that is told with the saving comes from that of the MTTF: few failures say little about the next one."""
+The range of the saving comes from the confidence interval of the MTTF, which is wide with few failures."""
     thresholds = (
-        Threshold("failures", 3, Measure.COUNT, "in all runs together, at least: fewer say nothing"),
-        Threshold("gain", 0.03, Measure.SHARE, "of its time that the job would gain, at least"),
-        Threshold("slower", 0.03, Measure.SHARE, "that a run without failures may become slower, at most"),
-        Threshold("count", 2, Measure.COUNT, "checkpoints of the run, at least"),
+        Threshold("failures", 3, Measure.COUNT, "minimum number of failures in all runs"),
+        Threshold("gain", 0.03, Measure.SHARE, "minimum share of the job's time that would be saved"),
+        Threshold("slower", 0.03, Measure.SHARE, "maximum slowdown of a run without failures"),
+        Threshold("count", 2, Measure.COUNT, "minimum number of checkpoints of the run"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """The job as a whole."""
         run, rate = facts.run, failure_rate(facts)
         saves = run.saves
         if rate is None or rate.mttf is None or saves is None or not saves.every or saves.cost <= 0:
@@ -63,19 +62,19 @@ The interval that is told with the saving comes from that of the MTTF: few failu
             steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
         return self.finding(
             Severity.HIGH if gains[1] >= 0.1 else Severity.MEDIUM,
-            f"it fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: "
-            f"{amount(gains[1], Measure.SHARE)} of the time would be gained by saving more often",
+            f"the job fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: more "
+            f"frequent checkpoints would save {amount(gains[1], Measure.SHARE)} of its time",
             (
                 Evidence("failures in all runs", rate.failures),
                 Evidence("mean time to failure", rate.mttf, Measure.SECONDS),
-                Evidence("at least, with 90 % certainty", rate.least, Measure.SECONDS),
-                Evidence("a checkpoint takes", saves.cost, Measure.SECONDS),
-                Evidence("from one to the next", saves.every, Measure.SECONDS),
+                Evidence("lower bound of it (90 % confidence)", rate.least, Measure.SECONDS),
+                Evidence("duration of a checkpoint", saves.cost, Measure.SECONDS),
+                Evidence("present interval", saves.every, Measure.SECONDS),
             ),
             saving=Saving(
-                gpu_hours=_of(share, run.ledger.whole_gpu_hours),
-                gb_hours=_of(share, run.ledger.whole_gb_hours),
-                seconds=_of(share, run.running),
+                gpu_hours=_scale(share, run.ledger.whole_gpu_hours),
+                gb_hours=_scale(share, run.ledger.whole_gb_hours),
+                seconds=_scale(share, run.running),
             ),
             patch=change_of_interval(run, saves, better),
             hint=f"Save every {format_duration(better)}{steps}.",
@@ -87,5 +86,5 @@ def _gain(saves: Saves, better: float, mttf: float) -> float:
     return overhead(saves.cost, saves.every, mttf) - overhead(saves.cost, better, mttf)
 
 
-def _of(share: Interval, whole: float) -> Interval | None:
+def _scale(share: Interval, whole: float) -> Interval | None:
     return Interval(share.least * whole, share.most * whole) if whole else None

@@ -1,4 +1,4 @@
-"""Containers that are held although their program is over."""
+"""Containers that stay allocated after their program has exited."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tony.model.states import RoleKind
 
 
 class IdleAfterEnd(Heuristic):
-    """Says who waits for whom; which of the ways is right only the author can know."""
+    """Reports idle containers; only the author of the job can choose the remedy."""
 
     name = "idle-after-end"
-    title = "Containers held after the end of their programs"
+    title = "Containers allocated after their programs have exited"
     about = """\
-Tasks of the role were over long before the job was, and their containers were held all the same: for the next
-session, should another task fail.
+Tasks of the role finished long before the job, and their containers stayed allocated for the next session, in case
+another task fails.
 
-- A role whose work is done before others begin is one that they come `after`, or of kind `setup`.
-- If they end early because they have less to do, share the work out more evenly: [one task holds up the
+- If other roles begin only when this one is done, use `after`, or `kind = "setup"`.
+- If they finish early because they have less work, distribute it more evenly: [one task holds up the
   others](skewed-ranks.md).
-- If they were told to stop and took long, their programs do not end on SIGTERM: `stop_grace` is how long that is
-  borne."""
+- If they take long to stop, their programs do not exit on SIGTERM: `stop_grace` limits the time."""
     thresholds = (
-        Threshold("share", 0.2, Measure.SHARE, "of the time for which the role's containers were held, at least"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "for each task, on average, at least"),
-        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least"),
+        Threshold(
+            "share", 0.2, Measure.SHARE, "minimum share of the time for which the role's containers were allocated"
+        ),
+        Threshold("seconds", 300.0, Measure.SECONDS, "minimum per task, on average"),
+        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             found = [known for run, known in facts.of(name) if run.succeeded and self._is_idle(known)]
             if len(found) < self.limits["runs"] or found[0] is not now or now.kind is RoleKind.SETUP:
@@ -40,11 +40,11 @@ session, should another task fail.
             share, seconds = now.idle / now.held, 3600 * now.idle / now.tasks
             yield self.finding(
                 Severity.HIGH if now.gpus and share >= 0.4 else Severity.MEDIUM,
-                f"containers of {name} were held for {amount(seconds, Measure.SECONDS)} on average after their "
-                "programs were over",
+                f"containers of {name} stayed allocated for {amount(seconds, Measure.SECONDS)} on average after their "
+                "programs had exited",
                 (
-                    Evidence("held after the program's end, each task on average", seconds, Measure.SECONDS),
-                    Evidence("share of the time for which they are held", share, Measure.SHARE),
+                    Evidence("allocated after the program's exit, per task on average", seconds, Measure.SECONDS),
+                    Evidence("share of the allocated time", share, Measure.SHARE),
                     Evidence("tasks", now.tasks),
                 ),
                 role=name,
@@ -52,7 +52,7 @@ session, should another task fail.
                     gb_hours=savings_range([0.0, *(gigabytes(now.memory) * known.idle for known in found)]),
                     gpu_hours=savings_range([0.0, *(now.gpus * known.idle for known in found)]),
                 ),
-                hint="Let what needs them run after it, or share its work out more evenly.",
+                hint="Start roles that need its results `after` it, or distribute its work more evenly.",
                 runs=len(found),
             )
 
