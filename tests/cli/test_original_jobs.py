@@ -10,7 +10,7 @@ import pytest
 import tony as product
 from tests.cli.conftest import Tony
 from tests.config.legacy.jobs import write
-from tony.cli.remote_settings_file import settings_here
+from tony.cli.remote_settings_file import local_settings_file
 from tony.config.legacy.flags import Flags
 from tony.errors import ConfigError
 from tony.model.layout import Home
@@ -41,7 +41,7 @@ def test_submit(tony: Tony, folder: Path) -> None:
     assert answer.code == 0, answer.err
     for index in (0, 1):
         assert f"worker:{index} | I am {index} of 2, hello {{role}}\n" in answer.out
-    assert "tony: tony.task.am.jvm.opts (tony.xml:8): has no effect. Nothing of ours is a JVM.\n" in answer.err
+    assert "tony: tony.task.am.jvm.opts (tony.xml:8): has no effect. tony runs no JVM.\n" in answer.err
     assert "tony: tony.secret.key (tony.xml:9): " in answer.err
 
 
@@ -106,7 +106,7 @@ def test_no_command(tony: Tony, folder: Path) -> None:
     write(folder, {"tony.worker.instances": "1"})
     answer = tony("validate", "tony.xml")
     assert answer.code == 2
-    assert "Set tony.containers.command, or give one: --executes 'python train.py';" in answer.err
+    assert "Set tony.containers.command, or use --executes 'python train.py';" in answer.err
     assert "take --set command='python train.py'." in answer.err
 
 
@@ -128,7 +128,7 @@ def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> N
     write(folder, SMALL)
     answer = tony("convert", "tony.xml", "--src", "x")
     assert answer.code == 2
-    assert "--src (command line): there is no such flag; did you mean `--src_dir`?" in answer.err
+    assert "--src (command line): unknown flag; did you mean `--src_dir`?" in answer.err
     assert answer.err.endswith("\ntony: 1 error in tony.xml.\n"), "convert starts nothing in any case"
 
 
@@ -143,8 +143,11 @@ def test_a_settings_file_in_hdfs_needs_a_cluster(home: Home, folder: Path, monke
     """One that is said in its absence is refused; a path of this machine stays as it is."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
-    with pytest.raises(ConfigError, match="nobody says which cluster"), settings_here(Flags(conf_file="hdfs:///t.xml")):
+    with (
+        pytest.raises(ConfigError, match="nobody says which cluster"),
+        local_settings_file(Flags(conf_file="hdfs:///t.xml")),
+    ):
         pass
     for name in (None, "tony.xml", "file:///tony.xml"):
-        with settings_here(Flags(conf_file=name)) as flags:
+        with local_settings_file(Flags(conf_file=name)) as flags:
             assert flags.conf_file == name

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tony import clock
 from tony.advice.engine import advise
-from tony.advice.facts import Facts, Run, alike, run_of
+from tony.advice.facts import Facts, Run, is_same_job, run_of
 from tony.advice.facts_loader import RUNS, same_job
 from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
@@ -68,7 +68,7 @@ async def _find_earlier_runs(
             other_record = await other.record() if other else None
         except TonyError:
             continue
-        if other is not None and other_record is not None and alike(record, other_record):
+        if other is not None and other_record is not None and is_same_job(record, other_record):
             found.append((other, other_record))
         if len(found) >= RUNS:
             break

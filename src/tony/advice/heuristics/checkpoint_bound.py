@@ -1,4 +1,4 @@
-"""Programs that are kept from computing by saving."""
+"""Programs that spend much of their time saving checkpoints."""
 
 from __future__ import annotations
 
@@ -15,29 +15,34 @@ from tony.units import format_duration
 
 
 class CheckpointBound(Heuristic):
-    """Proposes to save less often, as far as failures let it."""
+    """Recommends to save less often, as far as the failure rate allows."""
 
     name = "checkpoint-bound"
     title = "Much time goes into checkpoints"
     about = """\
-A good part of the program's time is spent saving, as reported with `tony.checkpoint(step)`.
+The time that programs report with `tony.checkpoint(step)` is a large part of their run time.
 
-- Save less often. The best interval follows from the cost of a checkpoint and the failure rate ([checkpoint
-  interval](checkpoint-interval.md)). With hardly any failures, the highest rate that the runs allow is assumed.
-- Save faster: in the background, on rank 0 only, each rank its own part, or to the node's disk first.
+- Save less often. The optimal interval follows from the cost of a checkpoint and the failure rate of the job (Young and
+  Daly, see [the interval between checkpoints](checkpoint-interval.md)). For a job that has rarely failed, the
+  recommendation uses the upper bound of the failure rate.
+- Save faster: in the background, only on rank 0 or each rank its own part, to the node's disk first.
 
-A parameter or variable is changed only if its name is about saving and its value is what was measured; otherwise the
-recommendation gives the number of steps or seconds."""
+The recommendation changes a parameter or variable of the job file only if its name refers to saving and its value is
+the measured interval; otherwise it states the steps or seconds."""
     thresholds = (
-        Threshold("share", 0.1, Measure.SHARE, "least share of the time between first and last step spent saving"),
-        Threshold("count", 5, Measure.COUNT, "least number of checkpoints of a run"),
-        Threshold("runs", 2, Measure.COUNT, "least number of runs in which this was so"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "least running time of programs, over all runs"),
-        Threshold("part", 0.2, Measure.SHARE, "longest recommended interval, as a share of a run"),
+        Threshold(
+            "share",
+            0.1,
+            Measure.SHARE,
+            "minimum share of the time between first and last step that goes into checkpoints",
+        ),
+        Threshold("count", 5, Measure.COUNT, "minimum number of checkpoints of a run"),
+        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs"),
+        Threshold("seconds", 300.0, Measure.SECONDS, "minimum run time of programs, over all runs"),
+        Threshold("part", 0.2, Measure.SHARE, "maximum recommended interval, as a share of a run"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """The job as a whole."""
         bound = [(run, run.saves, share) for run in facts.runs if run.saves and (share := self._share(run))]
         rate = failure_rate(facts)
         if not bound or bound[0][0] is not facts.run or len(bound) < self.limits["runs"] or rate is None:
@@ -47,24 +52,24 @@ recommendation gives the number of steps or seconds."""
             return
         better = min(best_interval(saves.cost, rate.least), self.limits["part"] * run.running)
         if better < 1.5 * saves.every:
-            return  # it fails so often that it pays, or only saving faster would help
-        less = [self._less(each, saved, better) for each, saved, _ in bound]
+            return  # the failure rate justifies it, or only saving faster would help
+        savings = [self._saved_share(each, saved, better) for each, saved, _ in bound]
         yield self.finding(
             Severity.HIGH if share >= 0.25 else Severity.MEDIUM,
             f"{amount(share, Measure.SHARE)} of the time goes into checkpoints",
             (
-                Evidence("time that goes into checkpoints", share, Measure.SHARE),
-                Evidence("a checkpoint takes", saves.cost, Measure.SECONDS),
-                Evidence("from one to the next", saves.every, Measure.SECONDS),
+                Evidence("share of time in checkpoints", share, Measure.SHARE),
+                Evidence("duration of a checkpoint", saves.cost, Measure.SECONDS),
+                Evidence("present interval", saves.every, Measure.SECONDS),
                 Evidence("failures in all runs", rate.failures),
-                Evidence("in which programs ran for", rate.running, Measure.SECONDS),
+                Evidence("run time of programs in all runs", rate.running, Measure.SECONDS),
             ),
             saving=Saving(
                 gpu_hours=savings_range(
-                    run.ledger.whole_gpu_hours * part for (run, _, _), part in zip(bound, less, strict=True)
+                    run.ledger.whole_gpu_hours * part for (run, _, _), part in zip(bound, savings, strict=True)
                 ),
                 gb_hours=savings_range(
-                    run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, less, strict=True)
+                    run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, savings, strict=True)
                 ),
             ),
             patch=change_of_interval(run, saves, better),
@@ -73,7 +78,7 @@ recommendation gives the number of steps or seconds."""
         )
 
     def _share(self, run: Run) -> float | None:
-        """Of what is spent between first and last step; None if it is not worth a word."""
+        """Return the share of checkpoints in the time between first and last step; None if below the threshold."""
         saving = run.seconds(Bucket.CHECKPOINT)
         steps = sum(run.seconds(bucket) or 0.0 for bucket in (Bucket.PRODUCTIVE, Bucket.UNKNOWN))
         if not saving or run.saves is None or run.saves.count < self.limits["count"]:
@@ -81,8 +86,8 @@ recommendation gives the number of steps or seconds."""
         share = saving / (saving + steps)
         return share if share >= self.limits["share"] else None
 
-    def _less(self, run: Run, saves: Saves, better: float) -> float:
-        """The share of a run's whole that would be gained."""
+    def _saved_share(self, run: Run, saves: Saves, better: float) -> float:
+        """Return the share of a run that would be saved."""
         saving = run.seconds(Bucket.CHECKPOINT) or 0.0
         kept = min(1.0, (saves.every or better) / better)
         return saving * (1 - kept) / run.ledger.whole if run.ledger.whole else 0.0
@@ -91,5 +96,5 @@ recommendation gives the number of steps or seconds."""
 def _hint(saves: Saves, better: float) -> str:
     steps = ""
     if saves.steps and saves.every:
-        steps = f", which is every {max(1, round(saves.steps * better / saves.every))} steps"
-    return f"Saving every {format_duration(better)}{steps} would do."
+        steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
+    return f"Save every {format_duration(better)}{steps}."

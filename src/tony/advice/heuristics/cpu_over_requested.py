@@ -1,4 +1,4 @@
-"""Cores that a role asks for and never uses."""
+"""Cores that a role requests and never uses."""
 
 from __future__ import annotations
 
@@ -6,31 +6,35 @@ import math
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import amount
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
 
 
 class CpuOverAsked(Heuristic):
-    """Proposes the highest use of several runs, and more."""
+    """Recommends the highest use of several runs, with headroom."""
 
     name = "cpu-over-asked"
     title = "Cores that are requested and never used"
     about = """\
-No task of the role ever used as many cores as it requests, within any measurement. Clusters that count cores keep
-them from other jobs; on `local` they are only shares.
+No task of the role has ever used as many cores as it requests, not even for the few seconds of one sample. On
+clusters that schedule by cores, other jobs wait for them.
 
-The recommendation is the highest use times `headroom`, rounded up. There is none if a limit throttled the program.
-If programs start one thread per core, set the number of threads too."""
+The recommendation is the highest measured use times `headroom`, rounded up. There is none if a CPU limit throttled the
+tasks (`throttled`), because the use then does not show the need.
+
+With the scheduler `local`, cores are shares: no job waits for them, and a smaller number only lowers the priority on a
+busy machine.
+
+If programs start as many threads as they have cores, set the number of threads to the new number, too."""
     thresholds = (
         *PROOF,
-        Threshold("headroom", 1.5, Measure.TIMES, "the highest use is recommended, at least"),
-        Threshold("share", 0.4, Measure.SHARE, "least saving, as a share of the cores"),
-        Threshold("throttled", 0.01, Measure.SHARE, "most time throttled by a limit"),
+        Threshold("headroom", 1.5, Measure.TIMES, "the highest use is recommended"),
+        Threshold("share", 0.4, Measure.SHARE, "minimum share of the cores that would be saved"),
+        Threshold("throttled", 0.01, Measure.SHARE, "maximum share of time in which a limit throttled the tasks"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             proofs = self.proofs(facts, name, lambda known: known.wholly_measured)
             if not proofs:
@@ -43,15 +47,15 @@ If programs start one thread per core, set the number of threads too."""
                 continue
             yield self.finding(
                 Severity.MEDIUM if new <= now.vcores / 4 else Severity.LOW,
-                f"each task of {name} asks for {amount(now.vcores, Measure.CORES)}, and none ever used more than "
+                f"each task of {name} requests {amount(now.vcores, Measure.CORES)}, and none ever used more than "
                 f"{amount(highest, Measure.CORES)}",
                 (
-                    Evidence("cores asked", now.vcores, Measure.CORES),
+                    Evidence("cores requested", now.vcores, Measure.CORES),
                     Evidence("highest use of any task", highest, Measure.CORES),
                     Evidence("tasks", now.tasks),
                 ),
                 role=name,
                 saving=Saving(core_hours=savings_range((now.vcores - new) * known.held for _, known in proofs)),
-                patch=of_role(name, "vcores", str(now.vcores), str(new)),
+                patch=change_role_setting(name, "vcores", str(now.vcores), str(new)),
                 runs=len(proofs),
             )

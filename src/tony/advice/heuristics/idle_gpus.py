@@ -1,4 +1,4 @@
-"""GPUs that nobody uses."""
+"""GPUs that are never used."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import Device, devices
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import count
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 from tony.model.job_spec import MIB
 
 
 class GpusIdle(Heuristic):
-    """Proposes as many as are used."""
+    """Recommends the number of GPUs that are used."""
 
     name = "gpus-idle"
-    title = "Unused GPUs"
+    title = "GPUs that are never used"
     about = """\
-GPUs of the role's tasks never computed anything.
+GPUs that were allocated to the role's tasks never computed anything. They are the most expensive part of most machines,
+and other jobs cannot use them meanwhile.
 
-The recommendation is the number that was used, if the program certainly does without the others: they are the last
-ones of each task, their memory was never used, and the program does not start one process per GPU. Zero is never
-recommended, as a program may only check that there is one; if yours needs none, write `gpus = 0`.
+The recommendation is the number of GPUs that were used, if the program certainly works without the others: they are the
+last ones of each task, their memory was never used, and the program does not start one process for each. Otherwise
+there is no change to the job file: a program that opens a GPU without using it would fail without it, and so would one
+that only checks that a GPU exists. For the same reason 0 is never recommended; if your program needs no GPU, set
+`gpus = 0` yourself.
 
-For GPUs that compute now and then see [steps that wait for data](data-bound.md)."""
+For GPUs that compute only some of the time, see [steps that wait for data](data-bound.md)."""
     thresholds = (
         *PROOF,
-        Threshold("used", 0.01, Measure.SHARE, "utilisation in any measurement from which a GPU counts as used"),
-        Threshold("memory", 64 * MIB, Measure.BYTES, "GPU memory from which a GPU counts as opened"),
+        Threshold("used", 0.01, Measure.SHARE, "minimum utilisation in any sample: then the GPU counts as used"),
+        Threshold("memory", 64 * MIB, Measure.BYTES, "minimum memory in use: then a program has opened the GPU"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             proofs = self.proofs(facts, name, lambda known: bool(devices(known))) if now.gpus else []
             every = [device for _, known in proofs for device in devices(known) or ()]
@@ -49,21 +51,21 @@ For GPUs that compute now and then see [steps that wait for data](data-bound.md)
         untouched = all(device.opened < self.limits["memory"] for device in every if device.number in idle)
         last = idle == set(range(left, now.gpus))
         patch: tuple[SettingChange, ...] = ()
-        hint = "The program opens them: it must be told to do without before the job can ask for fewer."
+        hint = "The program opens them: configure it to use fewer before the job requests fewer."
         if not left:
-            hint = "If the program does without any, let the role ask for none."
+            hint = "If the program needs no GPU, set gpus = 0."
         elif untouched and last and now.procs <= left:
-            patch, hint = of_role(name, "gpus", str(now.gpus), str(left)), ""
+            patch, hint = change_role_setting(name, "gpus", str(now.gpus), str(left)), ""
         elif untouched and not last:
-            hint = "They are not the last ones of each task: have the program use the first ones, then ask for fewer."
+            hint = "They are not the last ones of each task: let the program use the first ones, then request fewer."
         return self.finding(
             Severity.HIGH,
             f"{len(idle)} of the {count(now.gpus, 'GPU')} of each task of {name} never computed anything",
             (
-                Evidence("GPUs asked", now.gpus),
-                Evidence("GPUs that were ever used", left),
+                Evidence("GPUs requested", now.gpus),
+                Evidence("GPUs used", left),
                 Evidence(
-                    "highest use of the others",
+                    "highest utilisation of the others",
                     max(device.util.most for device in every if device.number in idle),
                     Measure.SHARE,
                 ),

@@ -1,45 +1,54 @@
-"""Memory that a role asks for and never uses."""
+"""Memory that a role requests and never uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role, rounded_memory, severity_of_share, size
+from tony.advice.heuristic import (
+    PROOF,
+    Heuristic,
+    Threshold,
+    change_role_setting,
+    rounded_memory,
+    severity_of_share,
+    size,
+)
 from tony.advice.number_format import amount, count
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, savings_range
 from tony.model.job_spec import MIB
 
 
 class MemoryOverAsked(Heuristic):
-    """Proposes the highest peak of several runs, and a good deal more."""
+    """Recommends the highest peak of several runs, with headroom."""
 
     name = "memory-over-asked"
     title = "Memory that is requested and never used"
     about = """\
-Every task of the role has more memory than any of them ever used; other jobs cannot use it meanwhile.
+Every task of the role requests more memory than any of them has ever used. The scheduler reserves it for as long as the
+job runs.
 
-The recommendation is the highest peak of any task and run times `headroom`, plus the difference between the runs'
-peaks, plus `reserve`. With a control group the peak is the kernel's, page cache included. There is none if memory
-still grew towards the end of a run, or after a task ran out of memory.
+The recommendation is the highest peak of any task in any of the runs, times `headroom`, plus the difference between the
+peaks of the runs, plus `reserve`. The peak comes from the executor: with a control group it is the kernel's own number,
+including page cache. There is no recommendation if memory was still growing at the end of a run, because a longer run
+would need more; nor after a run in which a task ran out of memory.
 
-Before using more data or a larger model, wait for a run with that."""
+If you plan to use more data or a larger model, wait for a run with that."""
     thresholds = (
         *PROOF,
-        Threshold("headroom", 1.3, Measure.TIMES, "the highest peak is recommended, at least"),
-        Threshold("reserve", 128 * MIB, Measure.BYTES, "added to that"),
-        Threshold("share", 0.25, Measure.SHARE, "least saving, as a share of the request"),
-        Threshold("least", 256 * MIB, Measure.BYTES, "least saving per task"),
+        Threshold("headroom", 1.3, Measure.TIMES, "the highest peak is recommended"),
+        Threshold("reserve", 128 * MIB, Measure.BYTES, "added to it"),
+        Threshold("share", 0.25, Measure.SHARE, "minimum share of the request that would be saved"),
+        Threshold("least", 256 * MIB, Measure.BYTES, "minimum saving per task"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             proofs = self.proofs(facts, name, _is_known)
             if proofs:
-                yield from self._look(name, now, facts, proofs)
+                yield from self._find(name, now, facts, proofs)
 
-    def _look(self, name: str, now: RoleFacts, facts: Facts, proofs: list[tuple[Run, RoleFacts]]) -> Iterator[Finding]:
+    def _find(self, name: str, now: RoleFacts, facts: Facts, proofs: list[tuple[Run, RoleFacts]]) -> Iterator[Finding]:
         every = [known.peak for _, known in facts.of(name) if known.peak is not None]
         if any(known.out_of_memory or known.growing for _, known in facts.of(name)):
             return
@@ -51,22 +60,22 @@ Before using more data or a larger model, wait for a run with that."""
         hours = savings_range(gigabytes(less) * known.held for _, known in proofs)
         yield self.finding(
             severity_of_share(less / now.memory, 0.5, 0.75),
-            f"each task of {name} asks for {amount(now.memory, Measure.BYTES)} of memory, and none ever used more than "
+            f"each task of {name} requests {amount(now.memory, Measure.BYTES)} of memory, and none ever used more than "
             f"{amount(highest, Measure.BYTES)}",
             (
-                Evidence("memory asked", now.memory, Measure.BYTES),
+                Evidence("memory requested", now.memory, Measure.BYTES),
                 Evidence("highest peak of any task", highest, Measure.BYTES),
-                Evidence("lowest of the runs' peaks", lowest, Measure.BYTES),
+                Evidence("lowest peak of the runs", lowest, Measure.BYTES),
                 Evidence("tasks", now.tasks),
             ),
             role=name,
             saving=Saving(gb_hours=hours),
-            patch=of_role(name, "memory", size(now.memory), size(new)),
-            hint=f"It goes by {count(len(proofs), 'run')}; a run with more data may need more.",
+            patch=change_role_setting(name, "memory", size(now.memory), size(new)),
+            hint=f"Based on {count(len(proofs), 'run')}; a run with more data may need more.",
             runs=len(proofs),
         )
 
 
 def _is_known(known: RoleFacts) -> bool:
-    """Of each task the peak, and that it was over."""
+    """Return True if the peak of each task is known, and memory was not growing at the end."""
     return known.peak is not None and known.counted >= known.tasks and known.growing is False

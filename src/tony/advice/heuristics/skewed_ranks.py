@@ -1,4 +1,4 @@
-"""Tasks of a role that are slower, or have more to do, than the others."""
+"""Tasks of a role that are slower, or have more work, than the others."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from tony.model.states import RoleKind
 
 
 class SkewedRanks(Heuristic):
-    """Names the slow one, and whether it is its host or its share of the work."""
+    """Reports the slow task, and whether its host or its share of the work is the reason."""
 
     name = "skewed-ranks"
     title = "One task holds up the others"
     about = """\
-One task of the role needs longer per step than the others, or runs longer, while they wait for it.
+One task of the role takes longer for its steps than the others, or runs longer: the other tasks wait for it, and their
+containers stay allocated meanwhile.
 
-- Always the same task, on different hosts: it has more to do. Balance the data; let only rank 0 write logs and
-  evaluate.
+- Always the same task, on different hosts: it has more work. Distribute the data more evenly; let only rank 0 write
+  logs and evaluate, and keep that short.
 - Always the same host: check that machine (`throttled`, `major-faults`, GPU clock and temperature on the task's page),
   and avoid it until it is repaired.
 
-Ranks that synchronize in every step all show the same step time. Then the waiting ones are less busy: compare
-`gpu0.util` and `cpu` on the job's page."""
+Ranks that synchronise in every step have the same time per step, however slow one of them is. Then the waiting ones are
+less busy: compare `gpu0.util` and `cpu` of the tasks on the job's page."""
     thresholds = (
         Threshold(
             "slower",
             1.25,
             Measure.TIMES,
-            "the median step time of the others, or the next longest running time",
+            "the median time per step of the others, or the run time of the next slowest",
         ),
-        Threshold("tasks", 3, Measure.COUNT, "least number of tasks of the role with data"),
-        Threshold("runs", 2, Measure.COUNT, "least number of runs with such a task"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "least running time of its programs in each of them"),
+        Threshold("tasks", 3, Measure.COUNT, "minimum number of tasks with known times"),
+        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs"),
+        Threshold("seconds", 300.0, Measure.SECONDS, "minimum run time of its programs in each of them"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             if now.kind in (RoleKind.SIDECAR, RoleKind.SETUP, RoleKind.UNTRACKED):
                 continue
@@ -53,15 +53,15 @@ Ranks that synchronize in every step all show the same step time. Then the waiti
                 yield self._found(name, found)
 
     def _slowest(self, known: RoleFacts) -> tuple[str, float, str] | None:
-        """Task, how many times slower, by what; None if none stands out."""
-        for times, what in ((known.steps, "seconds for a step"), (known.ran, "running time")):
+        """Return task, factor and criterion of the slowest task; None if none stands out."""
+        for times, what in ((known.steps, "seconds per step"), (known.ran, "run time")):
             if len(times) < self.limits["tasks"] or len(times) < known.tasks:
                 continue
             *others, (task, most) = sorted(times.items(), key=lambda item: item[1])
-            # At the end everybody waits for the last one: that is one task's doing only if the last but one was early.
-            usual = statistics.median(value for _, value in others) if times is known.steps else others[-1][1]
-            if usual > 0 and most >= self.limits["slower"] * usual:
-                return task, most / usual, what
+            # All wait for the last task at the end: it is an outlier only if the second to last was much faster.
+            reference = statistics.median(value for _, value in others) if times is known.steps else others[-1][1]
+            if reference > 0 and most >= self.limits["slower"] * reference:
+                return task, most / reference, what
         return None
 
     def _found(self, name: str, found: list[tuple[Run, RoleFacts, tuple[str, float, str]]]) -> Finding:
@@ -70,11 +70,11 @@ Ranks that synchronize in every step all show the same step time. Then the waiti
         hosts = {each.hosts.get(slow[0], "") for _, each, slow in found} - {""}
         other_hosts = {host for _, each, slow in found for name, host in each.hosts.items() if name != slow[0]}
         if len(tasks) == 1 and len(hosts) != 1:
-            why = f"It is always {task}: it seems to have more to do."
+            why = f"It is always {task}: it seems to have more work."
         elif len(hosts) == 1 and not hosts & other_hosts:
             why = f"It is always on host {hosts.copy().pop()}: that machine seems to be slow."
         else:
-            why = "Compare what its tasks use on the job's page."
+            why = "Compare the metrics of its tasks on the job's page."
         lost = [(times - 1) / times * each.held for _, each, (_, times, _) in found]
         return self.finding(
             Severity.HIGH if times >= 2 else Severity.MEDIUM,
@@ -82,7 +82,7 @@ Ranks that synchronize in every step all show the same step time. Then the waiti
             (
                 Evidence(f"{what}: {task}, against the others", times, Measure.TIMES),
                 Evidence("tasks", known.tasks),
-                Evidence("runs in which one task was so slow", len(found)),
+                Evidence("runs with such a slow task", len(found)),
             ),
             role=name,
             saving=Saving(
