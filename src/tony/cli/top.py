@@ -23,7 +23,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.protocol.messages import Points
 
-#: Up to so many tasks, sparklines are drawn; with more, only the last point of each series is read.
+#: Up to this number of tasks, sparklines are drawn; with more, only the last point of each series is read.
 _MAX_SPARKLINE_TASKS = 100
 #: Interval of reading metrics; for large jobs in proportion to the number of tasks.
 _POLL_SECONDS = 1.0

@@ -171,7 +171,7 @@ class Job:
             task: such as `worker:0`, or a role for all of its tasks; None for all.
             follow: yield new output until the job has ended.
             stream: `out` or `err`; None for both.
-            tail: start with the last so many lines of each stream; None for all.
+            tail: the number of lines of each stream to start with; None for all.
 
         Raises:
             UserError: the job has no such task.
