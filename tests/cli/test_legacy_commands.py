@@ -101,7 +101,7 @@ def test_a_cluster_that_does_not_start(tony: Tony, desk: Desk, monkeypatch: pyte
     monkeypatch.setattr("tempfile.tempdir", str(temp))
     answer = tony("local-submit", "--executes", "x.py")
     assert answer.code == 255
-    assert "Hadoop cannot live in " in answer.err
+    assert "Hadoop cannot use the path " in answer.err
     assert list(temp.iterdir()) == []
     assert desk.jobs == []
 

@@ -343,7 +343,7 @@ def test_attempts_are_used_up(lab: Lab) -> None:
     lab.wait_output(job, "worker:0", "told to end")
     until(lambda: not process.is_alive(supervisor), "it has given up")
     failure = assert_lost(lab, job)["failure"]
-    assert "2 of 2 attempts (am_attempts) have died within 10 minutes" in failure["tail"][-1]
+    assert "2 of 2 AM attempts (am_attempts) died within 10 minutes" in failure["tail"][-1]
 
 
 # --- tony kill in the gap ---------------------------------------------------------------------------------------------

@@ -75,9 +75,9 @@ def test_too_few_open_files_are_refused_with_the_arithmetic(lab: Lab) -> None:
     job = lab.job_file('command = "echo up"\n[roles.worker]\ninstances = 12\nmemory = "64m"\n')
     refused = with_open_files(lab, 20).submit(job)
     assert refused.returncode == 2
-    told = re.search(r"12 tasks at one time: that takes (\d+) open files in one process", refused.stderr)
+    told = re.search(r"12 tasks at one time need (\d+) open files in one process", refused.stderr)
     assert told
-    assert "the hard limit is 20 (RLIMIT_NOFILE, ulimit -Hn). Raise it, or ask for fewer tasks." in refused.stderr
+    assert "the hard limit is 20 (RLIMIT_NOFILE, ulimit -Hn). Raise it, or request fewer tasks." in refused.stderr
     assert lab.jobs() == []
     done = with_open_files(lab, int(told[1])).submit(job)
     assert (done.returncode, done.stderr) == (0, "")

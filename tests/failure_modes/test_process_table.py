@@ -62,8 +62,8 @@ def test_a_limit_that_no_job_of_this_size_can_keep(limited: Lab) -> None:
     """Refused at once with the arithmetic; nothing was started."""
     done = limited.submit(limited.job_file(JOB.replace("instances = 2", 'instances = 9\nmemory = "64m"')))
     assert done.returncode == 2
-    assert f"9 tasks at one time: that takes 36 processes and threads or more, and the limit is {MOST}" in done.stderr
-    assert "(RLIMIT_NPROC, ulimit -u). Raise it, or ask for fewer tasks." in done.stderr
+    assert f"9 tasks at one time need 36 processes and threads or more, but the limit is {MOST}" in done.stderr
+    assert "(RLIMIT_NPROC, ulimit -u). Raise it, or request fewer tasks." in done.stderr
     assert limited.jobs() == []
 
 

@@ -27,8 +27,8 @@ LOOP = "is a loop of links, or behind one: they lead to each other and to nothin
 LARGE = "and is laid down for every task. The biggest in it: data/big.bin ({}). Leave out what the job "
 LARGE += "does not need with a .tonyignore file."
 NO_CLUSTER = (
-    "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR (or scheduler.yarn.conf) to the folder with "
-    "its core-site.xml and hdfs-site.xml, or copy it here first: hdfs dfs -get."
+    "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (or scheduler.yarn.conf) "
+    "to the folder with core-site.xml and hdfs-site.xml, or copy the file here first: hdfs dfs -get."
 )
 NO_ARCHIVE = (
     "it is a file, but not an archive. Supported are tar, tar.gz, tar.bz2, tar.xz or zip, detected by content. "

@@ -49,7 +49,7 @@ class Queue(Desk):
         return ApplicationStatus(alive=True, note="Queue's AM resource limit exceeded.")
 
     async def standing(self, job_id: str) -> str:
-        return "it is number 3 of 5 that wait in queue default"
+        return "position 3 of 5 pending applications in queue default"
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
         if self.away:
@@ -75,8 +75,8 @@ async def followed(home: Home) -> list[JobReport]:
 
 
 REASON = (
-    "no application master was started within 10 s (queue_timeout) of submission: it is number 3 of 5 that wait in "
-    "queue default; Queue's AM resource limit exceeded"
+    "no application master was started within 10 s (queue_timeout) of submission: position 3 of 5 pending applications "
+    "in queue default; Queue's AM resource limit exceeded"
 )
 
 

@@ -93,7 +93,7 @@ def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
     assert killed == before.processes[name]
     assert cluster.kill(name) is None
     found = cluster.status()
-    assert f"{name} is dead; to mend it: tony mini restart {name}" == found.waiting_for
+    assert f"{name} is dead; restart with: tony mini restart {name}" == found.waiting_for
     assert "dead" == next(daemon.state for daemon in found.daemons if daemon.name == name)
     cluster.restart(name)
     assert cluster.status().waiting_for is None
@@ -134,9 +134,9 @@ def test_hdfs_outlives_its_daemon(cluster: MiniCluster) -> None:
 
 def test_there_is_no_other_daemon(cluster: MiniCluster) -> None:
     """The sentence lists those that there are; a kind of which there is one needs no number."""
-    with pytest.raises(UserError, match="'nm4' is no daemon of this cluster; it has nn, rm, dn1, nm1, nm2, nm3"):
+    with pytest.raises(UserError, match="unknown daemon 'nm4'; this cluster has nn, rm, dn1, nm1, nm2, nm3"):
         cluster.kill("nm4")
-    with pytest.raises(UserError, match="a cluster runs already"):
+    with pytest.raises(UserError, match="a cluster is already running"):
         cluster.start(options(), print)
 
 
@@ -171,7 +171,7 @@ def test_a_start_and_a_stop(tmp_path: Path) -> None:
         job = submitted(home, tmp_path)
     finally:
         answer = command(home, "stop")
-    assert f"1 application still runs and will be ended: {job}" in answer.stderr
+    assert f"1 application is still running and will be killed: {job}" in answer.stderr
     assert (0, "ended; 4 daemons ran\n") == (answer.returncode, answer.stdout)
     assert -signal.SIGKILL == stray.wait(10)
     assert [] == [pid for pid in pids if is_alive(pid)]

@@ -41,4 +41,4 @@ def test_what_it_cannot_do(tmp_path: Path) -> None:
     """Says what it can."""
     done = hadoop(tmp_path, "distcp")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "distcp is not known to this small cluster; it knows classpath, fs, dfs" in done.stderr
+    assert "unknown subcommand distcp; this small cluster has classpath, fs, dfs" in done.stderr

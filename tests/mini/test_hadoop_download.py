@@ -43,7 +43,7 @@ def test_once(machine: Machine, java: Java) -> None:
     notices: list[str] = []
     folder = fetch("3.4.2", java, machine.environment, notices.append)
     assert ["hadoop-yarn-server-nodemanager-3.4.2.jar"] == [path.name for path in folder.iterdir()]
-    assert ["fetching Hadoop 3.4.2 with Maven, about 100 MB, once"] == notices
+    assert ["downloading Hadoop 3.4.2 with Maven (about 100 MB, only the first time)"] == notices
     assert "-Dhadoop.version=3.4.2" in machine.asked[0]
     (machine.folder / "bin" / "mvn").unlink()
     assert folder == fetch("3.4.2", java, machine.environment, notices.append)
@@ -73,5 +73,5 @@ def test_a_cache_that_cannot_be_made(machine: Machine, java: Java) -> None:
     """Says which folder."""
     machine.install_maven()
     (machine.folder / "cache").write_text("")
-    with pytest.raises(StorageError, match=r"cannot be kept in .*/cache/tony/hadoop: Not a directory"):
+    with pytest.raises(StorageError, match=r"in .*/cache/tony/hadoop: Not a directory"):
         fetch("3.4.2", java, machine.environment, print)

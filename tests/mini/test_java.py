@@ -61,7 +61,7 @@ def test_none(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         find_java({"PATH": str(tmp_path)}, "3.4.2", tmp_path)
     assert (
-        "Hadoop 3.4.2 needs Java 11 to 23, and none was found. "
+        "Hadoop 3.4.2 needs Java 11 to 23, but none was found. "
         "On Debian: apt-get install default-jre-headless maven, or set JAVA_HOME." == str(caught.value)
     )
 
@@ -71,10 +71,10 @@ def test_one_that_does_not_fit(machine: Machine, tmp_path: Path) -> None:
     machine.install_java("1.8.0_392")
     with pytest.raises(UserError) as caught:
         find_java({**machine.environment, "JAVA_HOME": "/nowhere"}, "3.4.2", tmp_path)
-    assert "found: JAVA_HOME is /nowhere, where no Java runs; java on PATH is Java 8 (" in str(caught.value)
+    assert "found: JAVA_HOME is /nowhere, which has no working Java; java on PATH is Java 8 (" in str(caught.value)
 
 
 def test_no_maven(tmp_path: Path) -> None:
     """It is needed once only, and told so."""
-    with pytest.raises(UserError, match=r"Maven \(mvn\) is needed to fetch Hadoop the first time"):
+    with pytest.raises(UserError, match=r"Maven \(mvn\) is needed to download Hadoop"):
         find_maven({"PATH": str(tmp_path)})

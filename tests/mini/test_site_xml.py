@@ -158,7 +158,7 @@ def test_daemons_beside_those_of_the_options() -> None:
     line = command(MiniDaemon("rm2"), Path("/java"), Path("/jars"), PLACES)
     assert line[line.index("-cp") + 1].startswith("/home/me/.tony/mini/rm2/conf:")
     assert MiniDaemon("rm2") == parse("rm2", 1, 1, state.daemons)
-    with pytest.raises(UserError, match=r"it has nn, rm, dn1, nm1\."):
+    with pytest.raises(UserError, match=r"has nn, rm, dn1, nm1\."):
         parse("rm2", 1, 1)
 
 
@@ -179,12 +179,12 @@ def test_no_label(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (MiniOptions(hadoop="3.4"), "--hadoop 3.4: write a release, such as 3.4.2."),
-        (MiniOptions(nodes=0), "--nodes 0: from 1 to 254."),
-        (MiniOptions(datanodes=-1), "--datanodes -1: from 1 to 254."),
-        (MiniOptions(settings=(HadoopProperty.read("nm4:a=b"),)), "--set nm4:a: there is no nm4 in this cluster"),
-        (MiniOptions(labels=(Label.read("gpu=nm4"),)), "--label gpu: there is no nm4 in this cluster"),
-        (MiniOptions(labels=(Label.read("a=nm1"), Label.read("b=nm1"))), "--label: Hadoop allows one label for a node"),
+        (MiniOptions(hadoop="3.4"), "--hadoop 3.4: expected a release such as 3.4.2."),
+        (MiniOptions(nodes=0), "--nodes 0: expected a number from 1 to 254."),
+        (MiniOptions(datanodes=-1), "--datanodes -1: expected a number from 1 to 254."),
+        (MiniOptions(settings=(HadoopProperty.read("nm4:a=b"),)), "--set nm4:a: this cluster has no nm4"),
+        (MiniOptions(labels=(Label.read("gpu=nm4"),)), "--label gpu: this cluster has no nm4"),
+        (MiniOptions(labels=(Label.read("a=nm1"), Label.read("b=nm1"))), "--label: Hadoop allows one label per node"),
     ],
 )
 def test_options_that_make_no_sense(options: MiniOptions, message: str) -> None:
@@ -198,7 +198,7 @@ def test_names_of_daemons() -> None:
     """`dn` and `nm` serve where there is one."""
     assert MiniDaemon("dn1") == parse("dn", 2, 1)
     for text in ("nm", "nm3", "jt", "", "nn1", "nm01"):
-        with pytest.raises(UserError, match="is no daemon of this cluster; it has nn, rm, dn1, nm1, nm2"):
+        with pytest.raises(UserError, match="this cluster has nn, rm, dn1, nm1, nm2"):
             parse(text, 2, 1)
 
 

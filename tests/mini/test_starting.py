@@ -54,7 +54,7 @@ def test_a_daemon_that_dies(machine: Machine, cluster: MiniCluster) -> None:
     with pytest.raises(InfraError) as caught:
         cluster.start(MiniOptions(nodes=1), print)
     lines = str(caught.value).splitlines()
-    assert "the NameNode (nn) died; the end of " in lines[0]
+    assert "the NameNode (nn) died; end of " in lines[0]
     assert ["FATAL it broke"] == lines[1:]
     assert conf_dir(cluster.home) is None
     assert 0 == cluster.stop()
@@ -64,7 +64,7 @@ def test_a_daemon_that_dies(machine: Machine, cluster: MiniCluster) -> None:
 def test_one_that_is_never_ready(machine: Machine, cluster: MiniCluster) -> None:
     """Says what was waited for, and ends all."""
     machine.install_java()
-    with pytest.raises(InfraError, match=r"was not ready after 0 s: the NameNode does not answer"):
+    with pytest.raises(InfraError, match=r"was not ready after 0 s: the NameNode does not respond"):
         cluster.start(MiniOptions(nodes=1), print, timeout=0.3)
     assert [] == with_marker(f"{MARKER}={cluster.places.path}")
 
@@ -72,7 +72,7 @@ def test_one_that_is_never_ready(machine: Machine, cluster: MiniCluster) -> None
 def test_a_format_that_fails(machine: Machine, cluster: MiniCluster) -> None:
     """What had been started by then is ended."""
     machine.install_java(format_code=1)
-    with pytest.raises(InfraError, match=r"the NameNode's folder could not be made; see .*format\.log"):
+    with pytest.raises(InfraError, match=r"formatting the NameNode failed; see .*format\.log"):
         cluster.start(MiniOptions(nodes=1), print)
     assert [] == with_marker(f"{MARKER}={cluster.places.path}")
 
@@ -97,7 +97,7 @@ def test_a_start_that_is_ended(machine: Machine, cluster: MiniCluster, number: i
 def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:
     """Its lists are divided by blanks, commas and colons."""
     cluster = MiniCluster(Home(machine.folder / "my home"), machine.environment)
-    with pytest.raises(UserError, match=r"Hadoop cannot live in .*my home/mini: use only letters"):
+    with pytest.raises(UserError, match=r"Hadoop cannot use the path .*my home/mini: it may contain only letters"):
         cluster.start(MiniOptions(), print)
     assert 0 == cluster.stop()
     assert not cluster.home.path.exists()
@@ -106,7 +106,7 @@ def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:
 def test_one_at_a_time(machine: Machine, cluster: MiniCluster) -> None:
     """Whoever comes second is told so."""
     other = MiniCluster(cluster.home, machine.environment)
-    with cluster._alone(), pytest.raises(UserError, match="another tony mini is at work"):
+    with cluster._alone(), pytest.raises(UserError, match="another tony mini is changing the cluster"):
         other.stop()
     assert 0 == other.stop()
 
@@ -115,7 +115,7 @@ def test_no_cluster(cluster: MiniCluster) -> None:
     """Commands that need one say how one gets it."""
     commands: list[Callable[[], object]] = [cluster.wait, partial(cluster.kill, "rm"), partial(cluster.restart, "rm")]
     for ask in commands:
-        with pytest.raises(UserError, match=r"no cluster runs in .*; start one: tony mini start"):
+        with pytest.raises(UserError, match=r"no cluster is running in .*; start one with: tony mini start"):
             ask()
     assert not cluster.status().running
 
@@ -141,7 +141,7 @@ def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
     assert written == cluster_state.load(places)
     assert [places.state] == list(tmp_path.iterdir())
     places.state.write_text("{}")
-    with pytest.raises(RecordError, match=r"state.json is damaged \(.*\); end the cluster with: tony mini stop"):
+    with pytest.raises(RecordError, match=r"state.json is damaged \(.*\); stop the cluster with: tony mini stop"):
         cluster_state.load(places)
 
 

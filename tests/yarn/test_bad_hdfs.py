@@ -92,9 +92,9 @@ def test_no_room_to_upload(lab: YarnLab, limit: str) -> None:
         web(lab, "DELETE", place, "DELETE&recursive=true")
     assert done.returncode == 3, done.stdout + done.stderr
     assert f"{staging} (scheduler.yarn.staging): " in done.stderr
-    assert f" are to be uploaded, and the quota of {place} leaves " in done.stderr
+    assert f" have to be uploaded, but the quota of {place} leaves " in done.stderr
     assert ("leaves 1m of 1m" if limit == "space" else "leaves 0 of 3 names") in done.stderr
-    assert "set scheduler.yarn.staging to a folder with room" in done.stderr
+    assert "set scheduler.yarn.staging to another folder" in done.stderr
     assert "Traceback" not in done.stderr
     assert (lab.jobs(), lab.applications(), set(left) - {".evicted"}) == ([], before, set())
 
@@ -112,7 +112,7 @@ def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
         set_quota(lab, records(job), space=1)
     (lab.out / "gate0").touch()
     assert lab.tasks(first)["worker:1"]["state"] == "running"
-    until(lambda: "the job's events wait" in master_said(lab, first), "its master has noticed")
+    until(lambda: "writing the event log to" in master_said(lab, first), "its master has noticed")
     assert "quota" in master_said(lab, first)
     lost = lab.wait(other)
     assert (lost["state"], lost["exit_code"], lost["failure"]) == ("succeeded", 0, None)
@@ -138,7 +138,7 @@ def test_the_name_node_is_killed(lab: YarnLab) -> None:
         (lab.out / "gate0").touch()
         until(lambda: lab.tasks(job)["worker:0"]["state"] == "succeeded", "its end was seen")
         refused = lab.submit(lab.job('command = "true"\n', name="other.toml"))
-        until(lambda: "the job's events wait" in master_said(lab, job), "its master has noticed")
+        until(lambda: "writing the event log to" in master_said(lab, job), "its master has noticed")
     finally:
         lab.cluster.restart("nn")
     assert refused.returncode == 3

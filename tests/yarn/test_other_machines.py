@@ -47,15 +47,15 @@ def test_what_has_no_record(lab: YarnLab) -> None:
         done = lab.tony("status", job)
         assert done.returncode == 3, done.stdout + done.stderr
         assert f"{job} (bare, type OTHER) is ACCEPTED" in done.stderr
-        assert "no record of it in hdfs://127.0.0.1:" in done.stderr
-        assert f"/user/{user()}/.tony/jobs/{job} before its application master has begun." in done.stderr
+        assert "It has no history in hdfs://127.0.0.1:" in done.stderr
+        assert f"/user/{user()}/.tony/jobs/{job} until its application master has started." in done.stderr
         done = lab.tony("kill", job)  # not of our type: it may be anybody's
         assert done.returncode == 3, done.stdout + done.stderr
     finally:
         asyncio.run(_kill(lab, job))
     done = lab.tony("logs", job)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "it ended before it began one, or is no job of tony's" in done.stderr
+    assert "it ended before writing one, or is not a job of tony" in done.stderr
     done = lab.tony("status", f"{job}999")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "there is no job" in done.stderr

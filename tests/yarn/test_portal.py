@@ -158,7 +158,7 @@ def test_output_that_is_gone(trained: Trained, tmp_path: Path) -> None:
         async def look() -> None:
             async with seen(tmp_path, [history()]) as portal:
                 page = await portal.page(f"/job/{trained.job}/log/worker:0/out", "is missing")
-                assert "YARN has brought the logs to HDFS, and they are not there any more" in page
+                assert "YARN aggregated the logs to HDFS, but they are no longer there" in page
                 assert "`tony logs -f` keep what they show" in page
 
         asyncio.run(look())

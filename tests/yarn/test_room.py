@@ -59,7 +59,7 @@ def test_queue_time_out(lab: YarnLab, full: str) -> None:
     before = lab.detach(lab.job('command = "true"\nqueue_timeout = "2s"\n'))
     done = lab.submit(lab.job('command = "true"\nqueue_timeout = "2s"\n'))
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "number 2 of 2 that wait in queue" in done.stderr
+    assert "position 2 of 2 pending applications in queue" in done.stderr
     job = lab.jobs()[-1]
     failure = lab.failure(job)
     assert (failure["cause"], "2 s (queue_timeout)" in failure["reason"]) == ("queue-timeout", True), failure
@@ -133,7 +133,7 @@ def test_no_constraints_here(lab: YarnLab) -> None:
     for key, job in jobs.items():
         assert lab.wait(job)["exit_code"] == 3
         reason = lab.failure(job)["reason"]
-        assert f"this cluster takes no placement constraints, and {key} needs them" in reason, reason
+        assert f"this cluster has placement constraints disabled, but {key} needs them" in reason, reason
         assert "yarn.resourcemanager.placement-constraints.handler" in reason
 
 

@@ -1,9 +1,9 @@
 """A real Hadoop on one machine, as processes of the user: for trying out, and for tests.
 
 NameNode, DataNodes, ResourceManager and NodeManagers run as separate daemons, so that any of them can be killed and
-started again. `tony mini` is its command line; all files are in `mini/` of the state directory (`layout`).
+restarted. `tony mini` is its command line; all files are in `mini/` of the state directory (`layout`).
 
-`cluster` starts, inspects and stops it; `ephemeral_cluster` is one that ends with the process that wanted it. Before
+`cluster` starts, inspects and stops it; `ephemeral_cluster` is one that stops with the process that started it. Before
 the start `hadoop_download` and `java` provide the software, `ports`, `site_xml` and `disk_setup` write the
 configuration; afterwards `readiness` waits and `initial_setup` creates folders and queues.
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from tony.model.layout import Home
 
-#: A property by which the configuration of such a cluster is known.
+#: Property that marks the configuration of such a cluster.
 PROPERTY = "tony.mini"
 
 
 def conf_dir(home: Home) -> Path | None:
-    """The configuration folder of the cluster that runs in a home; None if none does.
+    """Return the configuration folder of the cluster running in a state directory; None if there is none.
 
-    Answers from files and the process table, in a millisecond: the cluster itself is not asked.
+    Reads files and the process table, in a millisecond; sends no request to the cluster.
     """
     from tony.mini.layout import Places
 

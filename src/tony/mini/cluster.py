@@ -1,4 +1,4 @@
-"""A small cluster as a whole: started, looked at, harmed, mended and ended."""
+"""A small cluster as a whole: start, inspect, kill and restart daemons, stop."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from tony.mini.layout import Places
 from tony.mini.options import MiniOptions
 from tony.model.layout import Home
 
-#: Seconds after which a cluster that does not come up is given up; it takes some 10.
+#: Seconds for a cluster to start; it takes about 10.
 START_TIMEOUT = 120.0
-#: A NodeManager whose ResourceManager is gone takes 15 seconds for its own end.
+#: Seconds for a daemon to end: a NodeManager whose ResourceManager is down takes 15 to shut down.
 _END_TIMEOUT = 20.0
-#: How often to start anew with other ports, when somebody took one between choosing and starting.
+#: Attempts to start with other ports, if another process took one after it was chosen.
 _TRIES = 3
 
 
 class _TakenPort(InfraError):  # noqa: N818 - reads better where it is raised
-    """A daemon could not listen."""
+    """A daemon could not bind its port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStatus:
-    """How a daemon is.
+    """The status of a daemon.
 
     Attributes:
         state: `running`, `stopped` (by a signal) or `dead`.
-        memory: bytes that it holds.
-        web: the address of its page.
+        memory: resident bytes.
+        web: URL of its web page.
     """
 
     name: str
@@ -59,12 +59,12 @@ class DaemonStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How a cluster is.
+    """The status of a cluster.
 
     Attributes:
-        running: whether any daemon of it runs.
-        waiting_for: what keeps it from being ready; None if nothing does.
-        conf: what HADOOP_CONF_DIR has to name.
+        running: whether any daemon is running.
+        waiting_for: why it is not ready; None if it is.
+        conf: the value for HADOOP_CONF_DIR.
     """
 
     running: bool
@@ -75,13 +75,13 @@ class Status:
 
 
 class MiniCluster:
-    """The cluster of a home, whether or not it runs."""
+    """The cluster of a state directory, running or not."""
 
     def __init__(self, home: Home, environment: Mapping[str, str]) -> None:
-        """Nothing is started yet.
+        """Create the object; starts nothing.
 
         Args:
-            environment: says where Java and Maven are; what daemons inherit is taken from it.
+            environment: locates Java and Maven; daemons inherit a part of it.
         """
         self.home = home
         self.places = Places(home.mini)
@@ -89,29 +89,29 @@ class MiniCluster:
 
     @property
     def conf(self) -> Path:
-        """What HADOOP_CONF_DIR has to name."""
+        """The value for HADOOP_CONF_DIR."""
         return self.places.conf
 
     @property
     def state(self) -> ClusterState:
-        """What runs.
+        """The stored state of the cluster.
 
         Raises:
-            UserError: nothing does.
+            UserError: there is no cluster.
         """
         state = load(self.places)
         if state is None:
-            raise UserError(f"no cluster runs in {self.home.path}; start one: tony mini start")
+            raise UserError(f"no cluster is running in {self.home.path}; start one with: tony mini start")
         return state
 
     def start(
         self, options: MiniOptions, notice: Callable[[str], None], timeout: float = START_TIMEOUT
     ) -> ClusterState:
-        """Brings an empty cluster up, and waits until it can be used.
+        """Start an empty cluster, and wait until it is ready.
 
         Raises:
-            UserError: the options make no sense, Java or Maven are missing, or a cluster runs already.
-            InfraError: a daemon died or is not ready in time; says which, and its last words.
+            UserError: the options are invalid, Java or Maven are missing, or a cluster is already running.
+            InfraError: a daemon died or is not ready in time; says which, with the end of its log.
         """
         options.check()
         check_place(self.places.path)
@@ -130,7 +130,7 @@ class MiniCluster:
                         raise
                     notice(f"{str(error).splitlines()[0]}: trying other ports")
                 except InfraError:
-                    self._end_all()  # what it wrote stays, for whoever looks for the reason
+                    self._end_all()  # keeps its files and logs for diagnosis
                     raise
                 except BaseException:
                     self._clear()
@@ -138,13 +138,14 @@ class MiniCluster:
         raise AssertionError
 
     def stop(self, notice: Callable[[str], None] | None = None) -> int:
-        """Ends everything, and removes all but the cache of archives. Works on any remains, however they came about.
+        """Stop everything, and remove all files but the cache of archives. Also cleans up after crashes.
 
         Args:
-            notice: applications that still run are told of, and ended first. Without it they just go with the cluster.
+            notice: receives a message about running applications, which are killed first. Without it they end with
+                the cluster.
 
         Returns:
-            How many daemons ran.
+            How many daemons were running.
         """
         if not self.home.path.is_dir():
             return 0
@@ -156,7 +157,7 @@ class MiniCluster:
             return self._clear()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> Process | None:
-        """Signals a daemon, and waits for its end if the signal asks for that. Its containers stay.
+        """Send a signal to a daemon, and wait for its end if it is SIGTERM or SIGKILL. Its containers stay.
 
         Returns:
             The process; None if it was dead already.
@@ -177,10 +178,10 @@ class MiniCluster:
             return process
 
     def restart(self, name: str, timeout: float = START_TIMEOUT) -> Sequence[str]:
-        """Kills a daemon if it runs, starts it again, and waits until the cluster is ready. Its ports stay the same.
+        """Restart a daemon, and wait until the cluster is ready. Its ports stay the same.
 
         Returns:
-            Names of others that are dead. Then nothing was waited for: the cluster cannot be ready without them.
+            Names of other daemons that are dead. Then it does not wait: the cluster cannot get ready without them.
 
         Raises:
             UserError: there is no cluster, or no such daemon.
@@ -201,15 +202,15 @@ class MiniCluster:
             return dead
 
     def wait(self, timeout: float = START_TIMEOUT) -> None:
-        """Waits until the cluster is ready.
+        """Wait until the cluster is ready.
 
         Raises:
-            InfraError: it is not in time.
+            InfraError: it is not ready in time.
         """
         self._wait(self.state, {}, (), timeout)
 
     def status(self) -> Status:
-        """Looks at every daemon, and asks the cluster whether it is ready."""
+        """Return the status of every daemon, and of the cluster as a whole."""
         state = load(self.places)
         if state is None:
             return Status(running=False)
@@ -223,7 +224,7 @@ class MiniCluster:
         )
 
     def tool(self, main: str, *arguments: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-        """Runs a program of Hadoop's against the cluster, such as `org.apache.hadoop.fs.FsShell`."""
+        """Run a Hadoop tool against the cluster, such as `org.apache.hadoop.fs.FsShell`."""
         state = self.state
         line = tool_command(Path(state.java), Path(state.jars), self.places, main, *arguments)
         return subprocess.run(
@@ -238,7 +239,7 @@ class MiniCluster:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Only one program at a time changes a cluster. The lock is on the home itself, so that no file is left."""
+        """Lock the cluster against concurrent changes. Locks the state directory itself, so that no file is left."""
         try:
             self.home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(self.home.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -248,7 +249,8 @@ class MiniCluster:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         except BlockingIOError:
-            raise UserError(f"another tony mini is at work in {self.home.path}; try again when it is done") from None
+            text = f"another tony mini is changing the cluster in {self.home.path}; try again when it has finished"
+            raise UserError(text) from None
         finally:
             os.close(handle)
 
@@ -256,7 +258,7 @@ class MiniCluster:
         state = load(self.places)
         if state is not None and state.living():
             raise UserError(
-                f"a cluster runs already in {self.places.path}; see tony mini status, end it: tony mini stop"
+                f"a cluster is already running in {self.places.path}; see: tony mini status; stop it: tony mini stop"
             )
 
     def _planned(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
@@ -267,7 +269,7 @@ class MiniCluster:
     def _bring_up(self, state: ClusterState, timeout: float) -> ClusterState:
         self.places.path.mkdir(mode=0o700, exist_ok=True)
         write_files(state, self.places)
-        # HDFS needs to be formatted first; YARN needs no HDFS to come up.
+        # HDFS needs to be formatted first; YARN starts without HDFS.
         yarn = [
             daemon for daemon in state.daemons if daemon.kind in (DaemonKind.RESOURCE_MANAGER, DaemonKind.NODE_MANAGER)
         ]
@@ -314,14 +316,14 @@ class MiniCluster:
         log = self.places.log(daemon.name)
         kind = _TakenPort if processes.tells_of_a_taken_port(log) else InfraError
         title = daemon.kind.name.replace("_", " ").title().replace(" ", "")
-        raise kind("\n".join([f"the {title} ({daemon.name}) died; the end of {log}:", *processes.last_words(log)]))
+        raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *processes.last_words(log)]))
 
     def _end_all(self) -> int:
-        """Ends daemons, then what they have started; leaves the files."""
+        """Stop daemons, then what they have started; keep the files."""
         try:
             state = load(self.places)
         except RecordError:
-            state = None  # what it named is found all the same
+            state = None  # its processes are found all the same
         living = list(state.living().values()) if state is not None else []
         processes.end(living)
         processes.sweep(self.places)
@@ -344,10 +346,10 @@ class MiniCluster:
     def _waiting_for(self, state: ClusterState, living: Mapping[str, Process]) -> str | None:
         dead = [daemon.name for daemon in state.daemons if daemon.name not in living]
         if not living:
-            return "no daemon runs"
+            return "no daemon is running"
         if dead:
             verb = "is" if len(dead) == 1 else "are"
-            return f"{' and '.join(dead)} {verb} dead; to mend it: tony mini restart {dead[0]}"
+            return f"{' and '.join(dead)} {verb} dead; restart with: tony mini restart {dead[0]}"
         return readiness.waiting_for(state, {})
 
     def _status_of(self, daemon: MiniDaemon, process: Process | None, state: ClusterState) -> DaemonStatus:

@@ -1,4 +1,4 @@
-"""What runs in a home: written down after every start, so that a cluster can always be ended."""
+"""The stored state of a cluster, written after every start of a daemon, so that it can always be stopped."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tony.model.codec import DecodeError, from_plain, to_plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process, named for ever.
+    """A process, identified across reuse of its pid.
 
     Attributes:
-        started: in clock ticks since boot.
+        started: start time in clock ticks since boot.
     """
 
     pid: int
@@ -29,23 +29,23 @@ class Process:
 
     @property
     def living(self) -> bool:
-        """Whether it is still there; a later process of the same pid is not it."""
+        """Whether it is still running; a later process with the same pid does not count."""
         return start_time(self.pid) == self.started and is_alive(self.pid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """A cluster as it was last known.
+    """The last known state of a cluster.
 
     Attributes:
-        options: what it was to be.
-        java: the home of its Java.
-        jars: the folder of its Java archives.
+        options: its options.
+        java: JAVA_HOME.
+        jars: folder of Hadoop's jars.
         path: PATH of the nodes and of containers.
         ports: `nn.rpc`, `nm1.web`... -> port; fixed for the cluster's life.
-        processes: daemon -> its last process, living or not.
-        ready: whether it once was.
-        others: daemons beside those of the options, such as `rm2`: of whoever makes a cluster of another kind.
+        processes: daemon -> its last process, running or not.
+        ready: whether it has been ready.
+        others: daemons besides those of the options, such as `rm2`, in other kinds of clusters (tests).
     """
 
     options: MiniOptions
@@ -59,25 +59,25 @@ class ClusterState:
 
     @property
     def daemons(self) -> tuple[MiniDaemon, ...]:
-        """All that belong to it, running or not."""
+        """All daemons of the cluster, running or not."""
         return (*map(MiniDaemon, self.others), *daemons(self.options.nodes, self.options.datanodes))
 
     def living(self) -> dict[str, Process]:
-        """The daemons that run."""
+        """Return the processes of running daemons."""
         return {name: process for name, process in self.processes.items() if process.living}
 
     def address(self, port: str) -> str:
-        """`host:port` of a port such as `rm.web`."""
+        """Return `host:port` of a port such as `rm.web`."""
         return f"{MiniDaemon(port.partition('.')[0]).host}:{self.ports[port]}"
 
     def with_process(self, daemon: MiniDaemon, pid: int) -> ClusterState:
-        """With a daemon that was just started by us, so that it cannot be gone yet, not even if it has ended."""
+        """Return the state with a daemon just started as our child (so its pid is valid even if it has ended)."""
         process = Process(pid=pid, started=start_time(pid) or 0)
         return replace(self, processes={**self.processes, daemon.name: process})
 
 
 def load(places: Places) -> ClusterState | None:
-    """What was last written; None if nothing is there.
+    """Return the stored state; None if there is none.
 
     Raises:
         RecordError: it is damaged.
@@ -89,11 +89,11 @@ def load(places: Places) -> ClusterState | None:
     try:
         return from_plain(ClusterState, json.loads(text))
     except (ValueError, DecodeError) as error:
-        raise RecordError(f"{places.state} is damaged ({error}); end the cluster with: tony mini stop") from error
+        raise RecordError(f"{places.state} is damaged ({error}); stop the cluster with: tony mini stop") from error
 
 
 def save(places: Places, state: ClusterState) -> None:
-    """Writes it whole or not at all."""
+    """Store the state atomically."""
     text = json.dumps(to_plain(state), indent=1)
     new = Path(f"{places.state}.{os.getpid()}")
     new.write_text(text, encoding="utf-8")

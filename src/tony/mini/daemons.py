@@ -1,4 +1,4 @@
-"""The daemons of a small cluster: what they are called, where they listen, how Java starts them."""
+"""The daemons of a small cluster: their names, addresses and Java command lines."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.mini.layout import Places
 
-#: Where what there is once listens. Only loopback: a cluster without security runs programs for whoever reaches it.
+#: Address of daemons. Loopback only: a cluster without security runs programs for every client that can reach it.
 HOST = "127.0.0.1"
-#: Every node has an address of its own, so that requests for hosts mean something; all of 127.0.0.0/8 is loopback.
+#: Each node has an address of its own, so that requests for hosts are meaningful; all of 127.0.0.0/8 is loopback.
 _NODE_NETWORK = "127.0.1"
-#: Addresses that a node can have.
+#: Number of addresses for nodes.
 MOST_NODES = 254
-#: In the environment of daemons, and of all that they start: the folder of their cluster.
+#: Variable in the environment of daemons and their descendants: the folder of their cluster.
 MARKER = "TONY_MINI"
 
 _PACKAGE = "org.apache.hadoop"
-#: Packages into which Hadoop reflects; what its own start scripts open on Java 17.
+#: Packages that Hadoop accesses by reflection; opened on Java 17, as by Hadoop's own start scripts.
 _OPENED = (
     "java.io",
     "java.lang",
@@ -38,7 +38,7 @@ _EXPORTED = ("sun.net.dns", "sun.net.util")
 
 
 class DaemonKind(Enum):
-    """What a daemon is."""
+    """The kind of a daemon."""
 
     NAME_NODE = "nn"
     RESOURCE_MANAGER = "rm"
@@ -58,7 +58,7 @@ _HEAP = {
     DaemonKind.DATA_NODE: "160m",
     DaemonKind.NODE_MANAGER: "224m",
 }
-#: What each listens on; `web` is a page for people.
+#: Ports of each kind; `web` serves web pages.
 _PORTS = {
     DaemonKind.NAME_NODE: ("rpc", "web"),
     DaemonKind.RESOURCE_MANAGER: ("client", "scheduler", "tracker", "admin", "web"),
@@ -79,12 +79,12 @@ class MiniDaemon:
 
     @property
     def kind(self) -> DaemonKind:
-        """What it is."""
+        """The kind of the daemon, from its name."""
         return DaemonKind(self.name[:2])
 
     @property
     def index(self) -> int:
-        """Counts DataNodes and NodeManagers from 1; 0 for what there is once."""
+        """Number of a DataNode or NodeManager, from 1; 0 for the others."""
         return int(self.name[2:] or 0)
 
     @property
@@ -94,21 +94,21 @@ class MiniDaemon:
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """The names of its ports: `nm1.web`..."""
+        """Names of its ports: `nm1.web`..."""
         return tuple(f"{self.name}.{port}" for port in _PORTS[self.kind])
 
 
 def daemons(nodes: int, datanodes: int) -> tuple[MiniDaemon, ...]:
-    """All daemons of a cluster, in the order in which they are started."""
+    """Return all daemons of a cluster, in start order."""
     names = ["nn", "rm", *(f"dn{n}" for n in range(1, datanodes + 1)), *(f"nm{n}" for n in range(1, nodes + 1))]
     return tuple(map(MiniDaemon, names))
 
 
 def parse(text: str, nodes: int, datanodes: int, others: Iterable[MiniDaemon] = ()) -> MiniDaemon:
-    """The daemon that a person named; `dn` and `nm` serve where there is one.
+    """Parse a daemon's name; `dn` and `nm` are enough if there is only one.
 
     Args:
-        others: what the cluster has beside its own.
+        others: further daemons of the cluster.
 
     Raises:
         UserError: there is none of that name.
@@ -117,15 +117,15 @@ def parse(text: str, nodes: int, datanodes: int, others: Iterable[MiniDaemon] = 
     only = {"dn": datanodes, "nm": nodes}.get(text)
     found = MiniDaemon(f"{text}1" if only == 1 else text)
     if found not in known:
-        raise UserError(f"{text!r} is no daemon of this cluster; it has {', '.join(each.name for each in known)}.")
+        raise UserError(f"unknown daemon {text!r}; this cluster has {', '.join(each.name for each in known)}.")
     return found
 
 
 def command(daemon: MiniDaemon, java: Path, jars: Path, places: Places, *arguments: str) -> list[str]:
-    """The command line of a daemon.
+    """Return the command line of a daemon.
 
     Args:
-        java: a Java's home.
+        java: JAVA_HOME.
         arguments: `-format` for a NameNode.
     """
     web = [places.web] if daemon.kind in (DaemonKind.NAME_NODE, DaemonKind.DATA_NODE) else []
@@ -134,14 +134,14 @@ def command(daemon: MiniDaemon, java: Path, jars: Path, places: Places, *argumen
 
 
 def tool_command(java: Path, jars: Path, places: Places, main: str, *arguments: str) -> list[str]:
-    """The command line of a program of Hadoop's that is no daemon, such as `org.apache.hadoop.fs.FsShell`."""
+    """Return the command line of a Hadoop tool, such as `org.apache.hadoop.fs.FsShell`."""
     return java_command(java, jars, [places.conf], places, "128m", main, *arguments)
 
 
 def java_command(
     java: Path, jars: Path, folders: list[Path], places: Places, heap: str, main: str, *arguments: str
 ) -> list[str]:
-    """Java with what Hadoop needs of it, and as little else as possible."""
+    """Return a Java command line with the options that Hadoop needs, and few others."""
     return [
         str(java / "bin" / "java"),
         f"-Xmx{heap}",

@@ -1,4 +1,4 @@
-"""What has to be on the disk before a cluster starts."""
+"""Files and folders that must exist before a cluster starts."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from tony.mini.daemons import MiniDaemon, command
 from tony.mini.layout import Places
 from tony.mini.processes import last_words
 
-#: Without these folders, which Hadoop's archives in Maven lack, NameNode and DataNode refuse to start.
+#: Folders without which NameNode and DataNode do not start; Hadoop's archives in Maven lack them.
 _WEB = ("hdfs", "datanode", "secondary", "static")
-#: Hadoop's own lists are divided by commas, colons and blanks, `$` begins a variable, `%` an octet of an address.
+#: Characters without a special meaning: Hadoop separates lists by commas, colons and blanks, and expands `$` and `%`.
 _USABLE = re.compile(r"[A-Za-z0-9._/@+=~-]+")
 
 
 def user_name() -> str:
-    """As Java knows the user: by the password file, whatever the environment says."""
+    """Return the user's name as Java sees it: from the password file, whatever the environment says."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        raise UserError(f"Hadoop does not run for user {os.geteuid()}, who is not in the password file.") from None
+        raise UserError(f"Hadoop cannot run as user {os.geteuid()}: it has no entry in the password file.") from None
 
 
 def check_place(path: Path) -> None:
-    """Refuses a folder in which Hadoop cannot live.
+    """Refuse a path that Hadoop cannot use.
 
     Raises:
         UserError: says why, and what to do.
     """
     if not _USABLE.fullmatch(str(path)):
         raise UserError(
-            f"Hadoop cannot live in {path}: use only letters, digits and ._@+=~- in the folder's name. "
-            "Set TONY_HOME to another one."
+            f"Hadoop cannot use the path {path}: it may contain only letters, digits and ._@+=~-. "
+            "Set TONY_HOME to another folder."
         )
 
 
 def write_files(state: ClusterState, places: Places) -> None:
-    """Makes every file and folder that daemons expect to find."""
+    """Create all files and folders that daemons expect."""
     for folder in (places.logs, places.bin, places.tmp, *(places.web / "webapps" / name for name in _WEB)):
         folder.mkdir(parents=True, exist_ok=True)
     for daemon in state.daemons:
@@ -61,7 +61,7 @@ def write_files(state: ClusterState, places: Places) -> None:
 
 
 def format_name_node(state: ClusterState, places: Places, variables: dict[str, str]) -> None:
-    """Makes an empty file system.
+    """Format the NameNode: create an empty file system.
 
     Raises:
         InfraError: Java or Hadoop failed; says how.
@@ -73,9 +73,9 @@ def format_name_node(state: ClusterState, places: Places, variables: dict[str, s
             line, env=variables, cwd=places.path, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False
         )
     if done.returncode != 0:
-        raise InfraError("\n".join([f"the NameNode's folder could not be made; see {log}:", *last_words(log)]))
+        raise InfraError("\n".join([f"formatting the NameNode failed; see {log}:", *last_words(log)]))
 
 
 def _interpreter() -> str:
-    """The interpreter below a virtual environment: nodes of a cluster know nothing of the client's."""
+    """Return the base interpreter of a virtual environment, since nodes should not see the client's packages."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)

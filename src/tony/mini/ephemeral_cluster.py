@@ -1,6 +1,6 @@
-"""A small cluster that never outlives whoever wanted it: in a folder of its own, ended by a process that watches.
+"""A small cluster that never outlives the process that started it: in its own folder, stopped by a guard process.
 
-That process waits for the end of its standard input: the kernel brings that about however its parent ends.
+The guard waits for the end of its standard input, which the kernel closes however the parent ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tony.mini.cluster import MiniCluster
 from tony.mini.options import MiniOptions
 from tony.model.layout import Home
 
-#: Seconds that a cluster's end may take before it is left to the process that watches.
+#: Seconds to wait for the guard to stop the cluster.
 _END = 60.0
 
 
@@ -29,11 +29,11 @@ _END = 60.0
 def run_ephemeral_cluster(
     options: MiniOptions, environment: Mapping[str, str], notice: Callable[[str], None]
 ) -> Iterator[MiniCluster]:
-    """A cluster that is started here and ended at the end, whatever that is; nothing of it is left.
+    """Start a cluster, and stop it at the end of the block, however that ends; leaves no files.
 
     Raises:
         UserError: Java or Maven are missing.
-        InfraError: a daemon died or is not ready in time; says which, and its last words.
+        InfraError: a daemon died or is not ready in time; says which, with the end of its log.
     """
     folder = Path(tempfile.mkdtemp(prefix="tony-local-"))
     guard = subprocess.Popen(
@@ -51,7 +51,7 @@ def run_ephemeral_cluster(
 
 
 def main() -> int:
-    """Ends the cluster in the folder `sys.argv[1]` once standard input has ended, and removes the folder."""
+    """Wait for the end of standard input, then stop the cluster in the folder `sys.argv[1]` and remove the folder."""
     folder = Path(sys.argv[1])
     with contextlib.suppress(OSError):
         while os.read(0, 1024):

@@ -1,4 +1,4 @@
-"""The command `hadoop` of a small cluster, which is `hdfs` as well: what programs and people need to try things out."""
+"""The command `hadoop`, also as `hdfs`, of a small cluster, with the subcommands needed to try things out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tony.mini.daemons import tool_command
 from tony.mini.layout import Places
 
-#: Word -> the class behind it, as in Hadoop's own script.
+#: Subcommand -> Java class, as in Hadoop's own script.
 _CLASSES = {
     "fs": "org.apache.hadoop.fs.FsShell",
     "dfs": "org.apache.hadoop.fs.FsShell",
@@ -19,12 +19,12 @@ _CLASSES = {
 
 
 def script(java: Path, jars: Path, places: Places) -> str:
-    """Its text. It speaks to the cluster of `places`, whatever HADOOP_CONF_DIR says."""
+    """Return the script. It uses the cluster of `places`, whatever HADOOP_CONF_DIR says."""
     *line, _ = tool_command(java, jars, places, "")
     cases = "\n".join(f'  {word}) shift; run {name} "$@" ;;' for word, name in _CLASSES.items())
     known = ", ".join(["classpath", *_CLASSES])
     return f"""#!/bin/sh
-# A part of what Hadoop's own command can do.
+# A subset of Hadoop's own command.
 conf={shlex.quote(str(places.conf))}
 jars={shlex.quote(str(jars))}
 run() {{ exec {shlex.join(line)} "$@"; }}
@@ -39,16 +39,16 @@ case "$1" in
     fi ;;
 {cases}
   *.*) run "$@" ;;
-  *) echo "$0: $1 is not known to this small cluster; it knows {known}, and classes" >&2; exit 1 ;;
+  *) echo "$0: unknown subcommand $1; this small cluster has {known}, and class names" >&2; exit 1 ;;
 esac
 """
 
 
 def write(java: Path, jars: Path, places: Places) -> None:
-    """Puts both names of it into the folder that comes first on the nodes' PATH.
+    """Write both commands into the folder that comes first on the nodes' PATH.
 
     Raises:
-        OSError: the file system says no.
+        OSError: the file system refuses.
     """
     for name in ("hadoop", "hdfs"):
         program = places.bin / name

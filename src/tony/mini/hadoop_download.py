@@ -1,4 +1,4 @@
-"""Hadoop's Java archives: fetched once by Maven, kept outside of every home, used by all clusters of the user."""
+"""Hadoop's jars: downloaded once by Maven, cached outside the state directory, shared by all clusters of the user."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tony.mini.java import Java, find_maven
 
 POM = Path(__file__).parent / "pom.xml"
 _PARTIAL = ".partial-"
-#: Fetching 100 MB may take long, but not for ever.
+#: Timeout in seconds for downloading 100 MB.
 _TIME_LIMIT = 1800.0
-#: Lines of what Maven printed that an error shows.
+#: Lines of Maven's output that an error shows.
 _LINES = 8
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where archives are kept: `tony/hadoop` in the user's cache folder."""
+    """Return the cache of jars: `tony/hadoop` in the user's cache folder."""
     chosen = environment.get("XDG_CACHE_HOME") or ""
     base = Path(chosen) if os.path.isabs(chosen) else Path(environment.get("HOME") or "~").expanduser() / ".cache"
     return base / "tony" / "hadoop"
 
 
 def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Callable[[str], None]) -> Path:
-    """The folder that holds the archives of a release, and nothing else. Needs no network once it is there.
+    """Return the folder with the jars of a release, and nothing else; download them if they are missing.
 
     Raises:
-        UserError: Maven is needed and not there.
-        InfraError: Maven could not fetch them.
+        UserError: Maven is needed, but not installed.
+        InfraError: Maven could not download them.
         StorageError: the cache cannot be written.
     """
     cache = cache_folder(environment)
@@ -48,27 +48,27 @@ def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Calla
         cache.mkdir(parents=True, exist_ok=True)
         with _alone(cache):
             if not folder.is_dir():
-                notice(f"fetching Hadoop {hadoop} with Maven, about 100 MB, once")
+                notice(f"downloading Hadoop {hadoop} with Maven (about 100 MB, only the first time)")
                 _make(folder, hadoop, maven, java, environment)
     except OSError as error:
-        raise StorageError(f"Hadoop's archives cannot be kept in {cache}: {error.strerror or error}") from error
+        raise StorageError(f"cannot store Hadoop's jars in {cache}: {error.strerror or error}") from error
     return folder
 
 
 def find_folder(cache: Path, hadoop: str) -> Path | None:
-    """The archives of a release in a cache; None if they have to be fetched."""
+    """Return the cached jars of a release; None if they have to be downloaded."""
     folder = _folder(cache, hadoop)
     return folder if folder.is_dir() else None
 
 
 def _folder(cache: Path, hadoop: str) -> Path:
-    # A changed list of archives is another folder: nobody gets a half of each.
+    # A changed pom.xml gives another folder, so that versions are never mixed.
     return cache / f"{hadoop}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
 
 
 @contextlib.contextmanager
 def _alone(cache: Path) -> Iterator[None]:
-    """One process at a time fetches; what one that was killed has left is removed."""
+    """Lock the cache for one download at a time, and remove what a killed one has left."""
     handle = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -106,8 +106,8 @@ def _run_maven(jars: Path, hadoop: str, maven: Path, java: Java, environment: Ma
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InfraError(f"Maven had not fetched Hadoop {hadoop} after {_TIME_LIMIT:.0f} s.") from None
+        raise InfraError(f"Maven could not download Hadoop {hadoop} within {_TIME_LIMIT:.0f} s.") from None
     if done.returncode != 0 or not any(jars.glob("hadoop-yarn-server-nodemanager-*.jar")):
         lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
         told = "\n".join(line[:500] for line in lines[:_LINES])
-        raise InfraError(f"Maven could not fetch Hadoop {hadoop} (exit code {done.returncode}):\n{told}")
+        raise InfraError(f"Maven could not download Hadoop {hadoop} (exit code {done.returncode}):\n{told}")

@@ -1,4 +1,4 @@
-"""What an empty cluster needs before people use it: folders in HDFS, and labels on nodes."""
+"""Initial setup of an empty cluster: folders in HDFS, and node labels."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import quote, urlencode
 from tony.mini.cluster_state import ClusterState
 from tony.mini.readiness import send
 
-#: Seconds for an answer: the first request of its kind has Java load a lot, while all other daemons still do likewise.
+#: Timeout in seconds: the first request makes Java load many classes, while all other daemons do the same.
 _PATIENCE = 60.0
 
 
 def initialize_hdfs(state: ClusterState, user: str) -> None:
-    """Makes the user's home and `/tmp`, and gives nodes their labels.
+    """Create the user's home directory and `/tmp`, and assign node labels.
 
     Raises:
         InfraError: a daemon refused.

@@ -1,4 +1,4 @@
-"""Which Java runs the daemons, and which Maven fetches them."""
+"""Find a Java to run the daemons, and Maven to download them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tony.errors import UserError
 
 _INSTALLED = Path("/usr/lib/jvm")
 _OLDEST = 11
-#: Hadoop 3.5 is compiled for this one.
+#: Minimum for Hadoop 3.5, which is compiled for it.
 _OLDEST_FOR_35 = 17
-#: From this one on Java lacks the security manager that Hadoop before 3.5 calls at every log-in.
+#: Java without the security manager, which Hadoop before 3.5 calls at every login.
 _TOO_NEW_BEFORE_35 = 24
 _TO_INSTALL = "On Debian: apt-get install default-jre-headless maven"
 
@@ -25,7 +25,7 @@ class Java:
     """An installed Java.
 
     Attributes:
-        home: the folder that JAVA_HOME names.
+        home: JAVA_HOME.
         version: its major version: 8, 11, 17...
         source: how it was found.
     """
@@ -36,10 +36,10 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str], hadoop: str, installed: Path = _INSTALLED) -> Java:
-    """The first Java that can run a release of Hadoop: of JAVA_HOME, of PATH, or installed by the system.
+    """Return the first Java that can run a release of Hadoop: from JAVA_HOME, PATH, or the system's installations.
 
     Args:
-        installed: the folder that holds the system's, one each.
+        installed: folder of the system's installations.
 
     Raises:
         UserError: there is none; says which were found.
@@ -48,31 +48,31 @@ def find_java(environment: Mapping[str, str], hadoop: str, installed: Path = _IN
     for home, source in _candidates(environment, installed):
         version = _version(home)
         if version is None:
-            wrong.append(f"{source} is {home}, where no Java runs")
+            wrong.append(f"{source} is {home}, which has no working Java")
             continue
         if fits(version, hadoop):
             return Java(home=home, version=version, source=source)
         wrong.append(f"{source} is Java {version} ({home})")
-    found = f"; found: {'; '.join(dict.fromkeys(wrong))}" if wrong else ", and none was found"
+    found = f"; found: {'; '.join(dict.fromkeys(wrong))}" if wrong else ", but none was found"
     raise UserError(f"Hadoop {hadoop} needs {_needed(hadoop)}{found}. {_TO_INSTALL}, or set JAVA_HOME.")
 
 
 def fits(version: int, hadoop: str) -> bool:
-    """Whether a Java runs a release of Hadoop."""
+    """Return True if a Java version can run a release of Hadoop."""
     if _at_least_35(hadoop):
         return version >= _OLDEST_FOR_35
     return _OLDEST <= version < _TOO_NEW_BEFORE_35
 
 
 def find_maven(environment: Mapping[str, str]) -> Path:
-    """Maven's command.
+    """Return the path of Maven's command.
 
     Raises:
-        UserError: there is none.
+        UserError: it is not installed.
     """
     found = shutil.which("mvn", path=environment.get("PATH"))
     if not found:
-        raise UserError(f"Maven (mvn) is needed to fetch Hadoop the first time, and is not on PATH. {_TO_INSTALL}")
+        raise UserError(f"Maven (mvn) is needed to download Hadoop the first time, but is not on PATH. {_TO_INSTALL}")
     return Path(found)
 
 
@@ -95,7 +95,7 @@ def _version(home: Path) -> int | None:
 
 
 def read_version(text: str) -> int | None:
-    """The major version in what `java -version` prints: 8 of `1.8.0_392`, 17 of `17.0.15`, 24 of `24-ea`."""
+    """Return the major version printed by `java -version`: 8 for `1.8.0_392`, 17 for `17.0.15`, 24 for `24-ea`."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
 

@@ -1,4 +1,4 @@
-"""Applications that still run when a cluster is to end: they end first, so that whoever follows them hears why."""
+"""Kill running applications before a cluster is stopped, so that their followers learn why they ended."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tony.mini.cluster_state import ClusterState
 from tony.mini.readiness import send
 
 _ALIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
-_WHY = "its cluster was ended: tony mini stop"
-#: Ids that are told.
+_WHY = "its cluster was stopped (tony mini stop)"
+#: Ids that are listed.
 _NAMED = 3
-#: Seconds for an answer of the ResourceManager, for all containers to end, and for those who follow to ask why.
+#: Seconds for a response of the ResourceManager, for all containers to end, and for followers to fetch the reason.
 _PATIENCE, _ENDING, _HEARING = 5.0, 20.0, 3.0
 _PAUSE = 0.2
 
 
 def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> None:
-    """Tells how many applications still run, and ends them; what does not end in time goes with the cluster.
+    """Report and kill running applications; those that do not end in time end with the cluster.
 
-    A ResourceManager that is dead, stopped or deaf is not waited for.
+    Does nothing if the ResourceManager is dead, stopped or unresponsive.
     """
     manager = state.living().get("rm")
     if manager is None or is_stopped(manager.pid):
@@ -34,9 +34,9 @@ def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> Non
         names = _running(state)
         if not names:
             return
-        verb = "application still runs" if len(names) == 1 else "applications still run"
+        verb = "application is" if len(names) == 1 else "applications are"
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        notice(f"{len(names)} {verb} and will be ended: {', '.join(names[:_NAMED])}{more}")
+        notice(f"{len(names)} {verb} still running and will be killed: {', '.join(names[:_NAMED])}{more}")
         for name in names:
             _kill(state, name)
         if _wait(lambda: not _running(state) and not _containers(state), _ENDING):
@@ -49,7 +49,7 @@ def _running(state: ClusterState) -> list[str]:
 
 
 def _containers(state: ClusterState) -> int:
-    """How many are left on nodes that live."""
+    """Return the number of containers left on running nodes."""
     found = _get(state, "/ws/v1/cluster/nodes?states=RUNNING").get("nodes") or {}
     return sum(each.get("numContainers", 0) for each in found.get("node", []))
 

@@ -1,14 +1,14 @@
-"""Where everything of a small cluster lies. The only place that knows these names.
+"""File names of a small cluster. The only module that knows them.
 
 <home>/mini/
-  state.json       what runs: processes, ports, options
-  conf/            what HADOOP_CONF_DIR names
+  state.json       processes, ports, options
+  conf/            HADOOP_CONF_DIR
   logs/<daemon>.log
-  bin/python3      the interpreter that containers find on their PATH; beside it `hadoop` and `hdfs`
+  bin/python3      the interpreter on the PATH of containers; next to it `hadoop` and `hdfs`
   web/webapps/     empty folders, without which HDFS does not start
-  hosts            the names of the nodes, for Java
+  hosts            host names of the nodes, for Java
   tmp/             java.io.tmpdir
-  nn/, rm/, dn1/, nm1/...  what each daemon keeps; nm1/conf/ goes before conf/ for that one
+  nn/, rm/, dn1/, nm1/...  data of each daemon; nm1/conf/ overrides conf/ for that one
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from tony.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The folder of a home's cluster."""
+    """The folder of a cluster in a state directory."""
 
     path: Path
 
     @property
     def state(self) -> Path:
-        """What runs."""
+        """The state file, see `cluster_state`."""
         return self.path / "state.json"
 
     @property
     def conf(self) -> Path:
-        """The configuration that clients use, too."""
+        """The configuration of daemons and clients."""
         return self.path / "conf"
 
     @property
     def logs(self) -> Path:
-        """One file for each daemon."""
+        """One log file per daemon."""
         return self.path / "logs"
 
     @property
     def bin(self) -> Path:
-        """What comes first on the nodes' PATH."""
+        """Folder that comes first on the nodes' PATH."""
         return self.path / "bin"
 
     @property
     def web(self) -> Path:
-        """Goes on the class path of HDFS."""
+        """Class path entry of HDFS daemons."""
         return self.path / "web"
 
     @property
     def hosts(self) -> Path:
-        """The names of the nodes, for Java."""
+        """Host names of the nodes, for Java."""
         return self.path / "hosts"
 
     @property
@@ -60,13 +60,13 @@ class Places:
         return self.path / "tmp"
 
     def log(self, daemon: str) -> Path:
-        """What a daemon prints, over all of its starts."""
+        """Return a daemon's log, which covers all of its starts."""
         return self.logs / f"{daemon}.log"
 
     def of(self, daemon: str) -> Path:
-        """What a daemon keeps."""
+        """Return a daemon's data folder."""
         return self.path / daemon
 
     def own_conf(self, daemon: str) -> Path:
-        """What differs from `conf` for one daemon."""
+        """Return the folder of a daemon's own configuration, which overrides `conf`."""
         return self.of(daemon) / "conf"

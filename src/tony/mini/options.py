@@ -1,4 +1,4 @@
-"""What a person may say about a small cluster, and the grammar of it."""
+"""Options of a small cluster, and their syntax."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.mini.daemons import MOST_NODES, daemons
 
-#: The release whose daemons are known to work here.
+#: Default release, tested with tony.
 DEFAULT_HADOOP = "3.4.2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopProperty:
-    """One property of Hadoop's.
+    """One Hadoop property.
 
     Attributes:
         daemon: for this NodeManager or DataNode only, such as `nm1`; None for all.
@@ -26,7 +26,7 @@ class HadoopProperty:
 
     @classmethod
     def read(cls, text: str) -> HadoopProperty:
-        """Reads `key=value` or `nm1:key=value`.
+        """Parse `key=value` or `nm1:key=value`.
 
         Raises:
             UserError: it is neither.
@@ -39,14 +39,14 @@ class HadoopProperty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """A node label and the nodes, counted from 1, that have it: they take only requests that name the label."""
+    """An exclusive node label and its nodes, counted from 1, which accept only requests that name the label."""
 
     name: str
     nodes: tuple[int, ...]
 
     @classmethod
     def read(cls, text: str) -> Label:
-        """Reads `gpu=nm2,nm3`.
+        """Parse `gpu=nm2,nm3`.
 
         Raises:
             UserError: it is something else.
@@ -59,16 +59,16 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiniOptions:
-    """What a cluster is to be.
+    """Options of a cluster.
 
     Attributes:
         hadoop: the release.
-        nodes: how many NodeManagers.
-        datanodes: how many DataNodes.
-        settings: properties that overrule ours.
+        nodes: number of NodeManagers.
+        datanodes: number of DataNodes.
+        settings: properties that override the defaults.
         labels: node labels.
-        path: PATH of the nodes, and so of containers; None for the interpreter of this program as `python3`, then
-            the PATH of whoever starts the cluster.
+        path: PATH of the nodes, and so of containers; None for this interpreter as `python3`, then the starting
+            user's PATH.
     """
 
     hadoop: str = DEFAULT_HADOOP
@@ -79,22 +79,22 @@ class MiniOptions:
     path: str | None = None
 
     def check(self) -> None:
-        """Refuses what makes no sense.
+        """Refuse invalid options.
 
         Raises:
-            UserError: says what.
+            UserError: says which.
         """
         if not re.fullmatch(r"\d+\.\d+\.\d+", self.hadoop, re.ASCII):
-            raise UserError(f"--hadoop {self.hadoop}: write a release, such as {DEFAULT_HADOOP}.")
+            raise UserError(f"--hadoop {self.hadoop}: expected a release such as {DEFAULT_HADOOP}.")
         for name, count in (("nodes", self.nodes), ("datanodes", self.datanodes)):
             if not 1 <= count <= MOST_NODES:
-                raise UserError(f"--{name} {count}: from 1 to {MOST_NODES}.")
+                raise UserError(f"--{name} {count}: expected a number from 1 to {MOST_NODES}.")
         named = [(f"--set {each.daemon}:{each.key}", each.daemon) for each in self.settings if each.daemon]
         named += [(f"--label {label.name}", f"nm{node}") for label in self.labels for node in label.nodes]
         known = {daemon.name for daemon in daemons(self.nodes, self.datanodes) if daemon.index}
         for where, name in named:
             if name not in known:
-                raise UserError(f"{where}: there is no {name} in this cluster; see --nodes and --datanodes.")
+                raise UserError(f"{where}: this cluster has no {name}; see --nodes and --datanodes.")
         nodes = [node for label in self.labels for node in label.nodes]
         if len(nodes) != len(set(nodes)):
-            raise UserError("--label: Hadoop allows one label for a node; one has several here.")
+            raise UserError("--label: Hadoop allows one label per node, but a node is listed under several.")

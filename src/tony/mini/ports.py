@@ -1,4 +1,4 @@
-"""Ports for daemons that keep them over restarts."""
+"""Free ports for daemons that keep them across restarts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from tony.errors import InfraError
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-#: Below, ports belong to well-known services; above are none of automatic assignment unless the system says otherwise.
+#: Below are ports of well-known services; above is Linux's default ephemeral range.
 _LOWEST, _HIGHEST = 10240, 32767
 
 
 def choose(names: Iterable[str]) -> dict[str, int]:
-    """A free port for each name.
+    """Return a free port for each name.
 
-    None of them is one that the kernel assigns by itself, so that a daemon which was killed finds its own free again.
-    Between choosing and starting somebody may take one: whoever starts has to be ready to choose again.
+    None is in the kernel's ephemeral range, so that a killed daemon finds its own port free again. Another process may
+    take one before it is used: the caller has to be ready to choose again.
 
     Raises:
         InfraError: too few are free.
@@ -29,7 +29,7 @@ def choose(names: Iterable[str]) -> dict[str, int]:
     try:
         return {name: next(free) for name in names}
     except StopIteration:
-        raise InfraError(f"too few ports from {_LOWEST} to {_first_automatic() - 1} are free for a cluster") from None
+        raise InfraError(f"not enough free ports from {_LOWEST} to {_first_automatic() - 1} for a cluster") from None
 
 
 def _first_automatic() -> int:

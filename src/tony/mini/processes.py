@@ -1,4 +1,4 @@
-"""Starting daemons and ending them, without anything left behind."""
+"""Start and stop daemons, leaving no process behind."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from tony.mini.cluster_state import ClusterState, Process
 from tony.mini.daemons import MARKER
 from tony.mini.layout import Places
 
-#: What daemons take over from whoever starts them.
+#: Variables that daemons inherit from the user's environment.
 _INHERITED = ("HOME", "LANG", "LOGNAME", "TZ", "USER")
-#: Lines of a log that an error shows, of which many are other than those of a stack trace.
+#: Lines of a log that an error shows, most of which are not from a stack trace.
 _LINES = 12
-#: Bytes of a log in which they are looked for.
+#: Bytes of a log that are searched for them.
 _TAIL = 65536
-#: Our own children. They outlive us, as a rule; who stays gets to know how they ended.
+#: Our own children, so that they can be reaped. They usually outlive this process.
 _children: list[subprocess.Popen[bytes]] = []
 _BUSY = re.compile(r"BindException|Address already in use|Port in use", re.IGNORECASE)
 
 
 def environment(state: ClusterState, places: Places, own: Mapping[str, str]) -> dict[str, str]:
-    """The environment of daemons. Containers get `JAVA_HOME` and `HADOOP_CONF_DIR` of it, the others by the site file.
+    """Return the environment of daemons. Containers get `JAVA_HOME` and `HADOOP_CONF_DIR` from it, and the rest from
+    yarn-site.xml.
 
     Args:
-        own: that of whoever starts them.
+        own: the starting process's environment.
     """
     taken = {name: own[name] for name in _INHERITED if name in own}
     return {
@@ -44,7 +45,7 @@ def environment(state: ClusterState, places: Places, own: Mapping[str, str]) -> 
 
 
 def spawn(command: list[str], variables: Mapping[str, str], folder: Path, log: Path) -> int:
-    """Starts a daemon in a session of its own; what it prints goes to the end of its log.
+    """Start a daemon in a session of its own; append its output to its log.
 
     Returns:
         Its pid.
@@ -64,12 +65,12 @@ def spawn(command: list[str], variables: Mapping[str, str], folder: Path, log: P
 
 
 def signal_one(process: Process, number: int) -> bool:
-    """Signals a process, never a successor of its pid."""
+    """Send a signal to a process, never to a later one with its pid."""
     return send(process.pid, number, lambda pid: process.living)
 
 
 def end(processes: Iterable[Process], timeout: float = 10.0) -> None:
-    """Kills processes, and waits until they are gone."""
+    """Kill processes, and wait until they are gone."""
     doomed = list(processes)
     for process in doomed:
         signal_one(process, signal.SIGKILL)
@@ -77,7 +78,7 @@ def end(processes: Iterable[Process], timeout: float = 10.0) -> None:
 
 
 def wait_for_end(processes: Collection[Process], timeout: float) -> bool:
-    """Whether all have ended in time."""
+    """Return True if all have ended in time."""
     deadline = time.monotonic() + timeout
     while left := any(process.living for process in processes):
         if time.monotonic() >= deadline:
@@ -88,7 +89,7 @@ def wait_for_end(processes: Collection[Process], timeout: float) -> bool:
 
 
 def sweep(places: Places, timeout: float = 10.0) -> int:
-    """Kills what belongs to a cluster, whatever is written down of it: known by environment, or by working folder.
+    """Kill all processes of a cluster, known by their environment or working directory, whatever its state file says.
 
     Returns:
         How many there were.
@@ -107,7 +108,7 @@ def sweep(places: Places, timeout: float = 10.0) -> int:
 
 
 def last_words(log: Path) -> list[str]:
-    """The last lines of a log that tell something: stack traces without their frames."""
+    """Return the last informative lines of a log: stack traces without their frames."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL))
@@ -115,13 +116,13 @@ def last_words(log: Path) -> list[str]:
     except OSError:
         return []
     lines = [line for line in text.splitlines() if line.strip() and not re.match(r"\s+(at |\.\.\. \d+ more)", line)]
-    # Hadoop ends with a banner of asterisks that says no more than that it ended.
+    # Hadoop's shutdown banner of asterisks has no further information.
     lines = [line for line in lines if not re.match(r"[/*]|SHUTDOWN_MSG", line) and "SHUTDOWN_MSG" not in line]
     return [line[:400] for line in lines[-_LINES:]]
 
 
 def tells_of_a_taken_port(log: Path) -> bool:
-    """Whether a daemon died because somebody else listens where it wanted to."""
+    """Return True if a daemon died because its port was in use."""
     return any(_BUSY.search(line) for line in last_words(log))
 
 
@@ -133,7 +134,7 @@ def _working_in(folder: Path) -> list[int]:
 
 
 def _works_in(pid: int | str, folder: Path) -> bool:
-    """Whether a process's working folder is one that a node of the cluster has made for a container."""
+    """Return True if a process's working directory is one that a node of the cluster made for a container."""
     try:
         place = os.readlink(f"/proc/{pid}/cwd")
     except OSError:

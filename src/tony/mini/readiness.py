@@ -1,4 +1,4 @@
-"""Whether a cluster can be used: asked of its daemons through their web pages."""
+"""Whether a cluster is ready, according to the web servers of its daemons."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tony.errors import InfraError
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemons import DaemonKind, MiniDaemon
 
-#: Seconds for one answer; a daemon that is just starting may accept and say nothing.
+#: Timeout in seconds of one response; a starting daemon may accept a connection without responding.
 _PATIENCE = 5.0
 
 
-class NotYet(Exception):  # noqa: N818 - not an error: the answer to a question
-    """What is still waited for."""
+class NotYet(Exception):  # noqa: N818 - not an error: a negative result
+    """The cluster is not ready; the message says why."""
 
 
 def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
-    """What keeps the cluster from being ready, in words; None if nothing does.
+    """Return why the cluster is not ready, as a phrase; None if it is.
 
     Args:
-        since: daemon -> when it was started, in seconds since 1970, for those that have just been started: the others
-            may know of them from an earlier life, which does not count.
+        since: daemon -> start time in seconds since 1970, for daemons that have just been restarted: the others may
+            still know their previous process, which does not count.
     """
     try:
         _ask_hdfs(state, since)
@@ -37,14 +37,14 @@ def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
 
 
 def send(address: str, method: str, path: str, body: str | None = None, patience: float = _PATIENCE) -> bytes:
-    """One request to a page of a daemon's.
+    """Send one request to a daemon's web server.
 
     Args:
         body: JSON.
-        patience: seconds that the daemon may be silent.
+        patience: timeout in seconds.
 
     Raises:
-        InfraError: it refused, or nobody is there.
+        InfraError: it refused, or is not reachable.
     """
     connection = http.client.HTTPConnection(address, timeout=patience)
     try:
@@ -55,7 +55,7 @@ def send(address: str, method: str, path: str, body: str | None = None, patience
         raise InfraError(f"{method} http://{address}{path}: {error}") from error
     finally:
         connection.close()
-    if answer.status not in (200, 202):  # done, or on its way
+    if answer.status not in (200, 202):  # done, or accepted
         told = content.decode(errors="replace")[:500]
         raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {told}")
     return content
@@ -65,7 +65,7 @@ def _get(state: ClusterState, port: str, path: str, name: str) -> Any:
     try:
         return json.loads(send(state.address(port), "GET", path))
     except (InfraError, ValueError) as error:
-        raise NotYet(f"{name} does not answer") from error
+        raise NotYet(f"{name} does not respond") from error
 
 
 def _bean(state: ClusterState, port: str, bean: str, name: str) -> Any:
@@ -79,7 +79,7 @@ def _ask_hdfs(state: ClusterState, since: Mapping[str, float]) -> None:
     facts = _bean(state, "nn.web", "Hadoop:service=NameNode,name=NameNodeInfo", "the NameNode")
     there = len(json.loads(facts.get("LiveNodes") or "{}"))
     if there < state.options.datanodes:
-        raise NotYet(f"{there} of {state.options.datanodes} DataNodes are there")
+        raise NotYet(f"{there} of {state.options.datanodes} DataNodes are live")
     for daemon in state.daemons:
         if daemon.kind is DaemonKind.DATA_NODE and daemon.name in since:
             _ask_data_node(state, daemon)
@@ -119,14 +119,14 @@ def wait(
     timeout: float,
     pause: float = 0.1,
 ) -> None:
-    """Waits until `ask` has nothing left to wait for.
+    """Wait until `ask` returns None.
 
     Args:
-        ask: says what is waited for.
-        alive: raises if it makes no sense to wait any longer.
+        ask: returns what is waited for.
+        alive: raises if waiting is pointless.
 
     Raises:
-        InfraError: it takes too long; says what was waited for.
+        InfraError: timeout; says what was waited for.
     """
     deadline = time.monotonic() + timeout
     while (reason := ask()) is not None:

@@ -1,4 +1,4 @@
-"""The configuration of a small cluster, as text for each file."""
+"""The configuration files of a small cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
 """
-#: Beginning of a key -> the file it belongs to; the first that fits. What none fits goes to core-site.xml.
+#: Prefix of a key -> its file; the first match counts. Other keys go to core-site.xml.
 _FILES = (
     ("yarn.scheduler.capacity.", "capacity-scheduler.xml"),
     ("yarn.resource-types", "resource-types.xml"),
@@ -33,15 +33,15 @@ _CORE = "core-site.xml"
 
 
 def file_of(key: str) -> str:
-    """The file in which Hadoop looks for a property."""
+    """Return the file in which Hadoop looks for a property."""
     return next((file for beginning, file in _FILES if key.startswith(beginning)), _CORE)
 
 
 def render(state: ClusterState, places: Places, user: str) -> dict[str, str]:
-    """Every file below the cluster's folder that has to be there before it is started: relative path -> text.
+    """Return every configuration file, as relative path -> text.
 
     Args:
-        user: who looks at Hadoop's pages without logging in.
+        user: user of Hadoop's web pages without login.
     """
     files = {
         _CORE: _core(state, places, user),
@@ -61,7 +61,7 @@ def render(state: ClusterState, places: Places, user: str) -> dict[str, str]:
 
 
 def to_xml(properties: Mapping[str, str]) -> str:
-    """A file as Hadoop reads it."""
+    """Return the XML text of a configuration file."""
     lines = [
         f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
         for key, value in properties.items()
@@ -70,7 +70,7 @@ def to_xml(properties: Mapping[str, str]) -> str:
 
 
 def hosts(state: ClusterState, hostname: str) -> str:
-    """Names for Java, so that no server of the network is asked for ours."""
+    """Return host names for Java, so that it does not query DNS for them."""
     nodes = [daemon.host for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]
     return "".join([f"{HOST} localhost\n{HOST} {hostname}\n", *(f"{node} {node}\n" for node in nodes)])
 
@@ -84,7 +84,7 @@ def _overrule(files: dict[str, Properties], state: ClusterState, daemon: str | N
 def _of_daemon(
     daemon: MiniDaemon, files: Mapping[str, Properties], state: ClusterState, places: Places
 ) -> dict[str, str]:
-    """The files in which one of several daemons differs from the others."""
+    """Return the files in which one of several daemons differs from the others."""
     own = {name: dict(properties) for name, properties in files.items()}
     if daemon.kind is DaemonKind.NODE_MANAGER:
         own["yarn-site.xml"] = _node_manager(daemon, state, places) | own["yarn-site.xml"]
@@ -123,8 +123,8 @@ def _hdfs(state: ClusterState, places: Places) -> Properties:
 
 def _data_node(daemon: MiniDaemon, state: ClusterState, places: Places) -> Properties:
     return {
-        # A DataNode that writes for WebHDFS asks whether the file is complete, and waits this long (400 ms) before it
-        # asks again. Here the first answer is nearly always no, so every close of a file would take half a second.
+        # A DataNode that writes for WebHDFS checks whether the file is complete, and waits this long (400 ms) before it
+        # checks again. Here the first check nearly always fails, so every close of a file would take half a second.
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
         "dfs.datanode.hostname": daemon.host,
         "dfs.datanode.address": state.address(f"{daemon.name}.data"),
@@ -144,7 +144,7 @@ def _yarn(state: ClusterState, places: Places) -> Properties:
         "yarn.resourcemanager.resource-tracker.address": state.address("rm.tracker"),
         "yarn.resourcemanager.admin.address": state.address("rm.admin"),
         "yarn.resourcemanager.webapp.address": state.address("rm.web"),
-        # An RM that was killed and started again takes up its applications.
+        # A restarted ResourceManager recovers its applications.
         "yarn.resourcemanager.recovery.enabled": "true",
         "yarn.resourcemanager.work-preserving-recovery.enabled": "true",
         "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
@@ -153,23 +153,23 @@ def _yarn(state: ClusterState, places: Places) -> Properties:
         "yarn.resourcemanager.connect.retry-interval.ms": "1000",
         "yarn.resourcemanager.am.max-attempts": "3",
         "yarn.resourcemanager.scheduler.class": scheduler,
-        # Somebody who is dead is missed after seconds, not after the 10 minutes of large clusters.
+        # Dead daemons expire after seconds, not after the default of 10 minutes.
         "yarn.nm.liveness-monitor.expiry-interval-ms": "20000",
         "yarn.am.liveness-monitor.expiry-interval-ms": "20000",
         "yarn.scheduler.minimum-allocation-mb": "64",
         "yarn.scheduler.maximum-allocation-mb": "8192",
         "yarn.scheduler.maximum-allocation-vcores": "8",
-        "yarn.nodemanager.resource.memory-mb": "8192",  # as Hadoop has it: three workers of 4 GB find room on three
+        "yarn.nodemanager.resource.memory-mb": "8192",  # Hadoop's default: three workers of 4 GB fit on three nodes
         "yarn.nodemanager.resource.cpu-vcores": "8",
         "yarn.nodemanager.pmem-check-enabled": "true",
-        # Else the check above does nothing: the node counts on cgroups that it does not use.
+        # Else the check above does nothing: the node relies on cgroups that it does not use.
         "yarn.nodemanager.resource.memory.enforced": "false",
         "yarn.nodemanager.vmem-check-enabled": "false",
-        # At 90 % of a full disk a node would turn unhealthy, and applications would wait for ever.
+        # At 90 % of a full disk a node would turn unhealthy, and applications would wait forever.
         "yarn.nodemanager.disk-health-checker.enable": "false",
         "yarn.nodemanager.recovery.enabled": "true",
         "yarn.nodemanager.sleep-delay-before-sigkill.ms": "250",
-        # Else the PATH of containers is the one that is built into bash, whatever that of their NodeManager is.
+        # Else the PATH of containers is bash's built-in one, whatever that of their NodeManager is.
         "yarn.nodemanager.admin-env.PATH": state.path,
         f"yarn.nodemanager.admin-env.{MARKER}": str(places.path),
         "yarn.log-aggregation-enable": "true",
@@ -204,13 +204,13 @@ def _capacity() -> Properties:
         f"{key}.root.default.capacity": "100",
         f"{key}.root.default.maximum-capacity": "100",
         f"{key}.maximum-applications": "10000",
-        f"{key}.maximum-am-resource-percent": "1.0",  # else a tenth of the cluster is all that masters may have
+        f"{key}.maximum-am-resource-percent": "1.0",  # the default allows AMs a tenth of the cluster
         f"{key}.resource-calculator": f"{_YARN}.util.resource.DominantResourceCalculator",
     }
 
 
 def _add_labels(capacity: Properties, state: ClusterState) -> None:
-    """Gives every queue below the root the share of labelled nodes that it has of the others."""
+    """Give every queue below the root the same share of labelled nodes as of the others."""
     root = "yarn.scheduler.capacity.root"
     for label in state.options.labels:
         capacity.setdefault(f"{root}.accessible-node-labels", "*")

@@ -1,4 +1,4 @@
-"""The seam to cluster managers, and one module or package for each of them.
+"""The interface to cluster managers, and one package for each of them.
 
-`cluster_files` is for jobs of any of them: the file systems of a Hadoop cluster, for what a job names there by address.
+`cluster_files` and `cluster_store` serve jobs of every scheduler: files in a Hadoop cluster that a job names by URI.
 """

@@ -1,4 +1,4 @@
-"""The file systems of a Hadoop cluster, over HTTP, for what a job names there by address."""
+"""Files in a Hadoop cluster's file systems, read over HTTP (WebHDFS), for URIs in a job file."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _OTHERS_READ, _OTHERS_ENTER = 0o004, 0o001
 
 
 class ClusterFiles(RemoteFiles):
-    """Those that one configuration knows.
+    """The file systems that one Hadoop configuration knows.
 
     Args:
-        in_place: the nodes of the job are the cluster's, and fetch files themselves.
+        in_place: the job's nodes belong to that cluster and fetch the files themselves.
     """
 
     def __init__(self, cluster: ClusterClients, *, in_place: bool) -> None:
@@ -51,18 +51,18 @@ class ClusterFiles(RemoteFiles):
                 raise ValueError(f"{service.uri}{path} is neither a file nor a folder.")
             return self._file(service, path, status)
         except FileMissingError:
-            raise NotThere(f"there is no {service.uri}{path}.") from None
+            raise NotThere(f"{service.uri}{path} does not exist.") from None
         except AccessControlError as error:
-            raise ValueError(f"{service.uri}{path} may not be read: {error}") from error
+            raise ValueError(f"permission denied: {service.uri}{path} cannot be read: {error}") from error
 
     def open(self, file: RemoteFile, length: int | None = None) -> Bytes:
         service, path = self._place(file.address)
         try:
             return self._client(service).open(path, length=length)
         except FileMissingError:
-            raise NotThere(f"{file.address} is gone.") from None
+            raise NotThere(f"{file.address} no longer exists.") from None
         except AccessControlError as error:
-            raise ValueError(f"{file.address} may not be read: {error}") from error
+            raise ValueError(f"permission denied: {file.address} cannot be read: {error}") from error
 
     def close(self) -> None:
         for client in self._clients.values():
@@ -73,7 +73,7 @@ class ClusterFiles(RemoteFiles):
         try:
             return name_service(self._cluster.configuration, system or None), path
         except ConfigurationError as error:
-            raise ValueError(f"its file system is not known: {error}") from error
+            raise ValueError(f"unknown file system: {error}") from error
 
     def _client(self, service: NameService) -> WebHdfs:
         if service not in self._clients:
@@ -90,7 +90,10 @@ class ClusterFiles(RemoteFiles):
         )
 
     def _all_may_enter(self, service: NameService, folder: str) -> bool:
-        """YARN lets all users of a node share what every user could read; NodeManagers look as well."""
+        """Return True if every user may traverse the folder: only then may YARN share a file between users (PUBLIC).
+
+        NodeManagers check it again.
+        """
         if folder == "":
             return True
         known = self._folders.get((service, folder))
@@ -102,19 +105,20 @@ class ClusterFiles(RemoteFiles):
 
 
 def of_environment(home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})) -> ClusterFiles:
-    """Those of the cluster that a job, the environment, or a running `tony mini` names: to be fetched from.
+    """Return the file systems of the cluster that the job, the environment or a running `tony mini` names.
 
     Args:
-        settings: scheduler -> what the job says for it; that of a cluster has its configuration.
+        settings: scheduler -> its settings in the job file; those of `yarn` name the configuration.
 
     Raises:
-        ValueError: none is named.
-        ConfigurationError: its files cannot be used.
+        ValueError: no cluster is configured.
+        ConfigurationError: its configuration is invalid.
     """
     said, _ = read_settings(settings.get("yarn", {}))
     if not named_folder(said, home):
         raise ValueError(
-            "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR (or scheduler.yarn.conf) to the "
-            "folder with its core-site.xml and hdfs-site.xml, or copy it here first: hdfs dfs -get."
+            "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (or "
+            "scheduler.yarn.conf) to the folder with core-site.xml and hdfs-site.xml, or copy the file here first: "
+            "hdfs dfs -get."
         )
     return ClusterFiles(find_cluster(said, home), in_place=False)

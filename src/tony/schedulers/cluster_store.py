@@ -1,4 +1,4 @@
-"""A folder in HDFS as a store, over HTTP."""
+"""A folder in HDFS as a file store, over WebHDFS."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tony.storage.store import PIECE, FileStore, Item
 
 
 class ClusterStore(FileStore):
-    """One folder.
+    """One folder in HDFS.
 
     Args:
         address: `hdfs://namenode/folder`, or `hdfs:///folder` in the default file system.
-        home: of which a running `tony mini` is the cluster, if nobody says another.
-        settings: scheduler -> what is said for it; that of a cluster has its configuration.
+        home: its running `tony mini` is the cluster if no other is configured.
+        settings: scheduler -> its settings; those of `yarn` name the Hadoop configuration.
 
     Raises:
-        UserError: it is no such address, or nobody says which cluster's that is.
-        SchedulerError: its file system has no web address.
+        UserError: the address is invalid, or no Hadoop configuration is set.
+        SchedulerError: the file system has no web address.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class ClusterStore(FileStore):
             system, self._root = remote_paths.parts(self.address)
             if not named_folder(said, home):
                 raise ValueError(
-                    "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR to the folder with its "
-                    "core-site.xml and hdfs-site.xml."
+                    "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR to the "
+                    "folder with core-site.xml and hdfs-site.xml."
                 )
             cluster = find_cluster(said, home)
             self._made: set[str] = set()
@@ -87,7 +87,7 @@ class ClusterStore(FileStore):
 
     def _place(self, path: str) -> str:
         if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
-            raise StorageError(f"{path!r} is no path below {self.address}")
+            raise StorageError(f"{path!r} is not a path below {self.address}")
         return f"{self._root}/{path}" if path else self._root
 
 

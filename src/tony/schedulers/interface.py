@@ -1,7 +1,7 @@
-"""What a scheduler is: a client half that submits, and a half inside the application master that gets containers.
+"""The scheduler interface: a client half that submits, and a half in the application master that gets containers.
 
-Schedulers never import each other. What one cannot do is said in its `Capabilities` and refused at submit or emulated.
-*Missing is not finished*: an absent answer is "unknown" and asked again, never success.
+Schedulers never import each other. What a scheduler cannot do follows from its `Capabilities`; it is refused at submit
+or emulated. *Missing is not finished*: an absent answer means "unknown" and is requested again; it is never success.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a scheduler can do. Core and command line ask for a power, never for a scheduler's name.
+    """What a scheduler can do. Core and command line test a capability, never a scheduler's name.
 
     Attributes:
-        gang: grants all of a job's containers together or none of them.
+        gang: allocates all of a job's containers together or none of them.
         recover: containers survive the application master.
-        gpus: knows GPUs as a resource.
-        same_host: client, application master and executors share a machine, so a Unix socket reaches.
-        inherits_environment: programs get the submitter's environment underneath.
-        log_files: a client reads the tasks' log files directly.
+        gpus: supports GPUs as a resource.
+        same_host: client, application master and executors share a machine, so a Unix socket reaches all of them.
+        inherits_environment: user programs inherit the submitter's environment.
+        log_files: the client can read the tasks' log files directly.
         chooses: can keep containers off a host (`ContainerAllocator.exclude`).
         images: can run containers in an image.
     """
@@ -53,24 +53,24 @@ class Capabilities:
     images: bool = False
 
 
-#: Seconds within which the lives of an application master count for `am_attempts`.
+#: Window in seconds in which AM failures count against `am_attempts`.
 ATTEMPTS_WITHIN = 600.0
-#: Where a container source puts what happens: Granted, ContainerEnded, Queued, Unsatisfiable, Excluded.
+#: Receives the allocator's events: Granted, ContainerEnded, Queued, Unsatisfiable, Excluded.
 Sink = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageProxy:
-    """Through whom people come to a job's page.
+    """The proxy through which browsers reach a job's page.
 
     Attributes:
-        peers: addresses of the scheduler's own proxies; nobody else is answered.
-        proxy: URL of the page as people see it.
-        origins: how browsers call the proxies: `https://rm.example.org:8090`.
-        runs_as: users as which they may run on this machine.
-        vouches: whoever they let through may see the job.
-        packages: the zip with what serves more than one plain page; empty if there is none.
-        plain: why there is none, for people.
+        peers: addresses of the scheduler's proxies; requests from other addresses are refused.
+        proxy: URL of the page as browsers see it.
+        origins: origins of the proxies as browsers send them: `https://rm.example.org:8090`.
+        runs_as: OS users that the proxies may run as on this machine.
+        vouches: every user that the proxy lets through may see the job.
+        packages: zip with the full page; empty if only the plain page can be served.
+        plain: why only the plain page can be served, as a sentence.
     """
 
     peers: tuple[str, ...]
@@ -84,11 +84,11 @@ class PageProxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownContainer:
-    """A container that an earlier attempt has been granted and has not seen end, as the event log has it.
+    """A container granted to an earlier AM attempt that has not been seen to end, according to the event log.
 
     Attributes:
-        task: whose executor was launched in it; None if nobody's.
-        executor_pid: of its executor, if that has registered.
+        task: the task whose executor was launched in it; None if none was.
+        executor_pid: pid of the executor, if it has registered.
     """
 
     id: str
@@ -99,124 +99,130 @@ class KnownContainer:
 
 
 class Journal(ABC):
-    """Where an event log has to be in safety before its effects may be seen, beside the file in the job's folder.
+    """Durable copy of an event log outside the job directory. Effects of an event are shown only once it is durable.
 
     Attributes:
-        is_waived: it cannot be brought there for long, so that nobody waits for it: `safe` is said all the same.
+        is_waived: the copy has failed for so long that it is not waited for: `safe` is called all the same.
     """
 
     is_waived: bool = False
 
     @abstractmethod
     def wrote(self, size: int, *, urgent: bool) -> None:
-        """The file has `size` bytes now; they are to be brought to safety: at once if somebody waits for it, else soon.
+        """Persist the first `size` bytes of the file: at once if `urgent` (a caller is waiting), else soon.
 
-        Answered by a call of `safe`, see `ContainerAllocator.journal`.
+        `safe` is called when that is done, see `ContainerAllocator.journal`.
         """
 
 
 class ContainerAllocator(ABC):
-    """The application master's half. All methods are called from the AM's one event loop and return at once
-    unless they are `async`. Every call may come twice; asking for what already is does nothing."""
+    """The scheduler's half in the application master.
+
+    All methods are called from the AM's event loop and return at once unless they are `async`. They are idempotent.
+    """
 
     capabilities: Capabilities
-    #: Seconds that a program outlives its contact to the application master unless the job says so (`orphan_grace`).
+    #: Seconds that a user program outlives its connection to the AM unless the job sets `orphan_grace`.
     lease: float = 600.0
-    #: Seconds for which an earlier application master may take itself to be in charge although this one has begun.
+    #: Seconds for which the previous AM attempt may still believe that it is current after this one has started.
     overlap: float = 0.0
-    #: Which life of the application master this one is, as the scheduler counts them; None: as its event logs do.
+    #: This AM attempt as the scheduler counts them; None: count the event logs.
     attempt: int | None = None
     #: Whether `keep_measured` does anything.
     keeps_measured: bool = False
-    #: Where executors and clients reach the application master; set before `open`.
+    #: Address of the AM for executors and clients; set before `open`.
     master_address: str = ""
     #: host:port of the job's page, if it has one; set before `open`.
     page_address: str = ""
 
     @property
     def host(self) -> str:
-        """The name under which others reach this machine."""
+        """Host name under which other machines reach this one."""
         return socket.getfqdn()
 
     def page_door(self) -> PageProxy | None:
-        """Who may see the job's page; None if the scheduler has no pages of its own."""
+        """Return the proxy of the job's page; None if the scheduler has no web proxy."""
         return None
 
     @abstractmethod
     async def open(self, sink: Sink) -> None:
-        """Connects to the scheduler. From now on events go to `sink`, called on the event loop.
+        """Connect to the scheduler. From now on `sink` receives events, on the event loop.
 
         Raises:
             SchedulerError: the scheduler cannot be used.
         """
 
     def in_charge(self) -> bool:
-        """Whether it is certain that no later application master of this job has been started yet. Else executors that
-        still hear this one are not told to count on it: their programs may be given up by the later one."""
+        """Return True if certainly no later AM attempt of this job has been started yet.
+
+        Otherwise connected executors are not told to count on this AM: a later one may give up their programs.
+        """
         return True
 
     async def watch(self) -> None:  # noqa: B027 - not every scheduler can be lost
-        """Returns when there is nothing more to watch. Called once, after `open`.
+        """Watch the connection to the scheduler; return when nothing is left to watch. Called once, after `open`.
 
         Raises:
-            SchedulerError: the scheduler is lost for good, and the job with it.
+            SchedulerError: the scheduler is lost for good, and with it the job.
         """
 
-    async def bring_log(self) -> None:  # noqa: B027 - nothing to do where the job's folder outlives its masters
-        """Brings the event logs of earlier attempts into the job's folder, whole, and sees to it that no earlier
-        application master can write on. Called before `open`.
+    async def bring_log(self) -> None:  # noqa: B027 - nothing to do where the job's folder outlives the AM
+        """Fetch complete event logs of earlier AM attempts into the job directory, and fence their writers.
+
+        Called before `open`.
 
         Raises:
-            SchedulerError: they cannot be had.
+            SchedulerError: they cannot be fetched.
         """
 
     def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
-        """Makes the place where this attempt's event log is in safety. Called once, before `open`.
+        """Create the durable copy of this AM attempt's event log. Called once, before `open`.
 
         Args:
-            segment: the log in the job's folder; it has its header.
-            safe: to be called on the event loop: so many bytes are in safety, or are not to be waited for any longer.
+            segment: the log in the job directory; its header has been written.
+            safe: called on the event loop with the number of bytes that are durable, or no longer waited for.
 
         Returns:
-            None where the job's folder is safety enough.
+            None where the job directory is durable enough.
         """
         return None
 
-    async def keep_measured(self, copy: Path) -> None:  # noqa: B027 - as of `bring_log`
-        """Brings what was measured so far to where the next application master and readers find it. The last of it is
-        in the job's folder when `finish` is called.
+    async def keep_measured(self, copy: Path) -> None:  # noqa: B027 - see `bring_log`
+        """Persist the metrics recorded so far for the next AM attempt and for readers.
+
+        The final metrics are in the job directory when `finish` is called.
 
         Args:
-            copy: of the file; it does not change meanwhile.
+            copy: a copy of the metrics file; it does not change during the call.
 
         Raises:
-            InfraError: that cannot be done now.
+            InfraError: it cannot be done now.
         """
 
     @abstractmethod
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        """Which of these containers of earlier attempts live. From now on they are ours: their ends are told, they may
-        be released and killed, and count for the demand. Whatever else is left of earlier attempts is ended.
+        """Return the containers of earlier AM attempts that are still running, and stop everything else they left.
 
-        One of which nothing can be found out yet is waited for: missing is not ended.
+        From now on they belong to this AM: their ends are reported, they may be released and killed, and they count
+        towards the demand. Waits while a container's state is unknown: missing is not ended.
 
         Args:
-            known: what the event log says of them; none in the first attempt.
+            known: the containers according to the event log; empty in the first AM attempt.
         """
 
     @abstractmethod
     def set_demand(self, role: str, total: int) -> None:
-        """Have `total` containers of a role in all, granted ones that have not ended included.
+        """Request `total` containers of a role, including granted ones that have not ended.
 
-        Answered by `Granted` events, at any time; by `Queued` while there is no room, with what is missing and behind
-        whom; by `Unsatisfiable` if it can never be. A lower total withdraws open requests and never takes a granted
-        container away. A granted container that ended no longer counts: the demand stands, so a new one is granted,
-        unless the total was lowered before.
+        Answered by `Granted` events at any time, by `Queued` with the pending reason while resources are missing, or by
+        `Unsatisfiable` if the request can never be met. A lower total withdraws open requests and never takes away a
+        granted container. A granted container that ended no longer counts, so a new one is granted unless the total
+        was lowered before.
         """
 
     @abstractmethod
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
-        """Starts the executor of a task in a granted container.
+        """Start the executor of a task in a granted container.
 
         Raises:
             SchedulerError: it could not be started; the container is gone (no `ContainerEnded` follows).
@@ -224,40 +230,40 @@ class ContainerAllocator(ABC):
 
     @abstractmethod
     def release(self, container: str, patience: float) -> None:
-        """Gives a container back. Its executor was told to end; after `patience` seconds it is ended by force.
+        """Release a container. Its executor was asked to exit; it is killed after `patience` seconds.
 
-        A container that never was launched is given back at once. `ContainerEnded` follows in every case.
+        A container in which nothing was launched is released at once. `ContainerEnded` follows in every case.
         """
 
     @abstractmethod
     def kill(self, container: str, reason: str) -> None:
-        """Ends a container and everything in it at once. `ContainerEnded` follows."""
+        """Kill a container and everything in it at once. `ContainerEnded` follows."""
 
-    def exclude(self, host: str) -> None:  # noqa: B027 - where there is one machine only, there is nothing to choose
-        """No further container on this host, as long as enough others are left. Answered by `Excluded`, if so."""
+    def exclude(self, host: str) -> None:  # noqa: B027 - nothing to choose on a single machine
+        """Request no further containers on this host while enough other hosts remain. May emit `Excluded`."""
 
     def include(self, host: str) -> None:  # noqa: B027
-        """Takes an exclusion back. Answered by `Excluded`, if it was one."""
+        """Undo `exclude`. Emits `Excluded` if the host was excluded."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends every container that is left, gives everything back, leaves no process and no file behind."""
+        """Stop every remaining container and release everything; leave no process and no file behind."""
 
-    async def finish(self, report: JobReport) -> None:  # noqa: B027 - few schedulers want to know
-        """Tells the scheduler how the job ended: the last call of all, after the summary was written.
+    async def finish(self, report: JobReport) -> None:  # noqa: B027 - few schedulers need it
+        """Report the job's outcome to the scheduler: the last call, after the summary was written.
 
-        Nobody limits its time: who is not told takes the job for lost. It ends when it has given up.
+        The caller sets no timeout, since an unreported job counts as lost. It returns when it has given up.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedJob:
-    """A job that is staged and ready to be handed to a scheduler.
+    """A staged job, ready to be submitted.
 
     Attributes:
-        home: the submitter's state.
-        folder: the job's record; job.json, secret/ and staged/ are in place.
-        record: what is in job.json, unredacted.
+        home: the submitter's state directory.
+        folder: the job directory; job.json, secret/ and staged/ are in place.
+        record: content of job.json, with secrets.
     """
 
     home: Home
@@ -267,18 +273,18 @@ class PreparedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationStatus:
-    """What a scheduler sees of a job whose application master runs elsewhere.
+    """The scheduler's view of a job whose application master runs on another machine.
 
     Attributes:
-        alive: whether it lives, or is about to; None if that cannot be told now.
-        address: where it listens, as in `am.json`; empty before it does.
+        alive: whether the AM is running or about to start; None if unknown.
+        address: where it listens, as in `am.json`; empty until then.
         host: where it runs.
-        attempt: which life of it.
-        note: what the scheduler has to say: why it waits, or why it ended.
-        result: how it ended, as its application master told the scheduler, or as KILLED if somebody had the scheduler
-            end it; None if nobody told.
-        given_up: the scheduler itself has ended it as failed: its master's node is lost, or its container failed.
-        overdue: the limit of time for which the scheduler itself has ended it, in a sentence; empty if there was none.
+        attempt: the AM attempt.
+        note: the scheduler's diagnostics: why the job is pending, or why it ended.
+        result: outcome that the AM reported to the scheduler, or KILLED if a user killed the application through the
+            scheduler; None if there is neither.
+        given_up: the scheduler itself has failed the job: the AM's node was lost, or its container failed.
+        overdue: the time limit for which the scheduler itself killed it, as a sentence; empty if there was none.
     """
 
     alive: bool | None
@@ -293,11 +299,11 @@ class ApplicationStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListEntry:
-    """One job in a scheduler's own list, whoever submitted it from wherever.
+    """One job in the scheduler's own list, from every user and client.
 
     Attributes:
         submitted, ended: seconds since 1970.
-        exit_code: what a follower's command line would answer, as far as the scheduler knows; None before the end.
+        exit_code: exit code that a following client would return, as far as the scheduler knows; None before the end.
         reason: why it failed, in the scheduler's words; empty otherwise.
     """
 
@@ -313,7 +319,7 @@ class ListEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebLink:
-    """A page of the scheduler's own, for people.
+    """A web page of the scheduler.
 
     Attributes:
         label: what it shows.
@@ -325,203 +331,202 @@ class WebLink:
 
 
 class LogSink(Protocol):
-    """Takes log files that a scheduler found. Names are those of the files in a job's `logs/`."""
+    """Receives log files that a scheduler found. Names are those of the files in the job's `logs/`."""
 
     def begins(self, name: str, older: int, newer: int) -> int | None:
-        """There is such a file.
+        """Announce a file.
 
         Args:
-            older, newer: bytes of `<name>.1`, which holds what came before, and of `<name>`.
+            older, newer: sizes in bytes of the rotated `<name>.1` and of `<name>`.
 
         Returns:
-            How many bytes of both together are here already; None if it is not wanted.
+            How many bytes of both together are present already; None if the file is not wanted.
         """
 
     def put(self, name: str, start: int, offset: int, data: bytes) -> None:
-        """A piece of it; both files together count as one.
+        """Store a piece of a file. Offsets count both files as one.
 
         Args:
-            start: where the file that it is of begins: 0, or the length of the older one.
+            start: where the piece's file begins: 0, or the length of the older one.
         """
 
 
 class Submitter(ABC):
-    """The client's half."""
+    """The scheduler's half in the client."""
 
     capabilities: Capabilities
 
     def own_id(self) -> str | None:
-        """A new job's id, from a scheduler that gives ids itself; None: the client makes one. After `check`."""
+        """Return a new job's id from a scheduler that allocates ids; None: the client makes one. After `check`."""
         return None
 
     @abstractmethod
     def check(self, spec: JobSpec) -> Sequence[Problem]:
-        """What this scheduler can never do for this job, with the arithmetic, and mistakes in its own settings."""
+        """Return requests that this scheduler can never satisfy, with the arithmetic, and errors in its settings."""
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
-        """What the submitter should know although it is no mistake; a sentence or two each."""
+        """Return hints for the submitter that are not errors; one or two sentences each."""
         return ()
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        """The file systems of a cluster, for what a job names there by address. After `check`.
+        """Return the cluster's file systems, for URIs in the job. After `check`.
 
         Args:
-            others: name -> what the job says for a scheduler that is not its own.
+            others: name -> the job's settings for other schedulers.
 
         Raises:
             ValueError: there are none.
-            TonyError: its configuration cannot be used.
+            TonyError: the configuration cannot be used.
         """
-        raise ValueError("only paths of this machine can be given.")
+        raise ValueError("only paths on this machine can be used.")
 
     @abstractmethod
     def render(self, job: PreparedJob) -> Json:
-        """The exact request that `submit` will send, pure, for golden tests and `--dry-run`. No secrets in it."""
+        """Return the exact request that `submit` will send, without secrets; pure. For golden tests and `--dry-run`."""
 
     @abstractmethod
     async def submit(self, job: PreparedJob) -> None:
-        """Hands the job over. After this the client may die.
+        """Submit the job. The client may exit afterwards.
 
         Raises:
-            SchedulerError: the scheduler refused it; nothing is left behind.
+            SchedulerError: the scheduler rejected it; nothing is left behind.
         """
 
     @abstractmethod
     def am_alive(self, folder: JobFolder) -> bool | None:
-        """Whether the job's application master lives; None if that cannot be told now."""
+        """Return whether the job's application master is running; None if unknown."""
 
     @abstractmethod
     async def sweep(self, folder: JobFolder) -> None:
-        """Ends whatever an application master that died has left behind: executors, programs. May be called twice."""
+        """Stop everything that a dead application master left behind: executors, user programs. Idempotent."""
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
-        """Ends a job whose application master has not come up, or does not answer. May be called twice.
+        """Kill a job whose application master has not started or does not respond. Idempotent.
 
         Args:
-            reason: for those who ask the scheduler what became of it.
+            reason: the diagnostics that the scheduler shows.
 
         Raises:
-            SchedulerError: it cannot be told.
+            SchedulerError: the scheduler cannot be reached.
         """
         await self.sweep(folder)
 
-    async def keep(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the folder is the job's own
-        """Puts what is kept in the job's folder for its next application master where that one finds it.
+    async def keep(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the AM uses the same folder
+        """Publish the kept state in the job directory where the next AM attempt finds it.
 
         Raises:
-            SchedulerError, HadoopError: it cannot be put there.
+            SchedulerError, HadoopError: it cannot be written.
         """
 
     async def standing(self, job_id: str) -> str:
-        """Where a job stands in its queue that waits for its application master, for people; empty if nobody knows.
+        """Describe the queue position of a job whose AM is pending; empty if unknown.
 
         Raises:
-            SchedulerError: it cannot be asked.
+            SchedulerError: the scheduler cannot be reached.
         """
         return ""
 
     def owns(self, job_id: str) -> bool:
-        """Whether this scheduler gave the id, so that a job can be found by it from any machine."""
+        """Return True if this scheduler allocated the id, so that the job can be found by it from any machine."""
         return False
 
     async def look(self, job_id: str) -> ApplicationStatus | None:
-        """What the scheduler knows of a job now; None where the job's folder says it all.
+        """Return the scheduler's current view of a job; None where the job directory has everything.
 
         Raises:
-            SchedulerError: it does not know the job, or cannot be asked.
+            SchedulerError: it does not know the job, or cannot be reached.
         """
         return None
 
     async def all_jobs(self) -> Sequence[ListEntry]:
-        """Every job that the scheduler knows; none where the home knows them all.
+        """Return every job that the scheduler knows; none where the state directory has them all.
 
         Raises:
-            SchedulerError: there is no such scheduler here, or it cannot be asked.
+            SchedulerError: no such scheduler is configured, or it cannot be reached.
         """
         return ()
 
-    async def fetch(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the folder is the job's own
-        """Brings a job's folder here up to what its application master wrote elsewhere. May be called again and again.
+    async def fetch(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the AM uses the same folder
+        """Update the local job directory with what the application master wrote on another machine. Repeatable.
 
         Raises:
-            SchedulerError: it cannot be had now.
+            SchedulerError: it cannot be fetched now.
         """
 
     async def page(self, job_id: str) -> str:
-        """The address under which its own pages show a job; empty if it has none that does.
+        """Return the URL of the scheduler's page of a job; empty if it has none.
 
         Raises:
-            SchedulerError: it cannot be asked.
+            SchedulerError: the scheduler cannot be reached.
         """
         return ""
 
     async def links(self, job_id: str, *, ended: bool) -> Sequence[WebLink]:
-        """Its own pages that show a job. Nobody is asked: what is there may be down.
+        """Return links to the scheduler's pages of a job. Sends no request; a page may be down.
 
         Args:
-            ended: so has the job.
+            ended: the job has ended.
 
         Raises:
-            TonyError: it is not known where they would be.
+            TonyError: their addresses are unknown.
         """
         return ()
 
     async def container_links(
         self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
     ) -> Mapping[str, Sequence[WebLink]]:
-        """Its own pages with what was printed in containers, for those that have any.
+        """Return links to the scheduler's pages with the containers' logs, for those that have any.
 
         Args:
             containers: id -> host.
-            user: whose job it is, as the scheduler knows them; empty: ours.
-            ended: so has the job.
+            user: the job's owner as the scheduler knows them; empty: the current user.
+            ended: the job has ended.
 
         Raises:
-            TonyError: it is not known where they would be.
+            TonyError: their addresses are unknown.
         """
         return {}
 
     async def unrecorded(self, job_id: str) -> str:
-        """Of a job that it knows, and that has no record which `fetch` could bring: how it stands, and why there is
-        none, for people; empty if it does not know the job either.
+        """Describe the status of a known job that has no history to `fetch`, and why; empty if the job is unknown.
 
         Raises:
-            SchedulerError: it cannot be asked.
+            SchedulerError: the scheduler cannot be reached.
         """
         return ""
 
     async def end_unrecorded(self, job_id: str) -> bool:
-        """Ends a job that `unrecorded` tells of, if it is one of ours for certain and has not ended.
+        """Kill a running job that `unrecorded` describes, if it is certainly a job of tony and not of another tool.
 
         Raises:
-            SchedulerError: it cannot be asked.
+            SchedulerError: the scheduler cannot be reached.
         """
         return False
 
-    async def fetch_logs(  # noqa: B027 - as above
+    async def fetch_logs(  # noqa: B027 - see `fetch`
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
     ) -> None:
-        """Finds what was printed in containers that have ended: nobody can ask their executors any more.
+        """Fetch the logs of ended containers, whose executors can no longer be asked.
 
         Args:
-            containers: id -> host of those that are known to have ended.
-            owner: whose the job must be, as the scheduler knows them. Empty: the record is our own, and is believed.
+            containers: id -> host of containers that have ended.
+            owner: required owner of the job, as the scheduler knows them. Empty: the history is our own and trusted.
 
         Raises:
-            SchedulerError: there is nothing, or it cannot be had; says why and what to do.
+            SchedulerError: there are no logs, or they cannot be fetched; says why and what to do.
         """
 
 
 class Scheduler(ABC):
-    """One cluster manager: makes both halves."""
+    """One cluster manager; creates both halves."""
 
-    #: The word in the job file.
+    #: The value of `scheduler.name` in a job file.
     name: str = ""
 
     @abstractmethod
     def submitter(self, home: Home) -> Submitter:
-        """The client's half."""
+        """Return the client's half."""
 
     @abstractmethod
     def source(self, job: PreparedJob) -> ContainerAllocator:
-        """The application master's half."""
+        """Return the application master's half."""

@@ -1,4 +1,4 @@
-"""Finds a scheduler by its word in the job file."""
+"""Look up a scheduler by its name in the job file."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _HOMES = {
 }
 
 
-#: Those whose jobs leave their log files on other machines, as their `Capabilities` say: who only looks at a job of
-#: this machine need not load what could say it.
+#: Schedulers whose `Capabilities` say that log files are on other machines; named here so that readers need not load
+#: them.
 _ELSEWHERE = frozenset({"yarn"})
 
 
 def is_elsewhere(name: str) -> bool:
-    """Whether a scheduler's jobs leave their log files on other machines."""
+    """Return True if a scheduler's jobs leave their log files on other machines."""
     return name in _ELSEWHERE
 
 
 def names() -> tuple[str, ...]:
-    """Every word that `scheduler.name` may have."""
+    """Return every valid value of `scheduler.name`."""
     return tuple(_HOMES)
 
 
 def load(name: str) -> Scheduler:
-    """Makes the scheduler of that name.
+    """Return the scheduler of that name.
 
     Raises:
         LookupError: there is none.
@@ -40,7 +40,7 @@ def load(name: str) -> Scheduler:
 
 
 def package_of(name: str) -> str:
-    """The package that a scheduler lives in; its module `settings` tells what can be set.
+    """Return the package of a scheduler; its module `settings` lists the settings.
 
     Raises:
         LookupError: there is none of that name.

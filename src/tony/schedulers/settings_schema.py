@@ -1,4 +1,4 @@
-"""What can be set for one scheduler, as a table: validation and docs are made from it."""
+"""The settings of a scheduler as a table, from which validation and docs are derived."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tony.units import parse_duration, parse_size
 
 
 class SettingType(Enum):
-    """How the text of a setting is read."""
+    """How the text of a setting is parsed."""
 
-    SIZE = "size"  #: `4g`; bytes as int once it is read
+    SIZE = "size"  #: `4g`; parsed to int (bytes)
     INT = "int"  #: a whole number
-    DURATION = "duration"  #: `90s`; seconds as float once it is read
+    DURATION = "duration"  #: `90s`; parsed to float (seconds)
     PATH = "path"  #: absolute, or relative to the folder of the file that sets it
-    TEXT = "text"  #: as it is
+    TEXT = "text"  #: unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class SchedulerSetting:
     """One key of `[scheduler.<name>]`.
 
     Attributes:
-        default: in words, for the docs; what it is by number the scheduler knows.
-        meaning: one sentence or two.
+        default: in words, for the docs; the scheduler has the value itself.
+        meaning: one or two sentences.
         minimum: smallest value of a size (bytes), a whole number or a duration (seconds).
     """
 
@@ -41,7 +41,7 @@ class SchedulerSetting:
 
 
 def settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
-    """All that can be set for one scheduler; read without loading the scheduler itself.
+    """Return the settings of one scheduler, without loading the scheduler itself.
 
     Raises:
         LookupError: there is no scheduler of that name.
@@ -52,14 +52,14 @@ def settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
 def read_values(
     scheduler: str, settings: Sequence[SchedulerSetting], values: Mapping[str, object]
 ) -> tuple[dict[str, int | float | str], list[Problem]]:
-    """Reads `JobSpec.scheduler_settings`; answers the values by name. What is wrong is told, and left out."""
+    """Parse `JobSpec.scheduler_settings`; return the valid values by name, and a problem for each invalid one."""
     known = {setting.name: setting for setting in settings}
     read: dict[str, int | float | str] = {}
     problems = []
     for name, value in values.items():
         try:
             if name not in known:
-                raise ValueError(f"the {scheduler} scheduler has no such setting; it has {', '.join(known)}.")
+                raise ValueError(f"unknown setting of the {scheduler} scheduler; its settings are {', '.join(known)}.")
             read[name] = _read(known[name], value)
         except ValueError as error:
             problems.append(Problem(key=f"scheduler.{scheduler}.{name}", value=str(value), message=str(error)))
@@ -91,7 +91,7 @@ def _expected(setting: SchedulerSetting) -> str:
         case SettingType.SIZE:
             return 'a size such as "4g"'
         case SettingType.INT:
-            return f"a whole number from {setting.minimum} on"
+            return f"a whole number of at least {setting.minimum}"
         case SettingType.DURATION:
             return 'a duration such as "90s"'
         case SettingType.PATH:

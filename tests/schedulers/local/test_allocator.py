@@ -151,7 +151,7 @@ def test_last_words_are_quoted(tmp_path: Path) -> None:
         await until(lambda: bool(ends(events)))
         log = made.job.folder.logs / "ps-0.executor.log"
         assert ends(events)[0].cause == (
-            f"its executor ended with exit code 7: ending at once, as ordered; all it said: {log}"
+            f"its executor exited with code 7: ending at once, as ordered; full log: {log}"
         )
 
     play(scenario, tmp_path)
@@ -181,7 +181,7 @@ def test_missing_executor(tmp_path: Path) -> None:
         source.set_demand("ps", 1)
         await until(lambda: bool(containers(events, "ps")))
         task = task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
-        with pytest.raises(SchedulerError, match=r"executor of ps:0 cannot be started: /no/such/program"):
+        with pytest.raises(SchedulerError, match=r"cannot start the executor of ps:0: /no/such/program"):
             await source.launch("c-1", task, credentials())
         await source.close()
 
@@ -222,8 +222,8 @@ def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
         await until(lambda: any(reasons(events)))
         (reason,) = reasons(events)
         assert reason == (
-            "no room for 1 of export within what the job holds (0 bytes of memory and 0 GPUs free) until containers of "
-            "train end"
+            "waiting: not enough resources in the job's claim for 1 of export (0 bytes of memory and 0 GPUs free) "
+            "until containers of train end"
         )
         for container in train:
             made.source.release(container, 0.0)
@@ -241,7 +241,9 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
         made.source.set_demand("ps", 2)
         await until(lambda: bool(events))
         assert isinstance(events[0], Queued)
-        assert events[0].reason.startswith("waiting for 80m of memory, of which 16m of 100m are free; held by other")
+        assert events[0].reason.startswith(
+            "waiting: not enough memory (80m requested, 16m of 100m free); in use by other"
+        )
         held.withdraw()
         await granted(made, events, "ps", 2)
         assert events[1] == Queued(reason="")
@@ -280,7 +282,7 @@ def test_never_fits(tmp_path: Path) -> None:
         made.source.set_demand("ps", 1)
         await until(lambda: bool(events))
         assert isinstance(events[0], Unsatisfiable)
-        assert "3 x 16m + ps: 2 x 16m = 80m at one time, this machine has 50m" in events[0].reason
+        assert "3 x 16m + ps: 2 x 16m = 80m at the same time; this machine has 50m" in events[0].reason
         assert os.listdir(made.ledger) == []
 
     play(scenario, tmp_path, settings={"memory": 50 * MIB})
@@ -309,7 +311,7 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
-    assert "memory and GPUs that jobs of other users hold are not seen" in caplog.text
+    assert "memory and GPUs in use by jobs of other users are not taken into account" in caplog.text
 
 
 class Inherited:
@@ -358,7 +360,7 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
         later.kill(found[2], "a test")
         await until(lambda: len(ends(news)) == 2)
         assert {end.container: end.cause for end in ends(news)} == {
-            found[0]: "its executor ended; how, is not known",
+            found[0]: "its executor exited (exit code unknown)",
             found[2]: "killed: a test",
         }
         await later.close()

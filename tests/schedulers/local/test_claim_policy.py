@@ -34,8 +34,8 @@ def test_waits_for_memory_and_says_for_what_and_behind_whom() -> None:
     """The reason has the arithmetic and the holders."""
     reason = decide(claim("2", 50), [claim("1", 60, 1, ("a",))], MACHINE)
     assert reason == (
-        "waiting for 50 bytes of memory, of which 40 bytes of 100 bytes are free; "
-        'held by job-1 "name" of ann (60 bytes, 1 GPU)'
+        "waiting: not enough memory (50 bytes requested, 40 bytes of 100 bytes free); "
+        'in use by job-1 "name" of ann (60 bytes, 1 GPU)'
     )
 
 
@@ -43,7 +43,9 @@ def test_waits_for_gpus_behind_those_who_have_some() -> None:
     """Holders of memory alone are not named to whom GPUs are missing."""
     others = [claim("1", 10, 3, ("a", "b", "c")), claim("0", 10, 0, ())]
     reason = decide(claim("2", 10, 2), others, MACHINE)
-    assert reason == ('waiting for 2 of 4 GPUs, of which 1 are free; held by job-1 "name" of ann (10 bytes, 3 GPUs)')
+    assert reason == (
+        'waiting: not enough GPUs (2 requested, 1 of 4 free); in use by job-1 "name" of ann (10 bytes, 3 GPUs)'
+    )
 
 
 def test_does_not_pass_an_older_claim() -> None:
@@ -51,7 +53,7 @@ def test_does_not_pass_an_older_claim() -> None:
     others = [claim("1", 60, devices=()), claim("2", 50)]
     reason = decide(claim("3", 40), others, MACHINE)
     assert isinstance(reason, str)
-    assert 'first in line: job-2 "name" of ann (50 bytes)' in reason
+    assert 'ahead in the queue: job-2 "name" of ann (50 bytes)' in reason
 
 
 def test_passes_an_older_claim_that_it_does_not_delay() -> None:

@@ -31,8 +31,8 @@ def test_one_task_too_large() -> None:
         Problem(
             key="roles.worker.memory",
             value="64g",
-            message="one task wants more than this machine has, 21.6g of memory (24g x 0.9). "
-            "Ask for less memory or fewer instances.",
+            message="one task requests more than this machine has, 21.6g of memory (24g x 0.9). "
+            "Request less memory or fewer instances.",
         )
     ]
 
@@ -42,8 +42,8 @@ def test_together_too_large() -> None:
     assert unsatisfiable_requests(job(worker=role(4, 16 * GIB), ps=role(2, 3 * GIB)), MACHINE) == [
         Problem(
             key="roles",
-            message="the job wants worker: 4 x 16g + ps: 2 x 3g = 70g at one time, this machine has 21.6g of memory "
-            "(24g x 0.9). Ask for less memory or fewer instances.",
+            message="the job requests worker: 4 x 16g + ps: 2 x 3g = 70g at the same time; this machine has 21.6g of "
+            "memory (24g x 0.9). Request less memory or fewer instances.",
         )
     ]
 
@@ -63,13 +63,15 @@ def test_gpus() -> None:
         Problem(
             key="roles.worker.gpus",
             value="2 GPUs",
-            message="one task wants more than this machine has, 1 GPU (NVIDIA devices found). "
-            "Ask for fewer, or pretend some for a test with scheduler.local.gpus.",
+            message="one task requests more than this machine has, 1 GPU (NVIDIA devices found). "
+            "Request fewer, or simulate some for a test with scheduler.local.gpus.",
         )
     ]
     (problem,) = unsatisfiable_requests(job(worker=role(4, GIB, 1)), MACHINE)
     assert problem.key == "roles.worker.gpus"
-    assert problem.message.startswith("the job wants worker: 4 x 1 GPU = 4 GPUs at one time, this machine has 1 GPU")
+    assert problem.message.startswith(
+        "the job requests worker: 4 x 1 GPU = 4 GPUs at the same time; this machine has 1"
+    )
 
 
 def test_no_instances_no_misfit() -> None:
@@ -85,7 +87,7 @@ def test_too_few_ports() -> None:
             key="port_range",
             value="45000-45003",
             message="worker needs 5 ports on this machine, one for each task and one for TensorBoard. "
-            "Give a wider range, or none.",
+            "Set a wider range, or none.",
         )
     ]
     assert unsatisfiable_requests(replace(spec, port_range=(45000, 45004)), MACHINE) == []
@@ -96,8 +98,8 @@ def test_who_can_do_with_fewer_tasks_is_asked_for_the_least() -> None:
     most = replace(role(1000, GIB), min_instances=2)
     assert unsatisfiable_requests(job(worker=most), MACHINE) == []
     (problem,) = unsatisfiable_requests(job(worker=replace(most, min_instances=900)), MACHINE)
-    assert "worker: 900 x 1g = 900g at one time" in problem.message
+    assert "worker: 900 x 1g = 900g" in problem.message
     (problem,) = unsatisfiable_requests(
         replace(job(worker=replace(most, instances=3)), port_range=(45000, 45004)), MACHINE
     )
-    assert "worker needs 6 ports on this machine, one for each task and one for each TensorBoard" in problem.message
+    assert "worker needs 6 ports on this machine, one for each task and one for each possible TensorBoard" in problem.message

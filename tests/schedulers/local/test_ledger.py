@@ -202,7 +202,7 @@ def test_locked_ledger_is_said_and_waited_for(ledger: ResourceLedger, tmp_path: 
             (await waiting).withdraw()
         return said
 
-    assert f"which process {os.getpid()} has locked" in asyncio.run(scenario())[0]
+    assert f"is locked by process {os.getpid()}" in asyncio.run(scenario())[0]
 
 
 # --- the line -------------------------------------------------------------------------------------------------------
@@ -213,9 +213,11 @@ def test_first_come_first_served(claimer: Callable[..., Claimer]) -> None:
     first = claimer(60)
     first.until("granted")
     second = claimer(60)
-    assert second.next().startswith("waiting for 60 bytes of memory, of which 40 bytes of 100 bytes are free; held by")
+    assert second.next().startswith(
+        "waiting: not enough memory (60 bytes requested, 40 bytes of 100 bytes free); in use by"
+    )
     third = claimer(40)
-    assert f"first in line: job-{second.process.pid}" in third.next()
+    assert f"ahead in the queue: job-{second.process.pid}" in third.next()
     first.give_back()
     assert second.until("granted") == "granted"
     assert third.until("granted") == "granted"
@@ -254,11 +256,11 @@ def test_only_the_next_in_line_wakes(claimer: Callable[..., Claimer]) -> None:
     first, second, third = [in_line(claimer) for _ in range(3)]
     holder.give_back()
     first.until("granted")
-    assert f"held by job-{first.process.pid}" in second.until_says("held by job-", holder)
+    assert f"in use by job-{first.process.pid}" in second.until_says("in use by job-", holder)
     first.give_back()
     second.until("granted")
-    said = third.until_says("held by job-", holder)
-    assert f"held by job-{second.process.pid}" in said, "it had no business to wake before"
+    said = third.until_says("in use by job-", holder)
+    assert f"in use by job-{second.process.pid}" in said, "it had no business to wake before"
     second.give_back()
     third.until("granted")
 
@@ -340,7 +342,7 @@ def test_gpus_are_never_shared(claimer: Callable[..., Claimer]) -> None:
     held = {first.until("granted"), second.until("granted")}
     assert held == {"granted 0 1", "granted 2 3"}
     third = claimer(1, 3)
-    assert third.next().startswith("waiting for 3 of 4 GPUs, of which 0 are free; held by")
+    assert third.next().startswith("waiting: not enough GPUs (3 requested, 0 of 4 free); in use by")
     first.give_back()
     second.give_back()
     assert third.until("granted") == "granted 0 1 2"
@@ -459,9 +461,7 @@ def test_another_user_who_wants_to_stop_all_jobs() -> None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             mine.close()
-    expected = (
-        f"which process {child} of user {STRANGER} has locked; if that does not end, set scheduler.local.ledger to"
-    )
+    expected = f"is locked by process {child} of user {STRANGER}; if it never unlocks it, set scheduler.local.ledger to"
     assert expected in notices[0]
 
 

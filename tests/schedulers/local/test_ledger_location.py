@@ -53,14 +53,14 @@ def test_own_ledger_where_none_can_be_shared(tmp_path: Path, obstacle: Callable[
     ledger, notice = open_ledger(LocalSettings(), Home(tmp_path), tmp_path / "shared")
     ledger.close()
     assert ledger.path == tmp_path / "ledger"
-    assert f"the machine's ledger {tmp_path}/shared cannot be used (it is no folder)" in notice
+    assert f"the machine's ledger {tmp_path}/shared cannot be used (it is not a folder)" in notice
 
 
 def test_strangers_closed_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of somebody else's must be open to all, and sticky: or he alone decides whose claims stay."""
     monkeypatch.setattr(ledger_location.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)  # type: ignore[attr-defined]
     tmp_path.chmod(0o777)
-    assert trouble_with(tmp_path) == "it belongs to somebody else and has mode 777 instead of 1777"
+    assert trouble_with(tmp_path) == "it belongs to another user and has mode 777 instead of 1777"
     tmp_path.chmod(0o1777)
     assert trouble_with(tmp_path) == ""
 
@@ -68,18 +68,18 @@ def test_strangers_closed_folder_is_refused(tmp_path: Path, monkeypatch: pytest.
 def test_missing_folder_is_no_trouble(tmp_path: Path) -> None:
     """It can be made, unless its parent is missing too; looking makes nothing."""
     assert trouble_with(tmp_path / "new") == ""
-    assert "it is missing" in trouble_with(tmp_path / "none" / "new")
+    assert "does not exist" in trouble_with(tmp_path / "none" / "new")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_asked_for_and_unusable(tmp_path: Path) -> None:
     """A place that was asked for is not silently replaced by another."""
     file(tmp_path / "it")
-    with pytest.raises(SchedulerError, match=r"it cannot be used: it is no folder\. Set scheduler\.local\.ledger"):
+    with pytest.raises(SchedulerError, match=r"it cannot be used: it is not a folder\. Set scheduler\.local\.ledger"):
         open_ledger(LocalSettings(ledger=tmp_path / "it"), Home(tmp_path))
 
 
 def test_nowhere(tmp_path: Path) -> None:
     """Without any place at all the scheduler cannot be used."""
-    with pytest.raises(SchedulerError, match="no ledger can be made"):
+    with pytest.raises(SchedulerError, match="cannot create a ledger"):
         open_ledger(LocalSettings(), Home(tmp_path / "none"), tmp_path / "none" / "shared")

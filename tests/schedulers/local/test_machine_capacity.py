@@ -41,7 +41,7 @@ def test_limit_of_our_group_version_2(root: Path) -> None:
     write(root / "sys/fs/cgroup/a/memory.max", f"{5 * GIB}\n")
     write(root / "sys/fs/cgroup/a/b/memory.max", "max\n")
     machine = measure(LocalSettings(), with_gpus=False, root=root)
-    assert (machine.memory, machine.memory_origin) == (int(4.5 * GIB), "5g limit of our control group x 0.9")
+    assert (machine.memory, machine.memory_origin) == (int(4.5 * GIB), "5g limit of this process's control group x 0.9")
 
 
 def test_limit_of_our_group_version_1(root: Path) -> None:

@@ -94,7 +94,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
         return said
 
     said = asyncio.run(scenario())
-    assert said[0].startswith("waiting for 10 bytes of memory")
+    assert said[0].startswith("waiting: not enough memory (10 bytes requested")
     assert "was removed while it was in use; trying again" in said[-1]
 
 

@@ -46,8 +46,8 @@ def test_shortage_is_said(grants: Grants) -> None:
     grants.want("ps", 2)
     assert list(grants.take()) == [("worker", ("a",)), ("worker", ("b",)), ("ps", ())]
     assert grants.shortage() == (
-        "no room for 1 of worker and 1 of ps within what the job holds (0 bytes of memory and 0 GPUs free) until "
-        "containers of worker, ps end"
+        "waiting: not enough resources in the job's claim for 1 of worker and 1 of ps (0 bytes of memory and 0 GPUs "
+        "free) until containers of worker, ps end"
     )
 
 
@@ -65,9 +65,7 @@ def test_what_ends_makes_room(grants: Grants) -> None:
 def test_impossible_demand(grants: Grants) -> None:
     """More than the job said, or a role that it lacks, can never be had."""
     assert grants.impossible("worker", 3) == ""
-    assert grants.impossible("worker", 4) == (
-        "4 containers of worker were asked for, and the job's claim has room for 3"
-    )
+    assert grants.impossible("worker", 4) == ("4 containers of worker requested, but the job's claim covers 3")
     assert grants.impossible("chief", 1) == "the job has no role chief"
 
 

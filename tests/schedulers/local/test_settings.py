@@ -44,13 +44,13 @@ def test_all_mistakes_at_once() -> None:
     _, problems = read_settings({"memory": "4", "gpus": -1, "ledger": "here", "executor": "", "speed": 1})
     assert problems == [
         Problem(key="scheduler.local.memory", value="4", message=problems[0].message),
-        Problem(key="scheduler.local.gpus", value="-1", message="expected a whole number from 0 on."),
+        Problem(key="scheduler.local.gpus", value="-1", message="expected a whole number of at least 0."),
         Problem(key="scheduler.local.ledger", value="here", message="expected an absolute path."),
         Problem(key="scheduler.local.executor", value="", message="expected text."),
         Problem(
             key="scheduler.local.speed",
             value="1",
-            message="the local scheduler has no such setting; it has memory, gpus, ledger, executor, master.",
+            message="unknown setting of the local scheduler; its settings are memory, gpus, ledger, executor, master.",
         ),
     ]
     assert "a size needs a unit" in problems[0].message

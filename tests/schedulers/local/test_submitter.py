@@ -62,7 +62,7 @@ def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypat
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("tony.schedulers.local.submitter.DEFAULT_LEDGER", tmp_path / "file")
     (notice,) = submitter.notices(two_roles())
-    assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is no folder), so ")
+    assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is not a folder), so ")
     assert str(ledger_location.own_ledger(Home(tmp_path))) in notice
     assert submitter.notices(with_settings(ledger="/elsewhere")) == []
 

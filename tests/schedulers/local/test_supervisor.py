@@ -123,8 +123,8 @@ def test_masters_follow_one_another(folder: JobFolder) -> None:
     assert [rest for _, _, *rest in attempts] == [
         ["True", first, "True", "False", "True"] for first in ("True", "False", "False")
     ]
-    assert "(SIGKILL); another one goes on" in said
-    assert "(SIGSEGV); another one goes on" in said
+    assert "(SIGKILL); starting the next AM attempt" in said
+    assert "(SIGSEGV); starting the next AM attempt" in said
 
 
 def test_attempts_are_counted(folder: JobFolder) -> None:
@@ -133,7 +133,7 @@ def test_attempts_are_counted(folder: JobFolder) -> None:
     code, said, attempts = play(folder, "kill", "kill", "kill", "0")
     assert json.loads(folder.am.read_text()) == {"pid": 7, "supervisor": None}  # nobody is to say that it was killed
     assert (code, len(attempts)) == (128 + signal.SIGKILL, 3)
-    assert "the last one: 3 of 3 attempts (am_attempts) have died within 10 minutes" in said
+    assert "not restarted: 3 of 3 AM attempts (am_attempts) died within 10 minutes" in said
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"spec": {}}', '{"spec": {"am_attempts": "x"}}'])
@@ -194,7 +194,7 @@ def test_signals_of_terminals_do_not_end_it(folder: JobFolder) -> None:
         os.kill(job.pid, number)
     assert process.is_alive(master)
     os.kill(master, signal.SIGTERM)
-    assert "it was told to end" in job.communicate(timeout=PATIENCE)[1]
+    assert "it was asked to stop" in job.communicate(timeout=PATIENCE)[1]
 
 
 def _ignores(pid: int, number: signal.Signals) -> bool:
@@ -224,5 +224,5 @@ def test_no_room_for_a_process(folder: JobFolder) -> None:
     """That is said in a sentence, as the machine's fault."""
     code, said, attempts = play(folder, "no-room")
     assert (code, attempts) == (3, [])
-    assert said.startswith("the application master cannot be started: Resource temporarily unavailable")
+    assert said.startswith("cannot start the application master: Resource temporarily unavailable")
     assert "Traceback" not in said

@@ -28,17 +28,17 @@ def test_everything() -> None:
         placement_tags=("big",),
         mounts="/data:/data:ro",
     )
-    nothing = "means nothing on the local scheduler:"
-    counts = f"{nothing} it counts memory and GPUs only"
+    nothing = "has no effect on the local scheduler:"
+    counts = f"{nothing} it manages memory and GPUs only"
     assert unsupported_settings(JobSpec(roles={"worker": worker, "ps": Role(node_label="gpu")})) == [
         f"warning: roles.worker.resources.yarn.io/fpga {counts}",
-        f"warning: roles.worker.resources.yarn.io/gpu {counts}; ask for GPUs with `gpus`",
-        f"warning: roles.worker.node_label {nothing} there is only this machine, and it has no labels",
-        f"warning: roles.worker.spread {nothing} all tasks share this machine",
-        f"warning: roles.worker.placement {nothing} it places nothing, there is only this machine",
-        f"warning: roles.worker.placement_tags {nothing} it has no placement constraints that could name them",
-        f"warning: roles.worker.mounts {nothing} the tasks run on this machine as it is, in no container image",
-        f"warning: roles.ps.node_label {nothing} there is only this machine, and it has no labels",
+        f"warning: roles.worker.resources.yarn.io/gpu {counts}; request GPUs with `gpus`",
+        f"warning: roles.worker.node_label {nothing} it has one machine, without node labels",
+        f"warning: roles.worker.spread {nothing} all tasks run on this machine",
+        f"warning: roles.worker.placement {nothing} all tasks run on this machine",
+        f"warning: roles.worker.placement_tags {nothing} it has no placement constraints",
+        f"warning: roles.worker.mounts {nothing} tasks run directly on this machine, without a container image",
+        f"warning: roles.ps.node_label {nothing} it has one machine, without node labels",
     ]
 
 

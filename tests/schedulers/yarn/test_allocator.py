@@ -82,7 +82,7 @@ async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
         await played.until(lambda: played.of(Unsatisfiable))
         (event,) = played.of(Unsatisfiable)
         assert isinstance(event, Unsatisfiable)
-        assert event.reason == "the cluster counts no yarn.io/gpu"
+        assert event.reason == "the cluster has no resource type yarn.io/gpu"
         assert played.manager.asks == {}
 
 
@@ -94,7 +94,7 @@ async def test_what_is_missing_is_told(tmp_path: Path) -> None:
         await played.until(lambda: played.of(Queued))
         (event,) = played.of(Queued)
         assert isinstance(event, Queued)
-        assert event.reason == "waiting for YARN: 3 of 3 containers of worker are not granted yet by queue default"
+        assert event.reason == "waiting for YARN: 3 of 3 containers of worker pending in queue default"
         played.manager.grants_by_hand = False
         await played.until(lambda: len(played.of(Granted)) == 3 and len(played.of(Queued)) == 2)
         assert played.events[-1] == Queued(reason="")
@@ -106,8 +106,8 @@ async def test_what_finds_no_place_is_waited_for(tmp_path: Path) -> None:
         played.manager.places = 1
         played.source.set_demand("worker", 3)
         waiting = Queued(
-            reason="waiting for YARN: 2 of 3 containers of worker are not granted yet by queue default; for worker "
-            "there is no place now (could not place on node), it is asked for again and again"
+            reason="waiting for YARN: 2 of 3 containers of worker pending in queue default; no suitable node for "
+            "worker now (could not place on node), retrying"
         )
         await played.until(lambda: waiting in played.events)
         played.manager.places = 2
@@ -135,7 +135,7 @@ async def test_no_constraints_here(tmp_path: Path, settings: dict[str, str | int
         (event,) = played.of(Unsatisfiable)
         assert isinstance(event, Unsatisfiable)
         key = "scheduler.yarn.placement" if settings else "roles.worker.spread"
-        assert event.reason.startswith(f"this cluster takes no placement constraints, and {key} needs them. Leave it")
+        assert event.reason.startswith(f"this cluster has placement constraints disabled, but {key} needs them.")
         played.manager.server.forgive()
 
 
@@ -202,7 +202,7 @@ async def test_a_launch_that_fails_is_given_back(tmp_path: Path) -> None:
     async with playing(tmp_path) as played:
         (container,) = await played.granted()
         played.node(container).refusals[container] = "no disk is left"
-        with pytest.raises(SchedulerError, match=rf"worker:0 cannot be started in {container}: .*no disk is left"):
+        with pytest.raises(SchedulerError, match=rf"cannot launch worker:0 in {container}: .*no disk is left"):
             await played.launch(container)
         await played.until(lambda: len(played.of(Granted)) == 2)
         assert container_id(container) in played.manager.released
@@ -285,9 +285,9 @@ async def test_closed_while_it_starts(tmp_path: Path) -> None:
     ("status", "said", "cause", "blameless"),
     [
         (-100, "Container released on a *lost* node", "its node was lost", True),
-        (-102, "Container preempted by scheduler", "preemption", True),
+        (-102, "Container preempted by scheduler", "preempted it", True),
         (137, "", "SIGKILL", False),
-        (7, "", "exit code 7", False),
+        (7, "", "exited with code 7", False),
         (-104, "Current usage: 173.1 MB of 128 MB physical memory used", "173.1 MB used, 128 MB allowed", False),
         (
             -103,
@@ -324,16 +324,13 @@ async def test_no_python_anywhere(tmp_path: Path, python: str | None) -> None:
         played.manager.complete(container_id(container), 127, SAID)
         await played.until(lambda: played.of(ContainerEnded))
         (event,) = played.of(Unsatisfiable)
-        assert event == Unsatisfiable(role="worker", reason=f"no task of worker can be started: {NO_PYTHON}")
+        assert event == Unsatisfiable(role="worker", reason=f"cannot start any task of worker: {NO_PYTHON}")
         assert played.events.index(event) < played.events.index(played.of(ContainerEnded)[0])
 
 
 async def test_no_python_on_one_node(tmp_path: Path) -> None:
     """Nothing more is wanted there, which is said while others are waited for."""
-    said = (
-        "2 of 2 containers of worker are not granted yet by queue default; without 127.0.0.1, where no Python was "
-        "found for our programs"
-    )
+    said = "2 of 2 containers of worker pending in queue default; excluded hosts without a suitable Python: 127.0.0.1"
     async with playing(tmp_path, room={"worker": 2}) as played:
         containers = await played.launched(2)
         for container in containers:
@@ -359,16 +356,20 @@ async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.Lo
             await played.manager.server.wait_called("allocate", beats + 2)
         on_it = [each for each in (container, other) if node == elsewhere or each == container]
         told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        going = [each for each in told if "its node 127.0.0.1 is being decommissioned; in 1 m 00 s it ends" in each]
+        going = [
+            each
+            for each in told
+            if "its node 127.0.0.1 is being decommissioned; containers still running in 1 m 00 s" in each
+        ]
         assert [each.split(": ")[0] for each in going] == [f"worker:{n} in {each}" for n, each in enumerate(on_it)]
-        back = f"worker:0 in {container}: YARN will take it back for another queue or application (preemption)"
+        back = f"worker:0 in {container}: YARN will preempt it for another queue or application"
         assert sorted(told) == sorted([*going, back])
         played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
         await played.until(lambda: played.of(ContainerEnded))
         assert "(before: its node 127.0.0.1 is being decommissioned" in played.causes()[0]
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY))
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.RUNNING))
-        await played.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is well again" in caplog.messages)
+        await played.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is healthy again" in caplog.messages)
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY, health_report="no fan"))
         played.manager.complete(container_id(other), -100, "Container released on a *lost* node")
         await played.until(lambda: len(played.causes()) == 2)
@@ -501,7 +502,7 @@ async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch
         (container,) = await played.launched(1)
         await played.clients_door.stop()
         played.manager.server.order(GONE, times=1000)
-        with pytest.raises(NotInCharge, match="why is not known: no answer in time"):
+        with pytest.raises(NotInCharge, match="reason unknown: no response in time"):
             await played.source.watch()
         assert (played.of(UserCommand), played.running()) == ([], [container])
 
@@ -514,7 +515,7 @@ async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
         played.reports = [ApplicationReport(state=state, current_attempt=number, diagnostics="on a *lost* node")]
         played.manager.server.order(GONE, times=1000)
         with pytest.raises(
-            AttemptLost, match=r"given up the application master.*: on a \*lost\* node\. Submit it again"
+            AttemptLost, match=r"application master is lost.*: on a \*lost\* node\. Submit the job again"
         ):
             await played.source.watch()
         assert played.of(UserCommand) == []
@@ -531,7 +532,7 @@ async def test_another_attempt_has_the_job(tmp_path: Path, state: ApplicationSta
         (container,) = await played.launched(1)
         played.reports = [ApplicationReport(state=state, current_attempt=ApplicationAttemptId(number=2))]
         played.manager.server.order(GONE, times=1000)
-        with pytest.raises(NotInCharge, match=r"attempt 2 of the application master has the job"):
+        with pytest.raises(NotInCharge, match=r"AM attempt 2 now runs the job"):
             await played.source.watch()
         assert (played.of(UserCommand), played.running()) == ([], [container])
 
@@ -568,7 +569,9 @@ async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
     async with playing(tmp_path) as played:
         await played.launched(2)
         await played.manager.server.stop()
-        with pytest.raises(SchedulerError, match=r"(?s)the ResourceManager is lost: .*nobody listens there"):
+        with pytest.raises(
+            SchedulerError, match=r"(?s)lost the connection to the ResourceManager: .*nobody listens there"
+        ):
             await played.source.watch()
         async with asyncio.timeout(1.5):
             await played.source.close()
@@ -626,7 +629,7 @@ async def test_no_token(tmp_path: Path) -> None:
             played.source._inside,
             credentials=played.source._inside.credentials.without("YARN_AM_RM_TOKEN"),
         )
-        with pytest.raises(SchedulerError, match="holds no token for the ResourceManager"):
+        with pytest.raises(SchedulerError, match="no AMRMToken for the ResourceManager"):
             await played.source.open(played.events.append)
         await played.source.close()
         await played.source.finish(_report(played))
@@ -704,7 +707,7 @@ async def test_what_ends_before_it_has_begun_tells_no_secret(
     async with playing(tmp_path, opens=False) as played:
         played.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
         await played.source.open(played.events.append)
-        await played.until(lambda: "cannot be written" in caplog.text)
+        await played.until(lambda: "cannot write the job's history" in caplog.text)
         await played.source.close()
         await played.source.finish(_report(played))
         assert (bool(played.file("job.json")), bool(played.file("summary.json"))) == (True, True)

@@ -24,12 +24,17 @@ def ended(took: float | None, said: str = SAID, state: ApplicationState = Applic
             ended(4.5),
             3.0,
             "job.toml:6",
-            "the job ran longer than 3 s (scheduler.yarn.lifetime, job.toml:6), its wait included: YARN ended it",
+            "YARN killed the job: it exceeded its lifetime of 3 s (scheduler.yarn.lifetime, job.toml:6), queue time included",
         ),
-        (ended(None), 3.0, None, "the job ran longer than 3 s (scheduler.yarn.lifetime), its wait included"),
-        (ended(60.0), 3600.0, "--set", "the job ran longer than its queue allows: YARN ended it after 1 m 00 s"),
+        (ended(None), 3.0, None, "exceeded its lifetime of 3 s (scheduler.yarn.lifetime), queue time included"),
+        (
+            ended(60.0),
+            3600.0,
+            "--set",
+            "YARN killed the job after 1 m 00 s: it exceeded the application lifetime of its queue",
+        ),
         (ended(60.0), None, None, "maximum-application-lifetime"),
-        (ended(None), None, None, "YARN ended it. Ask who runs the cluster"),
+        (ended(None), None, None, "YARN killed the job: it exceeded the application lifetime of its queue. Ask"),
     ],
 )
 def test_whose_limit_it_was(report: ApplicationReport, limit: float | None, source: str | None, told: str) -> None:

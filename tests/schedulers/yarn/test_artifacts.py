@@ -59,5 +59,5 @@ def test_an_environment_that_runs_our_programs(cache: Cache) -> None:
 
     assert parcels(job(packed), settings, cache).objects == (packed.digest,)
     for items in ((), (replace(packed, suffix=".zip"),)):
-        with pytest.raises(ConfigError, match=r"has no such environment: `python` has to name an archive of it, \.tar"):
+        with pytest.raises(ConfigError, match=r"has no packed environment: set `python` to an archive of it, \.tar"):
             parcels(job(*items), settings, cache)

@@ -132,7 +132,7 @@ def test_half_written(cluster: Played, wanted: list[UploadRequest], trouble: Tro
 def test_arrived_otherwise(cluster: Played, wanted: list[UploadRequest], tmp_path: Path) -> None:
     """A file that changed while it was sent is no object."""
     (tmp_path / "data").write_bytes(b"longer than before")
-    with pytest.raises(SchedulerError, match="has 18 bytes and not the 11 that were sent"):
+    with pytest.raises(SchedulerError, match="has 18 bytes, but 11 were uploaded"):
         provide(cluster, wanted)
 
 
@@ -175,7 +175,9 @@ def test_folder_of_another_user(cluster: Played, wanted: list[UploadRequest]) ->
     """Their objects could not be read by our containers: told before anything runs."""
     provide(cluster, wanted)
     cluster.hdfs.fail_next("SETTIMES", Trouble.FORBIDDEN)
-    with pytest.raises(SchedulerError, match=r"^the staging folder hdfs://nn:8020/user/ann/.tony is ann's. Each user"):
+    with pytest.raises(
+        SchedulerError, match=r"^the staging folder hdfs://nn:8020/user/ann/.tony belongs to ann\. Each user"
+    ):
         provide(cluster, wanted)
 
 
@@ -208,10 +210,14 @@ def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[UploadRequest]
 @pytest.mark.parametrize(
     ("names_left", "space_left", "told"),
     [
-        (-1, 1 << 20, r"11 bytes are to be uploaded, and the quota of /user leaves 1m of 1m, where each file takes"),
-        (9, -1, r"11 bytes are to be uploaded, and the quota of /user leaves 4 of 9 names\. Free some room"),
-        (5, 1 << 20, r"leaves 1m of 1m, .* as long as it is written and leaves 0 of 5 names\."),
-        (-1, -1, r"11 bytes are to be uploaded\. Free some room"),
+        (
+            -1,
+            1 << 20,
+            r"11 bytes have to be uploaded, but the quota of /user leaves 1m of 1m \(while being written, each file takes",
+        ),
+        (9, -1, r"11 bytes have to be uploaded, but the quota of /user leaves 4 of 9 names\. Delete files"),
+        (5, 1 << 20, r"leaves 1m of 1m .* and leaves 0 of 5 names\."),
+        (-1, -1, r"11 bytes have to be uploaded\. Delete files"),
     ],
 )
 def test_a_quota_is_used_up(
@@ -224,13 +230,13 @@ def test_a_quota_is_used_up(
     cluster.hdfs.fail_next("CREATE", Trouble.QUOTA)
     with pytest.raises(StorageError, match=told) as failed:
         provide(cluster, wanted[1:])
-    assert str(failed.value).startswith(f"no room in hdfs://nn:8020{STAGING} (scheduler.yarn.staging): ")
+    assert str(failed.value).startswith(f"not enough space in hdfs://nn:8020{STAGING} (scheduler.yarn.staging): ")
     assert str(failed.value).endswith("HDFS says: The DiskSpace quota of /q is exceeded")
 
 
 def test_the_data_nodes_are_full(cluster: Played, wanted: list[UploadRequest]) -> None:
     """What is left in all is told; an older NameNode does not tell it."""
-    for trouble, told in ((), "all DataNodes together have 1m left"), ((Trouble.FORBIDDEN,), "uploaded. Free"):
+    for trouble, told in ((), "all DataNodes together have 1m left"), ((Trouble.FORBIDDEN,), "uploaded. Delete"):
         cluster.hdfs.fail_next("CREATE", Trouble.NO_SPACE)
         cluster.hdfs.fail_next("GETSTATUS", *trouble)
         with pytest.raises(StorageError) as failed:

@@ -22,4 +22,4 @@ def test_how_to_mend_a_small_cluster(tmp_path: Path, mini: bool) -> None:
     (tmp_path / "yarn-site.xml").write_text(to_xml({"yarn.resourcemanager.address": "127.0.0.1:1"}))
     cluster = find_cluster(YarnSettings(conf=str(tmp_path)), Home(tmp_path), {})
     (daemon,) = cluster.applications()._proxy.daemons
-    assert daemon.source.endswith("; of tony mini: `tony mini restart rm` starts it again") is mini
+    assert daemon.source.endswith("; of tony mini: restart it with `tony mini restart rm`") is mini

@@ -57,7 +57,7 @@ def test_no_web_pages(environ: dict[str, str]) -> None:
 def test_no_container(environ: dict[str, str], missing: str) -> None:
     """Started by hand, it says what is missing."""
     del environ[missing]
-    with pytest.raises(PlatformError, match=f"^this is no container of YARN: {missing} is not set$"):
+    with pytest.raises(PlatformError, match=f"^not running in a YARN container: {missing} is not set$"):
         ContainerEnv.look(environ)
 
 
@@ -78,11 +78,11 @@ def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
 def test_no_papers(environ: dict[str, str]) -> None:
     """Neither none, nor others, nor those taken before."""
     inside = ContainerEnv.look(environ)
-    with pytest.raises(PlatformError, match=r"container_tokens holds no papers 'tony.task' of this version"):
+    with pytest.raises(PlatformError, match=r"container_tokens has no launch payload 'tony.task' of this version"):
         inside.take(TASK, TaskPayload)
-    with pytest.raises(PlatformError, match=r"holds no papers 'theirs' of this version"):
+    with pytest.raises(PlatformError, match=r"no launch payload 'theirs' of this version"):
         inside.take("theirs", TaskPayload)
-    with pytest.raises(PlatformError, match=r"holds no papers 'tony.job'"):
+    with pytest.raises(PlatformError, match=r"no launch payload 'tony.job'"):
         inside.take(JOB, JobPayload)[1].take(JOB, JobPayload)
 
 

@@ -145,7 +145,7 @@ async def test_a_node_that_does_not_have_it_is_named(cluster: PlayedCluster, nod
         await ContainerLogs(cluster.me, JOB).fetch({TWO: "n1", ONE: "n1", "container_x": "n9"}, shelf)
     assert shelf.got == {"a.out": b"here"}
     assert f"{TWO}: " in str(raised.value)
-    assert "container_x: the ResourceManager does not know its node any more" in str(raised.value)
+    assert "container_x: the ResourceManager no longer knows its node" in str(raised.value)
 
 
 async def test_after_the_end_hdfs_has_it(cluster: PlayedCluster) -> None:
@@ -161,7 +161,7 @@ async def test_after_the_end_hdfs_has_it(cluster: PlayedCluster) -> None:
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [(LogAggregationStatus.FAILED, "could not bring all"), (LogAggregationStatus.RUNNING, "still bringing")],
+    [(LogAggregationStatus.FAILED, "is incomplete"), (LogAggregationStatus.RUNNING, "still running")],
 )
 async def test_half_of_it_is_said_to_be_half(
     cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, state: LogAggregationStatus, words: str
@@ -187,7 +187,7 @@ async def test_without_aggregation_the_nodes_may_still_have_it(cluster: PlayedCl
     with pytest.raises(SchedulerError) as raised:
         await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
     assert str(raised.value).startswith(
-        "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. Have it set to true"
+        "There are no aggregated logs: yarn.log-aggregation-enable is false on this cluster."
     )
     with pytest.raises(SchedulerError, match="aggregation-enable is false"):
         await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
@@ -224,7 +224,7 @@ async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:
     await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
     assert shelf.got == {"a.out": b"old"}
     cluster.files.files = {}
-    with pytest.raises(SchedulerError, match="does not know the application any more, and HDFS has no logs"):
+    with pytest.raises(SchedulerError, match="no longer knows the application, and HDFS has no logs"):
         await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
 
 
@@ -232,7 +232,7 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) 
     """Its nodes are said to be about to bring logs for ever, but there are no nodes: nobody waits for that."""
     coming = LogAggregationStatus.NOT_STARTED
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
-    with pytest.raises(SchedulerError, match="nothing of this application has ever run"):
+    with pytest.raises(SchedulerError, match="no container of this application was ever launched"):
         await asyncio.wait_for(
             ContainerLogs(cluster.me, JOB).fetch({}, Shelf(), ended=True), container_logs._AGGREGATION / 2
         )
@@ -243,7 +243,7 @@ async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: 
     theirs = "container_1795272430499_0008_01_000002"
     cluster.ended(LogAggregationStatus.SUCCEEDED)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"of ann"}))]])}
-    with pytest.raises(SchedulerError, match="the record is of eve, and YARN says that the application is of ann"):
+    with pytest.raises(SchedulerError, match="job belongs to eve, but YARN says ann"):
         await ContainerLogs(cluster.me, JOB, "eve").fetch({ONE: "n1"}, Shelf(), ended=True)
     shelf = Shelf()
     await ContainerLogs(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
@@ -258,7 +258,7 @@ async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: 
     # The ResourceManager has forgotten it: nobody can say any more whose those containers were.
     cluster.reports = [None]
     shelf = Shelf()
-    with pytest.raises(SchedulerError, match="does not know the application any more"):
+    with pytest.raises(SchedulerError, match="no longer knows the application"):
         await ContainerLogs(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
     assert shelf.got == {}
 
@@ -267,5 +267,5 @@ async def test_logs_that_were_removed(cluster: PlayedCluster) -> None:
     """What has been brought to HDFS does not stay there for ever: which setting says so is told, and what else there
     may be."""
     cluster.ended(LogAggregationStatus.SUCCEEDED)
-    with pytest.raises(SchedulerError, match=r"not there any more.*retain-seconds.*`tony logs -f` keep"):
+    with pytest.raises(SchedulerError, match=r"no longer there.*retain-seconds.*`tony logs -f` keep"):
         await ContainerLogs(cluster.me, JOB).fetch({}, Shelf())

@@ -160,7 +160,7 @@ async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.M
         played.source._master.wake()  # type: ignore[union-attr]
         await played.until(lambda: len(played.of(ContainerEnded)) == 4)
         late = {end.container: end for end in played.of(ContainerEnded)[2:] if isinstance(end, ContainerEnded)}
-        assert late[name(1)].cause == "killed: its node came back after it was given up"
+        assert late[name(1)].cause == "killed: its node came back after the container was given up"
         assert late[name(2)].cause == "its executor was killed by SIGKILL"
         assert not any(end.presumed for end in late.values())
         assert name(1) not in played.running()
@@ -259,7 +259,7 @@ async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkey
     async with playing(tmp_path / "other", attempt=2, opens=False) as played:
         monkeypatch.setattr("tony.schedulers.yarn.allocator._FOR_HDFS", 0.0001)
         played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
-        with pytest.raises(NotInCharge, match="another application master may go on"):
+        with pytest.raises(NotInCharge, match="another AM attempt may continue"):
             await played.source.bring_log()
         played.files.troubles_over()
 

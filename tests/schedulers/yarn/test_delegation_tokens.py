@@ -118,7 +118,7 @@ def test_who_renews(given: Mapping[str, str], expected: str) -> None:
 
 def test_nobody_to_renew() -> None:
     """The setting is named."""
-    with pytest.raises(ConfigurationError, match=r"yarn\.resourcemanager\.principal \(not set\): is needed"):
+    with pytest.raises(ConfigurationError, match=r"yarn\.resourcemanager\.principal \(not set\): is required"):
         renewer(Configuration.load(None, {}, given=KERBEROS), "ann")
 
 

@@ -63,9 +63,9 @@ async def test_a_job_does_not_hang_on_hdfs(
         second = played.wrote(b"two\n", urgent=True)
         await played.until(lambda: second in said)
         assert played.file("events.1.jsonl") == b"header\n"
-        assert "the job's events wait: " in caplog.text
+        assert "has made no progress for" in caplog.text
         played.files.troubles_over()
-        await played.until(lambda: "again, all of them" in caplog.text)
+        await played.until(lambda: "is complete again" in caplog.text)
         assert played.file("events.1.jsonl") == b"header\none\ntwo\n"
         last = played.wrote(b"three\n", urgent=True)
         await played.until(lambda: last in said)
@@ -91,7 +91,7 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
         await played.until(lambda: said == [7])
         played.files.files[CLOSED] = played.files.files.pop(LOG)
         played.wrote(b"one\n", urgent=True)
-        with pytest.raises(NotInCharge, match="a later application master has taken the event log"):
+        with pytest.raises(NotInCharge, match="a later AM attempt has taken over the event log"):
             await played.source.watch()
         await asyncio.sleep(0.4)
         assert (said, played.files.files[CLOSED].content) == ([7], b"header\n")
@@ -122,5 +122,5 @@ async def test_somebody_has_removed_it(tmp_path: Path, caplog: pytest.LogCapture
         played.files.files.pop(LOG)
         size = played.wrote(b"one\n", urgent=True)
         await played.until(lambda: size in said)
-        assert "cannot be written" in caplog.text
+        assert "can no longer write the event log" in caplog.text
         assert PlayedFile not in map(type, [played.files.files.get(LOG)])

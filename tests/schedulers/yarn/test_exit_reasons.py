@@ -17,7 +17,7 @@ ENDS = {
             "[2026-11-21 15:34:20.245]Container exited with a non-zero exit code 3. Error file: prelaunch.err.\n"
             "Last 4096 bytes of prelaunch.err :\noops\nLast 4096 bytes of stderr :\n\n\n"
         ),
-        "its executor ended with exit code 3: oops",
+        "its executor exited with code 3: oops",
         False,
     ),
     "killed": (
@@ -55,7 +55,7 @@ ENDS = {
             "[2026-11-21 15:34:21.175]Container exited with a non-zero exit code 127. Error file: prelaunch.err.\n"
             "Last 4096 bytes of prelaunch.err :\n/bin/bash: line 1: no-such-program: command not found\n\n"
         ),
-        "its executor ended with exit code 127: /bin/bash: line 1: no-such-program: command not found",
+        "its executor exited with code 127: /bin/bash: line 1: no-such-program: command not found",
         False,
     ),
     "too much memory": (
@@ -72,7 +72,7 @@ ENDS = {
             "[2026-11-21 15:46:19.325]Container killed on request. Exit code is 143\n"
             "[2026-11-21 15:46:19.325]Container exited with a non-zero exit code 143. \n"
         ),
-        "YARN killed it for memory: 313.1 MB used, 128 MB allowed. Ask for more with `memory`",
+        "YARN killed it for exceeding its physical memory limit: 313.1 MB used, 128 MB allowed. Request more with `memory`",
         False,
     ),
     "too much address space": (
@@ -84,16 +84,16 @@ ENDS = {
             "Killing container.\n"
         ),
         (
-            "YARN killed it for virtual memory: 1.5 GB used, 268.8 MB allowed. CUDA and many threads map far more than "
-            "they use: ask who runs the cluster to set yarn.nodemanager.vmem-check-enabled to false, or ask for more "
-            "`memory`"
+            "YARN killed it for exceeding its virtual memory limit: 1.5 GB used, 268.8 MB allowed. CUDA and many "
+            "threads map far more than they use: ask the cluster's administrator to set "
+            "yarn.nodemanager.vmem-check-enabled to false, or request more `memory`"
         ),
         False,
     ),
     "too much memory, said otherwise": (
         -104,
         "",
-        "YARN killed it for memory: it used more than it asked for. Ask for more with `memory`",
+        "YARN killed it for exceeding its physical memory limit: it used more than it requested. Request more with `memory`",
         False,
     ),
     "a staged file that was changed": (
@@ -126,23 +126,23 @@ ENDS = {
         ),
         False,
     ),
-    "ended by itself": (0, "", "its executor ended", False),
+    "ended by itself": (0, "", "its executor exited", False),
     "given back": (
         -100,
         "Container released by application",
-        "it was given back, or its node was lost: Container released by application",
+        "it was released, or its node was lost: Container released by application",
         True,
     ),
     "lost with its node": (
         -100,
         "Container released on a *lost* node",
-        "it was given back, or its node was lost: Container released on a *lost* node",
+        "it was released, or its node was lost: Container released on a *lost* node",
         True,
     ),
     "preempted": (
         -102,
         "Container preempted by scheduler",
-        "the scheduler took it back for another queue or application (preemption): Container preempted by scheduler",
+        "YARN preempted it for another queue or application: Container preempted by scheduler",
         True,
     ),
     "stopped by us": (
@@ -155,10 +155,10 @@ ENDS = {
         "it was stopped by the application master",
         False,
     ),
-    "ended by the ResourceManager": (-106, "N/A", "the ResourceManager ended it", True),
+    "ended by the ResourceManager": (-106, "N/A", "the ResourceManager killed it", True),
     "bad disks": (-101, "", "the disks of its node failed", True),
-    "after the end": (-107, "Container killed on request", "the application was over", False),
-    "a status that we do not know": (-200, "", "its executor ended with exit code -200", False),
+    "after the end": (-107, "Container killed on request", "the application had finished", False),
+    "a status that we do not know": (-200, "", "its executor exited with code -200", False),
 }
 
 
@@ -178,8 +178,8 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
     [
         "there is no python3 on host n1: PATH is /bin. Install Python 3.11 or later on the nodes, name one with ...",
         "there is no /opt/my python on host n1 (scheduler.yarn.python, job.toml:7): PATH is /bin. Name one that ...",
-        "Python 3.11 or later is needed; /usr/bin/python3 on host n1 is 3.6, and no newer one is on PATH (/bin).",
-        "there is no Docker container on host n1: the job asks for the image x (roles.worker.image), and the ...",
+        "Python 3.11 or later is required; /usr/bin/python3 on host n1 is 3.6, and no newer one is on PATH (/bin).",
+        "there is no Docker container on host n1: the job requests the image x (roles.worker.image), but the ...",
         'the job\'s environment has no bin/python3 that runs on host n1 (scheduler.yarn.python = "environment").',
     ],
 )
@@ -196,7 +196,7 @@ def test_long_words() -> None:
     """Of much only the end is told: that is where programs say why they give up."""
     said = "\n".join(f"line {number}" for number in range(300))
     told = cause(ContainerStatus(exit_status=1, diagnostics=said))
-    assert told.startswith("its executor ended with exit code 1: ...")
+    assert told.startswith("its executor exited with code 1: ...")
     assert told.endswith("line 299")
     assert len(told) < 700
 
@@ -213,7 +213,12 @@ def test_words_that_a_terminal_would_obey() -> None:
         (None, None, "", ""),
         (NodeState.UNHEALTHY, None, "1/1 local-dirs are bad: \x1b[31m/data", "is unhealthy: 1/1 local-dirs are bad"),
         (NodeState.UNHEALTHY, None, "", "its node nm2 is unhealthy"),
-        (NodeState.DECOMMISSIONING, 3600, "", "is being decommissioned; in 1 h 00 m it ends what still runs"),
+        (
+            NodeState.DECOMMISSIONING,
+            3600,
+            "",
+            "is being decommissioned; containers still running in 1 h 00 m will be killed",
+        ),
         (NodeState.DECOMMISSIONING, None, "", "its node nm2 is being decommissioned"),
         (NodeState.LOST, None, "", "its node nm2 is lost"),
     ],

@@ -53,7 +53,7 @@ def test_unknown_queue() -> None:
         Problem(
             key="scheduler.yarn.queue",
             value="reserch",
-            message="there is no such queue; the cluster has default, research.",
+            message="unknown queue; the cluster has default, research.",
         )
     ]
 
@@ -62,7 +62,7 @@ def test_many_queues() -> None:
     """A long list is cut."""
     queues = [f"q{number}" for number in range(11)]
     problem = told(SMALL, replace(OFFER, queue=None, queues=queues))[0]
-    assert problem.message == "there is no such queue; the cluster has q0, q1, q2, q3, q4, q5, q6, q7 and 3 more."
+    assert problem.message == "unknown queue; the cluster has q0, q1, q2, q3, q4, q5, q6, q7 and 3 more."
 
 
 def test_stopped_queue() -> None:
@@ -71,7 +71,7 @@ def test_stopped_queue() -> None:
         Problem(
             key="scheduler.yarn.queue",
             value="old",
-            message="the queue is stopped and takes no jobs. Ask who runs the cluster, or name another.",
+            message="the queue is STOPPED. Use another queue, or ask the cluster's administrator to start it.",
         )
     ]
 
@@ -82,14 +82,14 @@ def test_parent_queue() -> None:
         Problem(
             key="scheduler.yarn.queue",
             value="research",
-            message="the queue has queues below it and takes no jobs itself; name one of a, b.",
+            message="not a leaf queue, so it accepts no applications; use one of a, b.",
         )
     ]
 
 
 def test_unknown_label() -> None:
     """Of a role, of the job, and where there are none at all."""
-    message = "the cluster has no such node label; it has gpu, ssd."
+    message = "unknown node label; the cluster has gpu, ssd."
     assert told(job(Resources(), node_label="gup")) == [
         Problem(key="roles.worker.node_label", value="gup", message=message)
     ]
@@ -98,12 +98,15 @@ def test_unknown_label() -> None:
     keys = [problem.key for problem in told(SMALL, node_label="gpu", am_node_label="gup")]
     assert keys == ["scheduler.yarn.am_node_label"]
     problem = told(job(Resources(), node_label="gpu"), replace(OFFER, labels=[]))[0]
-    assert problem.message == "the cluster has no such node label; it has none."
+    assert problem.message == "unknown node label; the cluster has none."
 
 
 def test_label_of_another_queue() -> None:
     """A queue may use some labels, or none; what it may is said. Where there is no queue, that is the trouble."""
-    message = "the queue may not use this node label; it may use %s. Name another queue, or ask who runs the cluster."
+    message = (
+        "the queue has no access to this node label; it can access %s. "
+        "Use another queue, or ask the cluster's administrator."
+    )
     for labels, may in ((["ssd"], "ssd"), ([], "none"), ([""], "none")):
         offer = replace(OFFER, queue=Queue(running=True, labels=labels))
         assert told(job(Resources(), node_label="gpu"), offer) == [
@@ -120,8 +123,8 @@ def test_more_tasks_than_fit_at_one_time() -> None:
     offer = replace(OFFER, shared_labels=[])
     gang = replace(SMALL, roles={"worker": Role(instances=3, resources=Resources(memory=3 * GIB, vcores=2))})
     said = (
-        "All 3 tasks of worker start together (3072m each), and the nodes hold 2 at one time, were they empty. "
-        "Unless nodes join, the job waits in vain. Ask for less, or for fewer tasks."
+        "All 3 tasks of worker start together (3072m each), but the nodes can hold only 2 at the same time, even if "
+        "idle. Unless nodes join, the job never starts. Request less, or fewer tasks."
     )
     assert noticed(gang, offer) == [said]
     assert noticed(gang, OFFER) == []
@@ -131,7 +134,7 @@ def test_more_tasks_than_fit_at_one_time() -> None:
     assert noticed(replace(gang, distributed_mode=DistributedMode.FCFS), offer) == []
     gpus = job(Resources(gpus=2), node_label="gpu")
     four = replace(gpus, roles={"worker": replace(gpus.roles["worker"], instances=4)})
-    assert "(1024m, 2 yarn.io/gpu each), and the nodes hold 2" in noticed(four)[0]
+    assert "(1024m, 2 yarn.io/gpu each), but the nodes can hold only 2" in noticed(four)[0]
 
 
 def test_room() -> None:
@@ -151,7 +154,7 @@ def test_room() -> None:
 def test_mounts_without_an_image() -> None:
     """YARN would say nothing."""
     spec = job(Resources(), mounts="/data:/data:ro")
-    said = "roles.worker.mounts means nothing without an image: set `image`, or `docker_image` below [scheduler.yarn]."
+    said = "roles.worker.mounts has no effect without an image: set `image`, or `docker_image` in [scheduler.yarn]."
     assert noticed(spec) == [said]
     assert noticed(spec, docker_image="base") == noticed(job(Resources(), mounts="/a:/a:ro", image="base")) == []
 
@@ -162,7 +165,7 @@ def test_unknown_resource() -> None:
         Problem(
             key="roles.worker.resources.yarn.io/fpga",
             value="1",
-            message="the cluster counts no yarn.io/fpga; it counts memory-mb, vcores, yarn.io/gpu.",
+            message="the cluster has no resource type yarn.io/fpga; it has memory-mb, vcores, yarn.io/gpu.",
         )
     ]
     without = replace(OFFER, types=["memory-mb", "vcores"])
@@ -175,13 +178,13 @@ def test_over_the_maximum() -> None:
         Problem(
             key="roles.worker.memory",
             value="9216m",
-            message="a task of worker asks for 9216m; no container of this cluster may have more than 8192m "
+            message="a task of worker requests 9216m, but a container of this cluster can have at most 8192m "
             "(yarn.scheduler.maximum-allocation-mb).",
         ),
         Problem(
             key="roles.worker.vcores",
             value="33 vcores",
-            message="a task of worker asks for 33 vcores; no container of this cluster may have more than 32 vcores "
+            message="a task of worker requests 33 vcores, but a container of this cluster can have at most 32 vcores "
             "(yarn.scheduler.maximum-allocation-vcores).",
         ),
     ]
@@ -196,7 +199,7 @@ def test_larger_than_any_node() -> None:
         Problem(
             key="roles.worker.vcores",
             value="17 vcores",
-            message="a task of worker asks for 17 vcores, and the largest of 2 nodes has 16 vcores. Ask for less.",
+            message="a task of worker requests 17 vcores, but the largest of 2 nodes has 16 vcores. Request less.",
         )
     ]
 
@@ -207,7 +210,7 @@ def test_larger_than_any_labelled_node() -> None:
         Problem(
             key="roles.worker.memory",
             value="6144m",
-            message="a task of worker asks for 6144m, and the only node with the label gpu has 4096m. Ask for less.",
+            message="a task of worker requests 6144m, but the only node with the label gpu has 4096m. Request less.",
         )
     ]
 
@@ -216,11 +219,11 @@ def test_labelled_nodes_that_take_nothing_else() -> None:
     """What names no label goes to the other nodes only, unless its queue stands for a label."""
     offer = replace(OFFER, shared_labels=["ssd"])
     assert told(job(Resources(memory=4 * GIB, vcores=16, gpus=4), node_label="gpu"), offer) == []
-    message = "a task of worker asks for 4 vcores, and the only node without a label has 2 vcores. Ask for less."
+    message = "a task of worker requests 4 vcores, but the only node without a label has 2 vcores. Request less."
     assert [problem.message for problem in told(job(Resources(vcores=4)), offer)] == [message]
     of_gpu = replace(offer, queue=Queue(running=True, labels=["gpu"], label="gpu"))
     assert told(job(Resources(vcores=4)), of_gpu) == []
-    message = "the application master asks for 6144m, and the only node with the label gpu has 4096m. Ask for less."
+    message = "the application master requests 6144m, but the only node with the label gpu has 4096m. Request less."
     assert [problem.message for problem in told(SMALL, of_gpu, am_memory=6 * GIB)] == [message]
     assert [problem.message for problem in told(job(Resources(vcores=4), spread=True), of_gpu)] != []
 
@@ -231,8 +234,8 @@ def test_no_node_has_all_of_it() -> None:
         Problem(
             key="roles.worker.memory",
             value="8192m",
-            message="a task of worker asks for 8192m, 16 vcores together, and none of 2 nodes has all of that. "
-            "Ask for less.",
+            message="a task of worker requests 8192m, 16 vcores together, but none of 2 nodes is large enough. "
+            "Request less.",
         )
     ]
 
@@ -241,7 +244,7 @@ def test_the_only_node() -> None:
     """One node is spoken of as one."""
     alone = replace(OFFER, nodes=[FAST])
     assert [problem.message for problem in told(job(Resources(vcores=17)), alone)] == [
-        "a task of worker asks for 17 vcores, and the only node has 16 vcores. Ask for less."
+        "a task of worker requests 17 vcores, but the only node has 16 vcores. Request less."
     ]
     mixed = replace(OFFER, nodes=[ClusterNode(host="n", has={"memory-mb": 4096, "vcores": 4})], maximum={})
     assert told(job(Resources(memory=4 * GIB, vcores=4)), mixed) == []
@@ -264,7 +267,7 @@ def test_master_too_large() -> None:
         Problem(
             key="scheduler.yarn.am_memory",
             value="16384m",
-            message="the application master asks for 16384m; no container of this cluster may have more than 8192m "
+            message="the application master requests 16384m, but a container of this cluster can have at most 8192m "
             "(yarn.scheduler.maximum-allocation-mb).",
         )
     ]
@@ -272,8 +275,8 @@ def test_master_too_large() -> None:
         Problem(
             key="scheduler.yarn.am_vcores",
             value="20 vcores",
-            message="the application master asks for 20 vcores, and the largest of 2 nodes has 16 vcores. "
-            "Ask for less.",
+            message="the application master requests 20 vcores, but the largest of 2 nodes has 16 vcores. "
+            "Request less.",
         )
     ]
 
@@ -311,8 +314,8 @@ THREE = ClusterCapacity(
 def test_over_the_queue() -> None:
     """A container that the queue could not hold if it were empty, with both numbers; to the last megabyte."""
     message = (
-        "{} asks for {}, and the queue root.small may have 1228m at most of 12288m in all, 10 % by its "
-        "maximum-capacity and those above it. Ask for less, or name another queue."
+        "{} requests {}, but the queue root.small can use at most 1228m of 12288m in all, 10 % by its "
+        "maximum-capacity and its parents'. Request less, or use another queue."
     )
     assert told(job(Resources(memory=4 * GIB)), THREE) == [
         Problem(key="roles.worker.memory", value="4096m", message=message.format("a task of worker", "4096m"))
@@ -343,9 +346,9 @@ def test_over_the_default_queue() -> None:
     assert told(large, offer) == []
     assert noticed(large, offer) == [
         (
-            "A task of worker asks for 4096m, and the queue root.default may have 1228m at most of 12288m in all, "
-            "10 % by its maximum-capacity and those above it. Unless the cluster puts your jobs into another queue, "
-            "it never starts."
+            "A task of worker requests 4096m, but the queue root.default can use at most 1228m of 12288m in all, "
+            "10 % by its maximum-capacity and its parents'. It never starts unless "
+            "the cluster maps your jobs to another queue."
         )
     ]
 
@@ -355,8 +358,8 @@ def test_over_the_default_queue_and_nodes_away() -> None:
     queue = replace(TENTH, path="root.default", most_memory=819)
     offer = replace(THREE, queue=queue, nodes=[plain("n1"), plain("n2"), plain("n3", away="lost")])
     (sentence,) = noticed(job(Resources(memory=2 * GIB)), offer)
-    assert "1229m at most of 12288m" in sentence
-    assert sentence.endswith("it never starts.")
+    assert "at most 1229m of 12288m" in sentence
+    assert "It never starts unless" in sentence
 
 
 def test_a_queue_grows_with_the_cluster() -> None:
@@ -369,15 +372,15 @@ def test_a_queue_grows_with_the_cluster() -> None:
     assert told(task, less) == []
     assert noticed(task, less) == [
         (
-            "The queue root.small may have 819m now, and a task of worker asks for 1200m. The job waits for nodes "
-            "that are away: n3 (lost)."
+            "The queue root.small can use at most 819m now, but a task of worker requests 1200m. The job waits for "
+            "unavailable nodes: n3 (lost)."
         )
     ]
     assert noticed(job(Resources(memory=819 * MIB)), less) == []
     by_amount = replace(less, queue=replace(now, share=0.0))
     assert told(task, by_amount) == []
     too_large = told(job(Resources(memory=2 * GIB)), by_amount)[0].message
-    assert "may have 1229m at most of 12288m in all. Ask for less" in too_large
+    assert "can use at most 1229m of 12288m in all. Request less" in too_large
 
 
 def test_only_nodes_that_are_away() -> None:
@@ -392,15 +395,15 @@ def test_only_nodes_that_are_away() -> None:
     assert told(task, offer) == []
     assert noticed(task, offer) == [
         (
-            "Only nodes that are away now could hold a task of worker (4096m, 8 vcores): n3 (unhealthy), n4 (lost). "
-            "The job waits until one is back."
+            "Only nodes that are currently unavailable could run a task of worker (4096m, 8 vcores): n3 (unhealthy), "
+            "n4 (lost). The job waits until one is back."
         )
     ]
     assert (told(SMALL, offer), noticed(SMALL, offer)) == ([], [])
     assert [problem.message for problem in told(job(Resources(memory=8 * GIB, vcores=8)), offer)] == [
         (
-            "a task of worker asks for 8192m, 8 vcores together, and none of 4 nodes (2 of them away now) has all "
-            "of that. Ask for less."
+            "a task of worker requests 8192m, 8 vcores together, but none of 4 nodes (2 of them unavailable) is "
+            "large enough. Request less."
         )
     ]
 
@@ -420,9 +423,9 @@ def test_larger_than_every_node_that_runs() -> None:
     offer = replace(THREE, nodes=[plain("n1"), plain("n2", vcores=16, away="shutdown")], queue=Queue(running=True))
     assert [problem.message for problem in told(job(Resources(vcores=16)), offer)] == [
         (
-            "a task of worker asks for 16 vcores; no container of this cluster may have more than 8 vcores "
-            "(yarn.scheduler.maximum-allocation-vcores, or what the largest node that runs has). Submit again when a "
-            "node is back that is large enough: n2 (shutdown)."
+            "a task of worker requests 16 vcores, but a container of this cluster can have at most 8 vcores "
+            "(yarn.scheduler.maximum-allocation-vcores, or the size of the largest running node). Submit again when "
+            "one of these nodes is back: n2 (shutdown)."
         )
     ]
 
@@ -433,8 +436,8 @@ def test_a_queue_that_may_be_made() -> None:
     assert told(SMALL, offer, queue="root.users.ann") == []
     assert noticed(SMALL, offer, queue="root.users.ann") == [
         (
-            "There is no queue root.users.ann yet; the cluster has default, small. The ResourceManager decides whether "
-            "it makes one below root.users."
+            "There is no queue root.users.ann yet; the cluster has default, small. The ResourceManager may create it "
+            "automatically below root.users."
         )
     ]
 
@@ -443,5 +446,5 @@ def test_half_of_a_path() -> None:
     """Is told to be written whole."""
     offer = replace(THREE, queue=None, whole_path="root.users.ann")
     assert [problem.message for problem in told(SMALL, offer, queue="users.ann")] == [
-        "there is no such queue; the cluster has default, small. Of a path, all is needed: root.users.ann."
+        "unknown queue; the cluster has default, small. Use the full path: root.users.ann."
     ]

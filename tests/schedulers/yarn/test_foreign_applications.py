@@ -62,15 +62,18 @@ def report(state: ApplicationState | None, **more: object) -> ApplicationReport:
     [
         (
             report(ApplicationState.ACCEPTED, diagnostics="Queue is full"),
-            rf"{JOB} \(digits.*, type TONY\) is ACCEPTED: Queue is full\nThere is no record .* before its application",
+            rf"{JOB} \(digits.*, type TONY\) is ACCEPTED: Queue is full\nIt has no history .* until its application master has started",
         ),
-        (report(ApplicationState.RUNNING), r"is RUNNING\nIts record is not in hdfs://nn/x yet; try again"),
+        (report(ApplicationState.RUNNING), r"is RUNNING\nIt has no history in hdfs://nn/x yet; try again"),
         (
             report(ApplicationState.FAILED, diagnostics="no python3", application_type="SPARK"),
-            r"type SPARK\) is FAILED: no python3\nThere is no record of it in hdfs://nn/x: it ended before",
+            r"type SPARK\) is FAILED: no python3\nIt has no history in hdfs://nn/x: it ended before",
         ),
-        (report(ApplicationState.RUNNING, user="bob"), r"is bob's, and its record is for them alone; you are ann\."),
-        (report(None, name=None, application_type=None), r"\(, type \) is of unknown state\n"),
+        (
+            report(ApplicationState.RUNNING, user="bob"),
+            r"belongs to bob, and only they can read its history; you are ann\.",
+        ),
+        (report(None, name=None, application_type=None), r"\(, type \) is in an unknown state\n"),
     ],
 )
 def test_a_job_without_a_record(found: ApplicationReport, told: str) -> None:

@@ -72,11 +72,11 @@ def test_an_image_that_the_node_did_not_use(container: Path) -> None:
     done = start_below(NODE_MANAGER, container, {**DOCKER, "TONY_IMAGE_PLACE": "roles.worker.image, job.toml:5"})
     assert (done.stdout, done.returncode) == ("", 127)
     assert done.stderr == (
-        f"tony: there is no Docker container on host {os.uname().nodename}: the job asks for the image "
+        f"tony: there is no Docker container on host {os.uname().nodename}: the job requests the image "
         "library/python:3.13 (roles.worker.image, job.toml:5), and the NodeManager started this container without it. "
         "Its settings yarn.nodemanager.container-executor.class and "
         "yarn.nodemanager.runtime.linux.allowed-runtimes decide that: "
-        "ask who runs the cluster, or remove the image.\n"
+        "ask the cluster's administrator, or remove the image.\n"
     )
 
 
@@ -140,10 +140,10 @@ def test_setting_that_names_nothing(container: Path, named: str, place: str) -> 
     assert (done.returncode, done.stdout) == (127, "")
     host = os.uname().nodename
     begin = f"tony: there is no {named} on host {host} (scheduler.yarn.python{place}): PATH is {container / 'bin'}"
-    assert done.stderr.startswith(f"{begin}, with {found} on it. Name one that every node has")
+    assert done.stderr.startswith(f"{begin}, with {found} on it. Set it to one that every node has")
     found.unlink()
     assert start(container, {"TONY_PYTHON": named}).stderr.startswith(
-        f"tony: there is no {named} on host {host} (scheduler.yarn.python): PATH is {container / 'bin'}. Name one"
+        f"tony: there is no {named} on host {host} (scheduler.yarn.python): PATH is {container / 'bin'}. Set it to"
     )
 
 
@@ -154,8 +154,8 @@ def test_setting_that_names_an_old_one(container: Path) -> None:
     done = start(container, {"TONY_PYTHON": str(old), "TONY_PYTHON_PLACE": ", --set"})
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"tony: Python 3.11 or later is needed; {old} on host {os.uname().nodename} is 3.9 "
-        '(scheduler.yarn.python, --set). Name a newer one, or ship your own: "own".\n'
+        f"tony: Python 3.11 or later is required; {old} on host {os.uname().nodename} is 3.9 "
+        '(scheduler.yarn.python, --set). Set it to a newer one, or to "own" to ship yours.\n'
     )
 
 
@@ -195,8 +195,8 @@ def test_no_python(container: Path) -> None:
     assert done.returncode == 127
     assert done.stderr == (
         f"tony: there is no python3 on host {os.uname().nodename}: PATH is {container / 'bin'}. Install Python 3.11 or "
-        "later on the nodes, name one with scheduler.yarn.python, or ship your own with scheduler.yarn.python = "
-        '"own", or with the job\'s environment: "environment".\n'
+        "later on the nodes, or set scheduler.yarn.python to its path, "
+        'to "own" to ship yours, or to "environment" for that of the job\'s environment.\n'
     )
 
 
@@ -206,9 +206,9 @@ def test_old_python(container: Path) -> None:
     done = start(container)
     assert done.returncode == 1
     assert done.stderr == (
-        f"tony: Python 3.11 or later is needed; {found} on host {os.uname().nodename} is 3.9, and no newer one is on "
-        f"PATH ({container / 'bin'}). Name one with scheduler.yarn.python, or ship your own with "
-        'scheduler.yarn.python = "own".\n'
+        f"tony: Python 3.11 or later is required; {found} on host {os.uname().nodename} is 3.9, and PATH has no newer "
+        f"one ({container / 'bin'}). Set scheduler.yarn.python to a newer one, "
+        'or to "own" to ship yours.\n'
     )
 
 

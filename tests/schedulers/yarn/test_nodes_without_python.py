@@ -18,7 +18,7 @@ class Job:
 
 
 def refused(said: str) -> Unsatisfiable:
-    return Unsatisfiable(role="worker", reason=f"no task of worker can be started: {said}")
+    return Unsatisfiable(role="worker", reason=f"cannot start any task of worker: {said}")
 
 
 def test_nobody_knows_of_others() -> None:
@@ -35,7 +35,7 @@ def test_each_node_counts_once() -> None:
     job.nodes.found("worker", "n1", "none on n1.")
     assert (job.left_out, job.told, job.nodes.hosts) == (["n1"], [], ("n1",))
     job.nodes.found("worker", "n2", "none on n2.")
-    assert (job.left_out, job.told) == (["n1", "n2"], [refused("none on n2. It was the same on n1.")])
+    assert (job.left_out, job.told) == (["n1", "n2"], [refused("none on n2. The same error occurred on n1.")])
 
 
 def test_three_are_enough() -> None:
@@ -45,4 +45,4 @@ def test_three_are_enough() -> None:
         job.nodes.found(role, host, "none.")
     assert job.told == []
     job.nodes.found("worker", "n3", "none on n3.")
-    assert job.told == [refused("none on n3. It was the same on n1, n2.")]
+    assert job.told == [refused("none on n3. The same error occurred on n1, n2.")]

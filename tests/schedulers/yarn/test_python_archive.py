@@ -131,7 +131,7 @@ def refusal(cache: Cache, own: OwnInterpreter) -> str:
         store_interpreter(cache, own)
     problem: Problem = caught.value.problems[0]
     assert (problem.key, problem.value) == ("scheduler.yarn.python", "own")
-    end = ". Submit with an interpreter made by uv or pyenv, or name one of the nodes' here."
+    end = ". Submit with an interpreter installed by uv or pyenv, or set this to an interpreter on the nodes."
     assert problem.message.startswith(f"{own.program} cannot be shipped: ")
     assert problem.message.endswith(end)
     return problem.message.removeprefix(f"{own.program} cannot be shipped: ").removesuffix(end)
@@ -139,7 +139,7 @@ def refusal(cache: Cache, own: OwnInterpreter) -> str:
 
 def test_no_program(cache: Cache, tmp_path: Path) -> None:
     """Wrappers cannot be moved."""
-    assert refusal(cache, small(tmp_path, "#!/bin/sh\nexec python3\n")) == "it is no program for 64-bit Linux"
+    assert refusal(cache, small(tmp_path, "#!/bin/sh\nexec python3\n")) == "it is not a 64-bit Linux program (ELF)"
 
 
 def with_elf(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_modules_elsewhere(cache: Cache, tmp_path: Path, monkeypatch: pytest.Mon
     """A build that was put together from two places."""
     with_elf(monkeypatch)
     own = replace(small(tmp_path, "#!/bin/sh\n"), prefix=tmp_path / "other")
-    assert refusal(cache, own) == f"its modules are in {own.library}, outside of {own.prefix}"
+    assert refusal(cache, own) == f"its modules are in {own.library}, outside {own.prefix}"
 
 
 def test_nothing_is_left_of_a_trial(cache: Cache, stored: Stored) -> None:

@@ -15,9 +15,9 @@ def report(number: int, queue: str = "default", cluster: int = 7) -> Application
 def test_the_older_ones_of_its_queue_are_before_it() -> None:
     """Others do not count; those of an earlier life of the ResourceManager are older."""
     waiting = [report(9), report(3), report(2, "other"), report(4), report(100, cluster=6)]
-    assert describe_queue_position(report(4), waiting) == "it is number 3 of 4 that wait in queue default"
+    assert describe_queue_position(report(4), waiting) == "position 3 of 4 pending applications in queue default"
 
 
 def test_alone() -> None:
     """Also if it is not in the list any more."""
-    assert describe_queue_position(report(4), []) == "it is number 1 of 1 that wait in queue default"
+    assert describe_queue_position(report(4), []) == "position 1 of 1 pending applications in queue default"

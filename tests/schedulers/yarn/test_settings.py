@@ -7,7 +7,7 @@ from tony.schedulers.settings_schema import settings_of
 from tony.schedulers.yarn.settings import SETTINGS, YarnSettings, read_settings
 
 GIB = 1024**3
-WRONG_PORTAL = "has to be the address of a portal, such as `https://portal.example.org/tony`"
+WRONG_PORTAL = "must be the URL of a portal, such as `https://portal.example.org/tony`"
 
 
 def test_table_is_found_by_name() -> None:
@@ -71,9 +71,9 @@ def test_all_set() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("am_vcores", 0, "expected a whole number from 1 on."),
+        ("am_vcores", 0, "expected a whole number of at least 1."),
         ("am_memory", 1024, 'expected a size such as "4g".'),
-        ("am_vcores", True, "expected a whole number from 1 on."),
+        ("am_vcores", True, "expected a whole number of at least 1."),
         ("lifetime", 0, 'expected a duration such as "90s".'),
         ("queue", "", "expected text."),
         ("conf", "conf", "expected an absolute path."),
@@ -93,4 +93,6 @@ def test_mistakes(name: str, value: object, message: str) -> None:
 def test_unknown_setting() -> None:
     """What there is instead is listed."""
     _, problems = read_settings({"colour": "red"})
-    assert problems[0].message.startswith("the yarn scheduler has no such setting; it has conf, queue, priority, tags,")
+    assert problems[0].message.startswith(
+        "unknown setting of the yarn scheduler; its settings are conf, queue, priority, tags,"
+    )

@@ -54,10 +54,14 @@ def test_another_place() -> None:
 @pytest.mark.parametrize(
     ("given", "folder", "message"),
     [
-        (program(), "$ORIGIN/" + "x" * 40, r"it has no room for the place of its libraries \(/home/ann/python/lib\)"),
-        (program(path_tag=None), "x", r"it has no room for the place of its libraries \(it names none\)"),
-        (b"#!/bin/sh\n", "x", "it is no program for 64-bit Linux"),
-        (b"\x7fELF\x01\x01" + bytes(100), "x", "it is no program for 64-bit Linux"),
+        (
+            program(),
+            "$ORIGIN/" + "x" * 40,
+            r"its RPATH is too short for the path of its libraries \(/home/ann/python/lib\)",
+        ),
+        (program(path_tag=None), "x", r"its RPATH is too short for the path of its libraries \(it has none\)"),
+        (b"#!/bin/sh\n", "x", r"it is not a 64-bit Linux program \(ELF\)"),
+        (b"\x7fELF\x01\x01" + bytes(100), "x", r"it is not a 64-bit Linux program \(ELF\)"),
     ],
 )
 def test_refused(given: bytes, folder: str, message: str) -> None:

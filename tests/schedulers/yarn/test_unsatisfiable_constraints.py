@@ -34,7 +34,7 @@ def test_all_that_cannot_be_read() -> None:
     assert list(map(str, found)) == [
         "scheduler.yarn.placement = os=: an attribute is written NAME=VALUE or NAME!=VALUE, not `os=` (character 1).",
         "roles.worker.placement = notin,nod,worker: `node` or `rack` is expected, not `nod` (character 7).",
-        "roles.ps.placement_tags = a b: a tag is a word without blanks and without any of , : ( ) / = !",
+        "roles.ps.placement_tags = a b: a tag must not contain blanks or any of , : ( ) / = !",
     ]
     assert told(worker=Role(instances=0, placement="nonsense")) == []
 
@@ -49,23 +49,23 @@ def test_no_cluster_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_with_a_label() -> None:
     """YARN would look among the nodes without a label, for ever."""
-    message = "YARN spreads tasks over nodes without a label only, and worker wants gpu. Leave one out."
+    message = "YARN spreads tasks over nodes without a label only, but worker requests gpu. Remove one of the settings."
     assert told(worker=Role(spread=True, node_label="gpu")) == [
         Problem(key="roles.worker.spread", value="true", message=message)
     ]
     spec = JobSpec(command="true", roles={"worker": Role(spread=True)})
     assert [problem.message for problem in unsatisfiable_constraints(spec, YarnSettings(node_label="gpu"))] == [message]
     assert one(worker=Role(placement="notin,node,worker", node_label="gpu")) == (
-        "roles.worker.placement = notin,node,worker: YARN keeps to placement constraints on nodes without a label "
-        "only, and worker wants gpu. Leave one out."
+        "roles.worker.placement = notin,node,worker: YARN supports placement constraints on nodes without a label "
+        "only, but worker requests gpu. Remove one of the settings."
     )
-    assert "roles.worker.placement_tags = a, b: YARN keeps" in one(
+    assert "roles.worker.placement_tags = a, b: YARN supports" in one(
         worker=Role(placement_tags=("a", "b"), node_label="x")
     )
-    assert "scheduler.yarn.placement = os=linux: YARN keeps" in one("os=linux", worker=Role(node_label="x"))
+    assert "scheduler.yarn.placement = os=linux: YARN supports" in one("os=linux", worker=Role(node_label="x"))
     spoken_of = one(worker=Role(placement="notin,node,ps"), ps=Role(node_label="big"))
-    assert spoken_of.startswith("roles.worker.placement = notin,node,ps: YARN keeps")
-    assert "and ps wants big" in spoken_of
+    assert spoken_of.startswith("roles.worker.placement = notin,node,ps: YARN supports")
+    assert "but ps requests big" in spoken_of
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_what_can_be(roles: dict[str, Role]) -> None:
         ),
         (
             {"worker": Role(placement="in,node,worker", instances=4)},
-            "it wants a container with the tag worker to be there first, and none can be.",
+            "it requires a container with the tag worker first, but none can be placed before.",
         ),
         (
             {"worker": Role(placement="cardinality,rack,ps,3,9"), "ps": Role(instances=2)},
-            "it wants 3 containers with the tag ps in one place, and there can be 2.",
+            "it requires 3 containers with the tag ps in one place, but at most 2 can exist.",
         ),
         (
             {"worker": Role(placement="and(os=linux:or(in,node,ps:in,rack,ps))"), "ps": Role(instances=0)},

@@ -1,7 +1,7 @@
-"""The application master's half: containers are executors on this machine, within one claim on it.
+"""The application master's half of the local scheduler: containers are executors on this machine, within one claim.
 
-A container goes one way: granted, starting, running, ending. Its end is told when nothing of it lives any more: its
-executor has ended, and everything that executor had started is dead, its control group removed.
+Stages of a container: granted, starting, running, ending. Its end is reported when its executor has exited, everything
+that the executor had started is dead, and its control group has been removed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tony.schedulers.local.settings import read_settings
 from tony.schedulers.local.task_launcher import HOST, Launcher
 from tony.storage.localization import Interpreter
 
-#: Seconds that killed executors may take to end at the job's end.
+#: Seconds to wait at the job's end for killed executors to exit.
 _LAST_WAIT = 10.0
-#: Executors that are started at one time; each takes some open files more for that moment.
+#: Executors started at one time; each needs some open files for that moment.
 _STARTING = 2
-#: Seconds between looks whether there is more room for a job that has less than it could use, and wants more now.
+#: Seconds between attempts to enlarge the claim of a job that has less than it could use.
 _GROWING = 0.5
-#: Open files for clients who look on, should the limit be low.
+#: Open files for connected clients, should the limit be low.
 _CLIENTS = 100
 
 _log = logging.getLogger(__name__)
@@ -54,8 +54,8 @@ class LocalSource(ContainerAllocator):
 
     Args:
         executor_command: argv of the executor; by default the module that the settings name.
-        adopt_orphans: become the parent of everything below that loses its own, and end it with its executor. For a
-            process that is an application master and nothing else.
+        adopt_orphans: become the subreaper of all descendants, and kill orphans with their executor. Only for a process
+            that is an application master and nothing else.
     """
 
     capabilities = CAPABILITIES
@@ -99,10 +99,10 @@ class LocalSource(ContainerAllocator):
             process.set_child_subreaper()
         allow_open_files(rlimits_check.open_files(self._spec) + _CLIENTS)
         try:
-            self._server.open()  # early, as long as this process has one thread
+            self._server.open()  # early, while this process has a single thread
         except OSError as error:
             raise SchedulerError(
-                f"the fork server of the executors cannot be started: {resource_limits.describe_os_error(error)}"
+                f"cannot start the executors' fork server: {resource_limits.describe_os_error(error)}"
             ) from error
         self._recovered = not self._adoption.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
@@ -133,7 +133,7 @@ class LocalSource(ContainerAllocator):
         self._grant()
         await holding.keep()
 
-    # --- what earlier application masters have left ---------------------------------------------------------------
+    # --- recovery of earlier AM attempts ----------------------------------------------------------------------------
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         if not self._adoption.has_predecessors:
@@ -147,8 +147,8 @@ class LocalSource(ContainerAllocator):
             self._grants.adopt(held.role, held.devices)
         adopted = [each.id for each in known if each.task and each.id in self._containers]
         if not await self._leftovers.end_others(noted, kept=list(self._containers)):
-            _log.warning("something that an earlier application master has left does not die")
-        _log.info("%d of %d containers live", len(adopted), len(known))
+            _log.warning("some processes of an earlier AM attempt could not be killed")
+        _log.info("recovered %d of %d containers", len(adopted), len(known))
         self._recovered = True
         self._grant()
         return adopted
@@ -164,7 +164,7 @@ class LocalSource(ContainerAllocator):
         self._grant()
 
     def _grant(self) -> None:
-        """Grants what is wanted and has room; says what has none. Nothing before it is known what lives."""
+        """Grant what fits and report the rest as pending. Does nothing until recovery is done."""
         if not (self._admitted and self._recovered) or self._sink is None:
             return
         for role, devices in self._grants.take():
@@ -181,7 +181,7 @@ class LocalSource(ContainerAllocator):
             self._spawn(self._grow(self._holding))
 
     async def _grow(self, holding: ResourceClaim) -> None:
-        """Makes the claim of a job that has less than it could use larger, as soon as that is in nobody's way."""
+        """Enlarge the claim of a job that has less than it could use, as soon as that delays no other job."""
         try:
             while self._grants.shortage() and holding.can_grow:
                 with contextlib.suppress(LedgerBusy, SchedulerError, OSError):
@@ -199,7 +199,7 @@ class LocalSource(ContainerAllocator):
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         held = self._containers.get(container)
         if held is None:
-            raise SchedulerError(f"container {container} has ended before {task.role}:{task.index} was launched in it")
+            raise SchedulerError(f"cannot launch {task.role}:{task.index}: container {container} has already ended")
         if held.stage is not ContainerStage.GRANTED:
             return
         held.stage = ContainerStage.STARTING
@@ -211,13 +211,13 @@ class LocalSource(ContainerAllocator):
                 async with self._starting:
                     await self._start(held, task, credentials, laid)
         except (TonyError, OSError) as error:
-            if held.cause or self._sink is None:  # what failed was ended by us
+            if held.cause or self._sink is None:  # it failed because we ended it
                 self._bury_unstarted(held)
                 return
             cgroup.remove(held.groups)
             self._forget(held)
             why = resource_limits.describe_os_error(error)
-            raise SchedulerError(f"the executor of {task.role}:{task.index} cannot be started: {why}") from error
+            raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error
 
     async def _start(self, held: LocalContainer, task: TaskPart, credentials: AmCredentials, laid: Interpreter) -> None:
         held.executor = await self._launcher.start(
@@ -229,7 +229,7 @@ class LocalSource(ContainerAllocator):
             ended=lambda how: self._executor_ended(held, how),
         )
         held.stage = ContainerStage.RUNNING
-        if held.cause or self._sink is None:  # it was to end meanwhile
+        if held.cause or self._sink is None:  # it was killed or released in the meantime
             held.executor.kill()
         self._launcher.note(held, held.executor)
 
@@ -240,14 +240,14 @@ class LocalSource(ContainerAllocator):
         if held is None:
             return
         if held.stage is not ContainerStage.RUNNING:
-            self._end(held, "it was given back")
+            self._end(held, "released")
         elif not held.cause:
             again = held.force.when() if held.force else float("inf")
             loop = asyncio.get_running_loop()
             if loop.time() + patience < again:
                 if held.force:
                     held.force.cancel()
-                cause = f"it was given back, and its executor did not end within {patience:g} s"
+                cause = f"released, and killed because its executor did not exit within {patience:g} s"
                 held.force = loop.call_later(patience, self._end, held, cause)
 
     def kill(self, container: str, reason: str) -> None:
@@ -256,7 +256,7 @@ class LocalSource(ContainerAllocator):
             self._end(held, f"killed: {reason}")
 
     def _end(self, held: LocalContainer, cause: str) -> None:
-        """Ends a container in any stage. One that is starting is buried by `launch`, which is in the middle of it."""
+        """End a container in any stage. `launch` buries one that is starting, since it is in the middle of it."""
         if held.cause or held.stage is ContainerStage.ENDING:
             return
         held.cause = cause
@@ -268,7 +268,7 @@ class LocalSource(ContainerAllocator):
             self._spawn(self._interrupt(held))
 
     async def _interrupt(self, held: LocalContainer) -> None:
-        """Ends what runs while a container's files are laid down: unpacking a large environment takes minutes."""
+        """Kill the copying of a starting container's files: extracting a large environment takes minutes."""
         while held.stage is ContainerStage.STARTING:
             await self._leftovers.interrupt(held)
             await asyncio.sleep(STUBBORN)
@@ -284,10 +284,10 @@ class LocalSource(ContainerAllocator):
             self._spawn(self._bury(held, held.cause))
 
     async def _bury(self, held: LocalContainer, cause: str) -> None:
-        """Ends all that is left of a container, and tells its end."""
+        """Kill what is left of a container, and report its end."""
         held.stage = ContainerStage.ENDING
         while not (self._leftovers.none_of(held) or await self._leftovers.end(held)):
-            _log.warning("something in container %s does not die; trying again", held.id)
+            _log.warning("some processes of container %s could not be killed; trying again", held.id)
             await asyncio.sleep(STUBBORN)
         self._gone(held, cause)
 
@@ -299,14 +299,14 @@ class LocalSource(ContainerAllocator):
         return {container.executor.pid for container in self._containers.values() if container.executor}
 
     def _forget(self, held: LocalContainer) -> None:
-        """Its share of the claim is free, and may be granted again."""
+        """Return the container's share of the claim, so that it can be granted again."""
         del self._containers[held.id]
         self._grants.ended(held.role, held.devices)
         self._grant()
 
     async def close(self) -> None:
         if self._sink is None:
-            if not self._closed:  # nor opened; but earlier attempts may have been
+            if not self._closed:  # never opened, but earlier AM attempts may have been
                 self._closed = True
                 await self._close_unopened()
             return
@@ -338,7 +338,7 @@ class LocalSource(ContainerAllocator):
                 held.withdraw()
             ledger.close()
 
-    # --- telling --------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def _say_queued(self, reason: str) -> None:
         if reason != self._queued:
@@ -346,7 +346,7 @@ class LocalSource(ContainerAllocator):
             self._emit(Queued(reason=reason))
 
     def _emit(self, event: Event) -> None:
-        """Tells the sink soon: never from inside a call of its own."""
+        """Call the sink on the next loop iteration: never from inside a call of its own."""
         asyncio.get_running_loop().call_soon(self._tell, event)
 
     def _tell(self, event: Event) -> None:
@@ -361,4 +361,4 @@ class LocalSource(ContainerAllocator):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception():
-            _log.error("a bug: a task of the local scheduler failed", exc_info=task.exception())
+            _log.error("bug: a background task of the local scheduler failed", exc_info=task.exception())

@@ -1,4 +1,4 @@
-"""Starting an application master so that it outlives whoever starts it, and knowing that it has come up."""
+"""Start an application master that outlives its client, and wait until it is running."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tony.schedulers.local import standby
 from tony.schedulers.local.executor_processes import describe_end
 from tony.schedulers.local.settings import DEFAULT_MASTER
 
-#: Seconds an application master may take to come up; it takes a tenth of one on an idle machine.
+#: Seconds an application master may take to start; it takes a tenth of a second on an idle machine.
 _PATIENCE = 60.0
-#: Seconds between two looks for the next attempt, if the first has died on its way.
+#: Poll interval in seconds for the next AM attempt, if the first has died while starting.
 _LOOK_AGAIN = 0.02
-#: Lines of its log that are shown if it does not come up, and bytes that are looked at for them.
+#: Lines of its log that are shown if it does not start, and bytes that are read for them.
 _LINES, _TAIL = 10, 16 * 1024
 
 
 def master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
-    """The argv of a job's application master, under its supervisor.
+    """Return the argv of a job's application master, under its supervisor.
 
     Args:
         program: a module and its arguments.
@@ -37,14 +37,14 @@ def master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str
 
 
 async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> None:
-    """Starts it, and returns once it lives (or has ended the job already).
+    """Start the application master, and return once it is running (or has already finished the job).
 
     Args:
-        argv: another program than the real one, for rehearsals. It gets one argument more, the number of a pipe to
+        argv: another program than the real one, for fault injection. Its last argument is the number of a pipe to
             close when it is up.
 
     Raises:
-        SchedulerError: it did not come up; it is gone.
+        SchedulerError: it did not start, and has been killed.
     """
     process, ready = _wake(folder, argv) or _spawn(argv or master_command(folder), folder)
     try:
@@ -54,17 +54,17 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
         _kill(process)
         process.wait()
         if isinstance(error, TimeoutError):
-            raise SchedulerError(_explain(folder, f"did not come up within {_PATIENCE:g} s")) from None
+            raise SchedulerError(_explain(folder, f"did not start within {_PATIENCE:g} s")) from None
         raise
     finally:
         os.close(ready)
-    # Somebody has to wait for it, or it stays a zombie as long as we live.
-    with contextlib.suppress(RuntimeError):  # no thread is to be had any more
+    # It has to be waited for, or it stays a zombie as long as this process runs.
+    with contextlib.suppress(RuntimeError):  # no thread can be started
         threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
 
 
 def _kill(process: subprocess.Popen[bytes] | standby.PreforkAm) -> None:
-    """Ends a master that comes up, and its supervisor: they are a group."""
+    """Kill a starting AM and its supervisor: they are one process group."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -72,7 +72,7 @@ def _kill(process: subprocess.Popen[bytes] | standby.PreforkAm) -> None:
 
 
 def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.PreforkAm, int] | None:
-    """Uses the fork that stands by, if there is one."""
+    """Use the pre-forked AM, if there is one."""
     found = None if argv else standby.take()
     if found is None:
         return None
@@ -84,7 +84,7 @@ def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.Prefor
 
 
 def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[bytes], int]:
-    """In a session of its own, so that no signal of our terminal reaches it."""
+    """Start in a session of its own, so that no signal of our terminal reaches it."""
     log = os.open(folder.am_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     ready, up = os.pipe2(os.O_CLOEXEC)
     try:
@@ -109,7 +109,7 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
 
 
 async def _wait_up(process: subprocess.Popen[bytes] | standby.PreforkAm, ready: int, folder: JobFolder) -> None:
-    """Waits for the end of its pipe: that comes when it is up, and when it is gone. Then its supervisor may go on."""
+    """Wait for the end of the pipe, which means up or dead. If dead, the supervisor may start the next AM attempt."""
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
     loop.add_reader(ready, news.set)
@@ -131,5 +131,5 @@ def _explain(folder: JobFolder, what: str) -> str:
     with contextlib.suppress(OSError), folder.am_log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         lines = file.read().decode("utf-8", errors="replace").splitlines()[-_LINES:]
-    said = "its log is empty" if not lines else "the end of its log:\n" + "\n".join(f"  {line}" for line in lines)
+    said = "its log is empty" if not lines else "end of its log:\n" + "\n".join(f"  {line}" for line in lines)
     return f"the application master of {folder.job_id} {what}; {said}"

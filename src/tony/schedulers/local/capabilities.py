@@ -1,4 +1,4 @@
-"""What the local scheduler can do."""
+"""The capabilities of the local scheduler."""
 
 from tony.schedulers.interface import Capabilities
 

@@ -1,8 +1,7 @@
-"""Claims on a machine's memory and GPUs, and who may have what. Pure.
+"""Claims on a machine's memory and GPUs, and the policy that grants them. Pure.
 
-The rule: a claim is granted when it fits beside all granted claims *and* all older ones that still wait. So nothing
-that is granted ever delays an older claim, and nobody starves; yet a job without GPUs need not wait behind a job that
-waits for GPUs only.
+The rule: a claim is granted when it fits beside all granted claims *and* all older ones that still wait. So a grant
+never delays an older claim, and none starves; yet a job without GPUs need not wait behind one that waits for GPUs only.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tony.model.json_text import BadJson, loads
 from tony.schedulers.local.machine_capacity import Machine
 from tony.units import format_size
 
-#: Bytes of a claim's file; ours have a few hundred, and some 45 more for each GPU.
+#: Maximum size of a claim's file; real ones take a few hundred bytes, and some 45 more for each GPU.
 MAX_BYTES = 64 * 1024
 _MAX_MEMORY = 1 << 60
 _MAX_GPUS = 1024
@@ -25,15 +24,15 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one job wants, or holds, of the machine.
+    """What one job requests, or holds, of the machine.
 
     Attributes:
         ticket: older tickets sort before younger ones; also the claim's name.
-        job, job_name: for people who wait behind it.
-        user: who owns the claim's file; not written in it.
-        is_trusted: whether that is ourselves, or root.
+        job, job_name: shown to the jobs that wait behind it.
+        user: owner of the claim's file; not written in it.
+        is_trusted: the owner is the current user, or root.
         memory: bytes.
-        gpus: how many devices.
+        gpus: number of devices.
         devices: ids of the devices it holds; None as long as it waits.
     """
 
@@ -48,12 +47,12 @@ class Claim:
 
     @property
     def granted(self) -> bool:
-        """Whether it holds what it wants."""
+        """Whether the claim has been granted."""
         return self.devices is not None
 
 
 def encode(claim: Claim) -> bytes:
-    """A claim as the content of its file."""
+    """Return the content of a claim's file."""
     return json.dumps(
         {
             "ticket": claim.ticket,
@@ -67,7 +66,7 @@ def encode(claim: Claim) -> bytes:
 
 
 def ticket_of(content: bytes) -> str:
-    """The ticket that a claim's file names; empty if it is no claim."""
+    """Return the ticket that a claim's file names; empty if it is not a claim."""
     try:
         data = loads(content)
     except BadJson:
@@ -76,12 +75,12 @@ def ticket_of(content: bytes) -> str:
 
 
 def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -> Claim | None:
-    """Reads what anybody on the machine may have written; None for anything but a proper claim.
+    """Parse a file that any user of the machine may have written; None for anything but a valid claim.
 
     Args:
-        ticket: what the file's name says; a claim under a name that is not its own is a copy.
-        user: who owns the file.
-        is_trusted: whether that is ourselves, or root.
+        ticket: the ticket in the file's name; a claim under another name is a copy.
+        user: owner of the file.
+        is_trusted: the owner is the current user, or root.
     """
     try:
         data = loads(content)
@@ -106,12 +105,12 @@ def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -
 
 
 def blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | None:
-    """The youngest older claim that must change before this one, which waits, can be granted; None if there is none.
+    """Return the youngest older claim that must change before this waiting one can be granted; None if there is none.
 
-    An older one that is short of memory: then this one, which may have only what is left beside it, is shorter still.
-    For one that wants GPUs likewise. But an older one that is short of GPUs as well is not granted when memory comes
-    free, and nobody would hear of it: that one blocks only who wants GPUs, too. So of a whole line only those without a
-    blocker need to hear what others give back, two at most: the first that wants GPUs, and the first that wants none.
+    An older claim short of memory blocks this one, which may have only what is left beside it; likewise for GPUs if
+    this one wants any. But an older claim that is short of GPUs as well is not granted when memory is released, and
+    would wake no claim behind it: it blocks only claims for GPUs. So of a whole queue only claims without a blocker
+    need to watch releases, at most two: the first that wants GPUs, and the first that wants none.
     """
     granted, older = _before(claim, others, machine)
     memory, devices = _free(granted, machine)
@@ -126,7 +125,7 @@ def blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | 
 
 
 def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | str:
-    """The claim with its devices if it may be granted now, else the reason why it waits."""
+    """Return the claim with its devices if it may be granted now, else the pending reason."""
     granted, older = _before(claim, others, machine)
     memory, devices = _free(granted, machine)
     short_of_memory = claim.memory > memory - sum(other.memory for other in older)
@@ -134,15 +133,15 @@ def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | s
     if not short_of_memory and not short_of_gpus:
         return replace(claim, devices=tuple(devices[: claim.gpus]))
     wants = _wants(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
-    return f"waiting for {wants}{_jobs_ahead_of(granted, older, gpus_only=not short_of_memory)}"
+    return f"waiting: {wants}{_jobs_ahead_of(granted, older, gpus_only=not short_of_memory)}"
 
 
 def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
-    """A granted claim made larger, if that fits beside all that others hold and all that they wait for.
+    """Return a granted claim enlarged, if that fits beside all that others hold and wait for; else None.
 
     Args:
-        memory, gpus: what it would be then.
-        others: all but itself.
+        memory, gpus: its new size.
+        others: all claims but itself.
     """
     others = list(others)
     granted = [other for other in others if other.granted and _is_credible(other, claim, machine)]
@@ -157,7 +156,7 @@ def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine
 
 
 def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[list[Claim], list[Claim]]:
-    """Whoever holds something, and the older ones that wait and can ever be granted."""
+    """Return the granted claims, and the older waiting ones that can ever be granted."""
     granted: list[Claim] = []
     older: list[Claim] = []
     for other in others:
@@ -170,7 +169,7 @@ def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[li
 
 
 def _free(granted: Iterable[Claim], machine: Machine) -> tuple[int, list[str]]:
-    """Bytes and devices that nobody holds; the former may be less than nothing."""
+    """Return the free bytes (negative if overcommitted) and the free devices."""
     memory = machine.memory
     held: set[str] = set()
     for other in granted:
@@ -180,14 +179,14 @@ def _free(granted: Iterable[Claim], machine: Machine) -> tuple[int, list[str]]:
 
 
 def _is_credible(other: Claim, claim: Claim, machine: Machine) -> bool:
-    """Return False if another user claims to hold more than the whole machine."""
+    """Return False if another user's claim holds more than the whole machine."""
     return other.is_trusted or _possible(other, claim, machine)
 
 
 def _possible(other: Claim, claim: Claim, machine: Machine) -> bool:
-    """Whether the other can ever be granted on the machine as we see it: its owner may have set it larger than it is.
+    """Return True if the claim can ever be granted on the machine as we see it: its owner may see a larger one.
 
-    We know of the machine's GPUs only if we want some.
+    The machine's GPUs are known only if our claim wants some.
     """
     return other.memory <= machine.memory and (not claim.gpus or other.gpus <= len(machine.gpus))
 
@@ -197,18 +196,18 @@ def _wants(claim: Claim, machine: Machine, memory: int | None, gpus: int | None)
     if memory is not None:
         free = format_size(max(memory, 0))
         parts.append(
-            f"{format_size(claim.memory)} of memory, of which {free} of {format_size(machine.memory)} are free"
+            f"not enough memory ({format_size(claim.memory)} requested, {free} of {format_size(machine.memory)} free)"
         )
     if gpus is not None:
-        parts.append(f"{claim.gpus} of {len(machine.gpus)} GPUs, of which {gpus} are free")
-    return ", and ".join(parts)
+        parts.append(f"not enough GPUs ({claim.gpus} requested, {gpus} of {len(machine.gpus)} free)")
+    return " and ".join(parts)
 
 
 def _jobs_ahead_of(granted: Sequence[Claim], older: Sequence[Claim], *, gpus_only: bool) -> str:
     holders = [claim for claim in granted if claim.gpus or not gpus_only]
     waiters = [claim for claim in older if claim.gpus or not gpus_only]
-    text = f"; held by {_format_claims(holders)}" if holders else ""
-    return text + (f"; first in line: {_format_claims(waiters)}" if waiters else "")
+    text = f"; in use by {_format_claims(holders)}" if holders else ""
+    return text + (f"; ahead in the queue: {_format_claims(waiters)}" if waiters else "")
 
 
 def _format_claims(claims: Sequence[Claim]) -> str:
@@ -235,6 +234,6 @@ def _is_devices(value: object, gpus: int) -> bool:
 
 
 def _text(value: object) -> str:
-    """Text from a stranger, safe to print on a terminal."""
+    """Return untrusted text, safe to print on a terminal."""
     text = value if isinstance(value, str) else "?"
     return "".join(char if char.isprintable() else "?" for char in text[:_MAX_TEXT])

@@ -1,7 +1,7 @@
-"""Standing in line for memory and GPUs: from wanting to having, woken by the kernel and not by a clock.
+"""Queue for memory and GPUs: wait until a claim is granted, woken by inotify rather than by polling.
 
-Who stands behind somebody listens to him alone: to the file of his claim, which changes when it is granted and when it
-goes. Only the first in line listen to the whole folder. So when one of a hundred jobs ends, one or two wake.
+A claim behind another one watches only that claim's file, which changes when it is granted and when it is removed. Only
+the first in the queue watch the whole folder. So when one of a hundred jobs ends, one or two processes wake.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tony.schedulers.local.inotify import DeparturesWatch, FileWatch, FolderWatc
 from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, user_name
 from tony.schedulers.local.machine_capacity import Machine
 
-#: Seconds after a change at which to look again: the kernel tells that a file was closed just before it unlocks it.
+#: Seconds after a change at which to check again: the kernel reports that a file was closed just before it unlocks it.
 _LOOK_AGAIN = (0.01, 0.1)
-#: Seconds between looks of the first in line when nothing is heard, and when nothing can be heard (no inotify left for
-#: this user); and between looks of those behind, who would only say anew who is before them.
+#: Poll intervals in seconds: of the first in the queue with inotify working, and without (no watches left for this
+#: user); and of those behind it, whose pending reason alone would change.
 _SAFETY, _DEAF, _BEHIND = 5.0, 0.5, 30.0
-#: Seconds between tries for a ledger that is locked, doubling; decisions take milliseconds.
+#: Seconds between attempts to lock the ledger, doubling; decisions take milliseconds.
 _BUSY_FIRST, _BUSY_MOST = 0.001, 0.1
-#: Seconds that the ledger may be locked by others before that is said.
+#: Seconds that other processes may keep the ledger locked before that is reported.
 _BUSY_PATIENCE = 2.0
 
 
@@ -38,16 +38,16 @@ async def acquire_claim(
     posted: Callable[[HeldClaim], None] = lambda held: None,
     larger: Sequence[Claim] = (),
 ) -> HeldClaim:
-    """Writes a claim down and waits until it is granted. Cancelled, it leaves the line.
+    """Post a claim and wait until it is granted. If cancelled, withdraw it.
 
     Args:
-        say: is told what is waited for, at each look; often the same.
-        held: the claim, if it has been written down already.
-        posted: is told of it as soon as it is.
-        larger: what it would rather be, the largest first; it becomes one of them if that may be granted just then.
+        say: called with the pending reason at each check; often the same one.
+        held: the claim, if it has been posted already.
+        posted: called with the claim as soon as it is posted.
+        larger: larger claims that are preferred if one can be granted at the same moment, the largest first.
 
     Raises:
-        SchedulerError: the ledger went away.
+        SchedulerError: the ledger has been removed.
         OSError: the file system refuses.
     """
     place = _Place(ledger, claim, machine, say, held, posted, larger)
@@ -61,7 +61,7 @@ async def acquire_claim(
 
 
 class _Place:
-    """One claim's place in the line."""
+    """One claim's place in the queue."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class _Place:
         self._watch: FolderWatch | None = None
 
     async def wait_granted(self) -> HeldClaim:
-        listening: str | None = ""  # to nobody yet; later to a ticket, or None: to the folder
+        listening: str | None = ""  # "": nothing yet; later a ticket, or None: the folder
         pauses: Iterator[float] = iter(())
         while (held := await self._look()) is None:
             behind = self._before.ticket if self._before else None
             if behind != listening:
-                self._listen(behind)  # and look again: something may have changed before
+                self._listen(behind)  # and check again: something may have changed before
                 listening, pauses = behind, iter(() if behind else _LOOK_AGAIN)
             elif await self._changed(pauses):
                 pauses = iter(_LOOK_AGAIN)
@@ -115,7 +115,7 @@ class _Place:
                 self._watch = FileWatch(self._ledger.place_of(behind), self._news.set)
 
     async def _changed(self, pauses: Iterator[float]) -> bool:
-        """Waits until it is time to look; answers whether something was heard."""
+        """Wait until the next check is due; return True if a change was seen."""
         if self._before and not self._watch:
             return await self._differs(self._before)
         pause = next(pauses, _BEHIND if self._before else _SAFETY if self._watch else _DEAF)
@@ -128,7 +128,7 @@ class _Place:
         return True
 
     async def _differs(self, before: Claim) -> bool:
-        """The same without hearing anything: one small file is read, and not the whole ledger."""
+        """Poll for a change without inotify, by reading one small file and not the whole ledger."""
         until = clock.monotonic() + _BEHIND
         while clock.monotonic() < until:
             await asyncio.sleep(_DEAF)
@@ -137,7 +137,7 @@ class _Place:
         return False
 
     async def _look(self) -> HeldClaim | None:
-        """Decides as soon as nobody else does."""
+        """Decide as soon as the ledger can be locked."""
         since, pause = clock.monotonic(), _BUSY_FIRST
         while True:
             try:
@@ -156,7 +156,7 @@ class _Place:
         granted = next((found for found in outcomes if isinstance(found, Claim)), None)
         outcome = granted or decide(self._claim, others, self._machine)
         self._before = blocker(self._claim, others, self._machine) if isinstance(outcome, str) else None
-        if self._held and not self._held.is_seen:  # somebody has removed the file: for others we are not in line
+        if self._held and not self._held.is_seen:  # the file was removed: other jobs do not see this claim
             self._held.withdraw()
             self._held = None
         if self._held is None:
@@ -171,7 +171,7 @@ class _Place:
 
 
 def _lock_notice(ledger: ResourceLedger) -> str:
-    """Say what is waited for: which process has locked the ledger, as the kernel's table says, and what can be done."""
+    """Return the pending reason: which process has locked the ledger, according to /proc/locks, and what to do."""
     status = os.stat(ledger.path)
     lock_id = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     holder, hint = "another process", ""
@@ -184,6 +184,6 @@ def _lock_notice(ledger: ResourceLedger) -> str:
                 uid = os.stat(f"/proc/{fields[4]}").st_uid
                 if uid != os.geteuid():
                     holder += f" of {user_name(uid)}"
-                    hint = "; if that does not end, set scheduler.local.ledger to another folder"
+                    hint = "; if it never unlocks it, set scheduler.local.ledger to another folder"
                 break
-    return f"waiting for the ledger {ledger.path}, which {holder} has locked{hint}"
+    return f"waiting: the ledger {ledger.path} is locked by {holder}{hint}"

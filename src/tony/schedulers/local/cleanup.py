@@ -1,8 +1,8 @@
-"""Ending all that a container or a whole job has started, by every handle there is on it.
+"""Find and kill everything that a container or a whole job has started, by every handle there is.
 
-Programs and what they start carry `TONY_TASK=<job>/<container>/...` in their environment, executors
-`TONY_EXECUTOR=<job>/<container>/`; a control group, where there is one, holds what has cleared its environment; and
-what has lost its parent becomes a child of the application master, which is a subreaper, or of its supervisor.
+User programs and their descendants carry `TONY_TASK=<job>/<container>/...` in their environment, executors
+`TONY_EXECUTOR=<job>/<container>/`; a control group, where there is one, holds processes that cleared their environment;
+and orphans become children of the application master, which is a subreaper, or of its supervisor.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tony.model.json_text import loads
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 PROGRAM_VARIABLE = "TONY_TASK"
 _MARKERS = (PROGRAM_VARIABLE, EXECUTOR_VARIABLE)
-#: Ends a line that has no end of its own.
+#: Marks a line that was cut short, so that it is not read together with the next one.
 _TORN = "\0"
-#: Names of containers, in an event log.
+#: Container ids in an event log.
 _NUMBER = re.compile(rb'"c-(\d{1,9})"')
-#: Seconds that an executor's watchdog may take to end what the executor left behind.
+#: Seconds that an executor's watchdog gets to kill what the executor left behind.
 _WATCHDOG = 3.0
-#: Seconds to go on killing what does not die.
+#: Seconds to keep killing processes that do not die.
 _STUBBORN = 10.0
 
 
 def marker(job_id: str, container: str) -> str:
-    """With what the variables of everything in a container begin. The last slash keeps c-1 and c-10 apart."""
+    """Return the prefix of the marker variables of a container. The last slash keeps c-1 and c-10 apart."""
     return f"{job_id}/{container}/"
 
 
 def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
-    """Ends everything of a container whose executor has ended, and removes its control group. Blocks for seconds.
+    """Kill everything in a container whose executor has ended, and remove its control group. Blocks for seconds.
 
     Returns:
-        False if something does not die (it is stuck in the kernel); to be called again.
+        False if a process does not die (it is stuck in the kernel); call again.
     """
     text = marker(job_id, container)
     _leave_to_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
@@ -51,11 +51,11 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
 
 
 def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
-    """Whether the kernel says at once that an executor which has ended left nothing: then nobody need be searched for.
+    """Return True if the kernel tells at once that an ended executor left nothing, so that no search is needed.
 
-    Whatever it had started is below us, so what lost its parent is our child: there is none but living executors, and
-    its control group can be removed. Only for a process as `kill_orphans` wants it, and on the thread that waits for
-    its children.
+    Everything it started is below us, and its orphans are our children: there must be no children but running
+    executors, and the control group must be removable. Has the preconditions of `kill_orphans`; call it on the thread
+    that waits for its children.
 
     Returns:
         False also where the kernel does not list a process's children.
@@ -65,10 +65,10 @@ def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
 
 
 def end_job(job_id: str, noted: LaunchRecord, kept: Collection[str] = ()) -> bool:
-    """Ends everything of a job, executors first; otherwise as `end_container`.
+    """Kill everything of a job, executors first; otherwise as `end_container`.
 
     Args:
-        kept: containers that are spared.
+        kept: containers to spare.
     """
     spared = [held for held in noted.launched if held.container in kept]
     groups = set(noted.groups) - {group for held in spared for group in held.groups}
@@ -89,16 +89,16 @@ def end_job(job_id: str, noted: LaunchRecord, kept: Collection[str] = ()) -> boo
 
 
 def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
-    """Kills what executors left behind that lost its parent: children of ours in sessions of their own.
+    """Kill orphans that executors left behind: children of ours in other sessions.
 
-    Only for a process whose other children (if any) are in its own session. Called on the thread that starts
-    executors, so that none is taken for a stray between its start and its entry among `executors`.
+    Only for a process whose other children (if any) are in its own session. Call it on the thread that starts
+    executors, so that none is taken for an orphan between its start and its entry in `executors`.
 
     Args:
-        supervisor: the process to whom falls what an earlier application master, or its executors, left; 0 for none.
+        supervisor: process that inherits orphans of earlier AM attempts and their executors; 0 for none.
 
     Returns:
-        False if some were killed and are not dead yet; to be called again.
+        False if some were killed and are not dead yet; call again.
     """
     all_dead = _end_strays_of(supervisor, _strays(_children(supervisor), executors)) if supervisor else True
     children = process.own_children()
@@ -106,16 +106,16 @@ def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
         children = process.children(os.getpid())
     for pid in _strays(children, executors):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(pid, signal.SIGKILL)  # a child keeps its pid until we wait for it: nobody else is hit
+            os.kill(pid, signal.SIGKILL)  # a child keeps its pid until it is waited for: no other process is hit
             all_dead = os.waitpid(pid, os.WNOHANG)[0] == pid and all_dead
     return all_dead
 
 
 def end_helpers(supervisor: int) -> None:
-    """Kills what a dead application master had for itself: who started its executors, who laid down their files.
+    """Kill helpers of a dead AM: its fork server, and processes that copy files into containers.
 
-    They are the supervisor's by now, in the session that it shares with all its masters. Returns when they are gone:
-    then all that was below them has become the supervisor's as well.
+    They are the supervisor's children by now, in the session that it shares with all AM attempts. Returns when they are
+    dead: then everything below them has become the supervisor's child as well.
     """
     own = os.getpid()
     deadline = time.monotonic() + _WATCHDOG
@@ -133,9 +133,9 @@ class Launched:
     """A container in which an executor was started.
 
     Attributes:
-        pid, start: the executor, and when it started (clock ticks since boot), so that no successor of its pid is
-            meant.
-        devices: that are its own.
+        pid, start: the executor, and its start time (clock ticks since boot), which tells it from a later process with
+            the same pid.
+        devices: the container's own GPUs.
         groups: folders of its control group.
     """
 
@@ -149,11 +149,11 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRecord:
-    """What was written down for whoever comes after us; some of it may be gone.
+    """The launches recorded for a later AM attempt; some of the processes may have ended.
 
     Attributes:
-        groups: folders of control groups, also of containers that were never launched.
-        executors: pid -> when it started (clock ticks since boot).
+        groups: folders of control groups, including those of containers that were never launched.
+        executors: pid -> start time (clock ticks since boot).
     """
 
     launched: tuple[Launched, ...] = ()
@@ -165,7 +165,7 @@ class LaunchRecord:
 
 
 def record_launch(file: Path, *, launched: Launched | None = None, groups: Sequence[str] = ()) -> None:
-    """Writes down what somebody else must end, or take over, should we die.
+    """Record what a later AM attempt must kill or take over if this one dies.
 
     Raises:
         OSError: the file system refuses.
@@ -183,7 +183,7 @@ def record_launch(file: Path, *, launched: Launched | None = None, groups: Seque
 
 
 def noted(file: Path) -> LaunchRecord:
-    """Reads what was written down; nothing if there is no such file. Lines that were cut short are left out."""
+    """Read the recorded launches; empty if there is no such file. Skips lines that were cut short."""
     launched, groups = [], []
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -202,7 +202,7 @@ def noted(file: Path) -> LaunchRecord:
 
 
 def highest(logs: Iterable[Path]) -> int:
-    """The highest number of a container that any event log names; 0 for none."""
+    """Return the highest container number in any of the event logs; 0 for none."""
     found = 0
     for log in logs:
         with contextlib.suppress(OSError), log.open("rb") as file:
@@ -223,11 +223,12 @@ def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
 
 
 def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[int, int]) -> None:
-    """Waits until the watchdogs of dead executors are done: they know processes that nobody else can find.
+    """Wait until the watchdogs of dead executors are done: only they can find some of the processes.
 
     Args:
         found: finds executors and their watchdogs by their environment.
-        family: what was below the executors. Their watchdogs are among them, and root alone sees their environment.
+        family: processes below the executors. Their watchdogs are among them, and only root can read their
+            environment.
     """
     deadline = time.monotonic() + _WATCHDOG
     pause = 0.001
@@ -239,7 +240,7 @@ def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[in
 
 
 def _end_strays_of(supervisor: int, strays: Iterable[int]) -> bool:
-    """Kills children of another process, who waits for them; answers whether none is alive."""
+    """Kill children of another process, which waits for them; return True if none is alive."""
     all_dead = True
     for pid in strays:
         if process.is_alive(pid):
@@ -265,7 +266,7 @@ def _texts(marker: str) -> list[str]:
 
 
 def _others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[int]:
-    """Processes whose environment holds one of the texts, but for those of containers that are kept."""
+    """Return processes whose environment holds one of the texts, except those of kept containers."""
     found = process.with_marker(*texts)
     if not kept:
         return found
@@ -274,7 +275,7 @@ def _others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[in
 
     def is_other(pid: int) -> bool:
         containers = whose.findall(process.environment_of(pid))
-        # Empty for a moment while a program is being executed: perhaps that of a container that is kept.
+        # The environment is empty for a moment during execve; the process may belong to a kept container.
         return bool(containers) and names.isdisjoint(containers)
 
     return [pid for pid in found if is_other(pid)]

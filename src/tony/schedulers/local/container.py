@@ -1,4 +1,4 @@
-"""One container of this machine, as the application master remembers it until its end has been told."""
+"""A container on this machine, as the application master remembers it until its end has been reported."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tony.schedulers.local.executor_processes import ExecutorProcess
 
 class ContainerStage(Enum):
     GRANTED = "granted"  #: nothing runs in it
-    STARTING = "starting"  #: its files are laid down
-    RUNNING = "running"  #: its executor lives
-    ENDING = "ending"  #: what the executor left is ended
+    STARTING = "starting"  #: its files are being copied
+    RUNNING = "running"  #: its executor runs
+    ENDING = "ending"  #: leftovers of the executor are being killed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LocalContainer:
-    """A container.
+    """A container of the local scheduler.
 
     Attributes:
-        adopted: an earlier application master has launched it.
-        groups: folders of its control group; empty before the start, and where there can be none.
-        cause: why we end it; empty as long as we do not.
-        force: ends it when the patience of `release` is over.
+        adopted: an earlier AM attempt launched it.
+        groups: folders of its control group; empty before the start, and where control groups cannot be used.
+        cause: why the AM ends it; empty as long as it does not.
+        force: kills it when the grace period of `release` has passed.
     """
 
     id: str

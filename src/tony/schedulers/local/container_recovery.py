@@ -1,6 +1,6 @@
-"""What earlier application masters of a job have left and this one goes on with: containers whose executors live.
+"""Reattach containers of earlier AM attempts whose executors are still running.
 
-What of theirs is not adopted is ended: `orphan_cleanup`.
+The rest of what those left is killed by `orphan_cleanup`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tony.schedulers.local.fork_server import ForkServer
 
 
 class Adoption:
-    """Takes containers over.
+    """Reattaches containers.
 
     Args:
-        server: waits for the end of executors that are its own; these are not.
-        ended: called once for each, on the running loop, with how its executor ended.
+        server: reaps executors that it started; it did not start these.
+        ended: called once for each container, on the running loop, with how its executor ended.
     """
 
     def __init__(self, job: PreparedJob, server: ForkServer, ended: Callable[[LocalContainer, str], object]) -> None:
@@ -33,18 +33,18 @@ class Adoption:
 
     @property
     def has_predecessors(self) -> bool:
-        """Whether there were earlier application masters: ours has its event log before the source is opened."""
+        """Whether there were earlier AM attempts: this one has its event log before the allocator is opened."""
         return self._job.folder.events(2).exists()
 
     def highest_number(self) -> int:
-        """The highest number of a container that they were granted. Blocks: it reads their logs."""
+        """Return the highest number of a container granted to them. Blocks: it reads their logs."""
         return cleanup.highest(takewhile(Path.exists, map(self._job.folder.events, count(1))))
 
     def adopt(self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int) -> Iterator[LocalContainer]:
-        """Takes those over in which an executor lives.
+        """Yield the containers whose executor is running.
 
         Args:
-            supervisor: whose children their executors have become; 0 if that is nobody of ours.
+            supervisor: process that has become the executors' parent; 0 if it is not known.
         """
         launched = {held.container: held for held in noted.launched}
         for each in known:
@@ -69,7 +69,7 @@ class Adoption:
         return held if held.executor else None
 
     def _unnoted(self, known: KnownContainer, supervisor: int) -> Launched | None:
-        """An executor of which only the event log knows: the disk was full. What it holds is known if it has no GPU."""
+        """Return an executor known from the event log alone (the disk was full), if it certainly holds no GPU."""
         pid = known.executor_pid
         if pid is None or not supervisor or self._job.record.spec.effective_roles[known.role].resources.gpus:
             return None

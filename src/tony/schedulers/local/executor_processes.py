@@ -1,4 +1,4 @@
-"""Executors as processes of this machine: started, watched, ended."""
+"""Executors as processes of this machine: start, watch and kill them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tony.model.codec import to_plain
 from tony.protocol.launch import LaunchContext
 from tony.schedulers.local.fork_server import ForkServer
 
-#: Bytes of an executor's log that are looked at for its last line.
+#: Bytes of an executor's log that are read for its last line.
 _TAIL = 4096
-#: When, how bad and who, before what a line of that log says (`clock.LOG_LINE`).
+#: Timestamp, level and logger name at the start of a log line (`clock.LOG_LINE`).
 _LOG_HEAD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+Z [A-Z]+ [\w.]+: ", re.ASCII)
 
 
 class ExecutorProcess:
-    """A living executor. The kernel tells of its end (pidfd); nobody asks again and again.
+    """A running executor. Its end is signalled by the kernel (pidfd), without polling.
 
     Attributes:
         pid: also its session's id.
@@ -41,20 +41,20 @@ class ExecutorProcess:
         self._last: asyncio.Task[None] | None = None
 
     def kill(self) -> None:
-        """SIGKILL. May be called twice, or after its end."""
+        """Send SIGKILL. May be called twice, or after its end."""
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def forget(self) -> None:
-        """Looks away: it is not the one that was meant."""
+        """Stop watching: it is not the process that was meant."""
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
 
     async def wait_gone(self) -> None:
-        """Returns once it has ended, and that was told."""
+        """Return once it has ended and its end has been reported."""
         await self._gone.wait()
 
     def _over(self) -> None:
@@ -67,14 +67,14 @@ class ExecutorProcess:
         self._ended(f"its executor {describe_end(returncode)}{self._last_words(returncode)}")
 
     def _last_words(self, returncode: int | None) -> str:
-        """Why it failed, as far as it said so itself."""
+        """Return why it failed: the last line of its log."""
         if returncode is None or returncode <= 0:
             return ""
         with contextlib.suppress(OSError), self._log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
             if lines:
-                return f": {_LOG_HEAD.sub('', lines[-1].strip())}; all it said: {self._log}"
+                return f": {_LOG_HEAD.sub('', lines[-1].strip())}; full log: {self._log}"
         return ""
 
 
@@ -89,12 +89,12 @@ async def start(
     inherited: Sequence[int],
     ended: Callable[[str], object],
 ) -> ExecutorProcess:
-    """Starts an executor in a session of its own.
+    """Start an executor in a session of its own.
 
     Args:
-        context: goes by pipe; it holds secrets.
-        env: what its environment has more than ours.
-        inherited: descriptors that it keeps open as long as it lives.
+        context: sent through a pipe, since it holds secrets.
+        env: variables added to our environment.
+        inherited: descriptors that stay open as long as it runs.
         ended: called once, on the running loop, with how it ended.
 
     Raises:
@@ -109,7 +109,7 @@ async def start(
             )
         executor = ExecutorProcess(pid, server, log, ended)
     except BaseException:
-        os.close(writing)  # if it lives it ends: no context comes
+        os.close(writing)  # if it runs, it exits when no context arrives
         raise
     finally:
         os.close(reading)
@@ -120,12 +120,12 @@ async def start(
 def adopt(
     pid: int, started: int | None, server: ForkServer, log: Path, ended: Callable[[str], object]
 ) -> ExecutorProcess | None:
-    """Watches an executor that an earlier application master has started; None if it does not live any more.
+    """Watch an executor that an earlier AM attempt started; None if it is no longer running.
 
-    Nobody will know how it ended: whoever waits for it is not us.
+    Its exit code will be unknown: this process is not its parent.
 
     Args:
-        started: when (clock ticks since boot).
+        started: start time (clock ticks since boot).
         ended: called once, on the running loop, with how it ended.
     """
     if started is None or process.start_time(pid) != started or not process.is_alive(pid):
@@ -141,11 +141,11 @@ def adopt(
 
 
 def describe_end(returncode: int | None) -> str:
-    """`ended with exit code 3`, `was killed by SIGKILL`; None is what nobody knows."""
+    """Return `exited with code 3` or `was killed by SIGKILL`; None is an unknown exit status."""
     if returncode is None:
-        return "ended; how, is not known"
+        return "exited (exit code unknown)"
     if returncode >= 0:
-        return f"ended with exit code {returncode}"
+        return f"exited with code {returncode}"
     try:
         return f"was killed by {signal.Signals(-returncode).name}"
     except ValueError:
@@ -153,20 +153,20 @@ def describe_end(returncode: int | None) -> str:
 
 
 def _feed(descriptor: int, content: bytes) -> None:
-    """Writes and closes, without ever waiting for the reader: what the pipe does not hold, the loop writes later."""
+    """Write and close without ever blocking: what the pipe cannot hold, the loop writes later."""
     os.set_blocking(descriptor, False)
     loop = asyncio.get_running_loop()
     rest = memoryview(content)
 
     def write() -> bool:
-        """Whether all is written."""
+        """Return True if everything is written."""
         nonlocal rest
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
             return False
         except BrokenPipeError:
-            rest = rest[:0]  # it has ended; that is told elsewhere
+            rest = rest[:0]  # it has exited, which is reported elsewhere
         return not rest
 
     def write_more() -> None:

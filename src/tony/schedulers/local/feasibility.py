@@ -13,8 +13,8 @@ from tony.units import format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class __ResourceKind:
-    """One kind of resource, and how people speak of it."""
+class _ResourceKind:
+    """One kind of resource, and its wording in messages."""
 
     key: str
     of: Callable[[Resources], int]
@@ -25,30 +25,30 @@ class __ResourceKind:
 
 
 def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
-    """What of a job this machine can never give, even when nothing else runs."""
+    """Return requests of a job that this machine can never satisfy, even when it is idle."""
     things = (
-        __ResourceKind(
+        _ResourceKind(
             key="memory",
             of=memory_of,
             has=machine.memory,
             text=format_size,
             machine=f"{format_size(machine.memory)} of memory{_because(machine.memory_origin)}",
-            advice="Ask for less memory or fewer instances",
+            advice="Request less memory or fewer instances",
         ),
-        __ResourceKind(
+        _ResourceKind(
             key="gpus",
             of=gpus_of,
             has=len(machine.gpus),
             text=_gpus,
             machine=f"{_gpus(len(machine.gpus))}{_because(machine.gpus_origin)}",
-            advice="Ask for fewer, or pretend some for a test with scheduler.local.gpus",
+            advice="Request fewer, or simulate some for a test with scheduler.local.gpus",
         ),
     )
     return [*(problem for thing in things for problem in _misfits_of(least(spec), thing)), *_too_few_ports(spec)]
 
 
 def _too_few_ports(spec: JobSpec) -> list[Problem]:
-    """Roles whose tasks, all on this one machine, need more ports than their range has."""
+    """Return roles whose tasks, all on this machine, need more ports than their range has."""
     problems = []
     for name, role in spec.effective_roles.items():
         ports = spec.port_range_of(name)
@@ -61,7 +61,7 @@ def _too_few_ports(spec: JobSpec) -> list[Problem]:
                     key=f"roles.{name}.port_range" if role.port_range else "port_range",
                     value=f"{ports[0]}-{ports[1]}",
                     message=f"{name} needs {needed} ports on this machine, one for each task"
-                    f"{_and_boards(boards)}. Give a wider range, or none.",
+                    f"{_and_boards(boards)}. Set a wider range, or none.",
                 )
             )
     return problems
@@ -70,16 +70,16 @@ def _too_few_ports(spec: JobSpec) -> list[Problem]:
 def _and_boards(boards: int) -> str:
     if not boards:
         return ""
-    return " and one for TensorBoard" if boards == 1 else " and one for each TensorBoard that it may have"
+    return " and one for TensorBoard" if boards == 1 else " and one for each possible TensorBoard"
 
 
-def _misfits_of(spec: JobSpec, thing: __ResourceKind) -> list[Problem]:
+def _misfits_of(spec: JobSpec, thing: _ResourceKind) -> list[Problem]:
     roles = spec.effective_roles
     too_large = [
         Problem(
             key=f"roles.{name}.{thing.key}",
             value=thing.text(thing.of(role.resources)),
-            message=f"one task wants more than this machine has, {thing.machine}. {thing.advice}.",
+            message=f"one task requests more than this machine has, {thing.machine}. {thing.advice}.",
         )
         for name, role in roles.items()
         if role.instances and thing.of(role.resources) > thing.has
@@ -97,8 +97,8 @@ def _misfits_of(spec: JobSpec, thing: __ResourceKind) -> list[Problem]:
     return [
         Problem(
             key=f"roles.{together[0]}.{first}" if first else "roles",
-            message=f"the job wants {sums} = {thing.text(wanted)} at one time, this machine has {thing.machine}. "
-            f"{thing.advice}.",
+            message=f"the job requests {sums} = {thing.text(wanted)} at the same time; this machine has "
+            f"{thing.machine}. {thing.advice}.",
         )
     ]
 

@@ -1,14 +1,14 @@
-"""Starts executors as forks of one small process that has their modules loaded: a tenth of a fresh interpreter's cost.
+"""Start executors as forks of one small process with their modules loaded: a tenth of a fresh interpreter's cost.
 
 The application master cannot fork them itself: it has an event loop, connections and perhaps threads, and forking a
-process with threads breaks. The server has one thread and does one thing. It is the parent of what it starts, and says
-how each ended when it is asked. It ends with its master; executors notice that themselves.
+process with threads breaks. The server has a single thread. It is the parent of what it starts, and reports exit codes
+on request. It exits with its AM; executors notice the AM's end themselves.
 
-A message is one packet of JSON on a socket of the kind SOCK_SEQPACKET; to a start belong open files (SCM_RIGHTS):
+A message is one packet of JSON on a SOCK_SEQPACKET socket; a start request carries open files (SCM_RIGHTS):
 
-    {"argv": [...], "folder": "...", "env": {...}} + input, output, what to keep open -> {"pid": 12}
-    {"reap": 12}                                                                      -> {"status": 0}
-    what could not be done                                                            -> {"error": [2, "...", "file"]}
+    {"argv": [...], "folder": "...", "env": {...}} + input, output, files to keep open -> {"pid": 12}
+    {"reap": 12}                                                                       -> {"status": 0}
+    on failure                                                                         -> {"error": [2, "...", "file"]}
 """
 
 from __future__ import annotations
@@ -35,25 +35,24 @@ from tony.model import codec
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES
 
-#: What an executor is made of; loaded once, by the server.
+#: Modules of an executor; loaded once, by the server.
 _EXECUTOR = ("tony.executor.main", "tony.executor.event_loop")
-#: Bytes of a message, and open files that come with one, at most.
+#: Maximum size of a message in bytes, and of the files that come with one.
 _MOST, _FILES = 128 << 10, 16
 #: Seconds in which the server has to answer.
 _PATIENCE = 30.0
 
 
 class ForkServer:
-    """The master's handle on its server, for one event loop."""
+    """The AM's handle on its fork server, for one event loop."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
         self.pid = 0
         self._socket: socket.socket | None = None
         self._turn = asyncio.Lock()
 
     def open(self) -> None:
-        """Starts the server: as a fork of this process as long as it has one thread, else in a fresh interpreter.
+        """Start the server: as a fork of this process while it has one thread, else in a fresh interpreter.
 
         Raises:
             OSError: it cannot be started.
@@ -71,12 +70,12 @@ class ForkServer:
     async def start(
         self, argv: Sequence[str], *, folder: Path, env: Mapping[str, str], stdin: int, output: int, kept: Sequence[int]
     ) -> int:
-        """Starts a program in a session of its own; answers its pid. If the server was killed, there is another one.
+        """Start a program in a session of its own; return its pid. Restarts the server if it was killed.
 
         Args:
             argv: one of `bootstrap.command` runs in a fork; any other is executed.
-            env: what its environment has more than ours.
-            kept: descriptors that stay open as long as it lives.
+            env: variables added to our environment.
+            kept: descriptors that stay open as long as the program runs.
 
         Raises:
             OSError: it cannot be started.
@@ -94,14 +93,14 @@ class ForkServer:
                 return int((await self._ask(request, files))["pid"])
 
     async def reap(self, pid: int) -> int | None:
-        """How a program that has ended did: its exit code, minus a signal's number, or None if nobody knows."""
+        """Return the exit code of an ended program, minus the signal's number if killed, or None if unknown."""
         with contextlib.suppress(OSError):
             async with self._turn:
                 return int((await self._ask({"reap": pid}, []))["status"])
         return _inherited(pid)
 
     async def close(self) -> None:
-        """Ends it. Programs that it started live on. May be called twice."""
+        """Stop the server. Programs that it started keep running. Idempotent."""
         async with self._turn:
             self._end()
 
@@ -125,10 +124,10 @@ class ForkServer:
             self._end()  # stopped, or stuck
             raise OSError(errno.ETIMEDOUT, f"the fork server did not answer within {_PATIENCE:g} s") from None
         except asyncio.CancelledError:
-            self._end()  # its answer would be taken for that to the next question
+            self._end()  # its answer would be taken for that to the next request
             raise
         if not packet:
-            raise ConnectionResetError(errno.ECONNRESET, "the fork server has ended")
+            raise ConnectionResetError(errno.ECONNRESET, "the fork server has exited")
         answer: dict[str, Any] = json.loads(packet)
         if "error" in answer:
             raise OSError(*answer["error"])
@@ -136,20 +135,20 @@ class ForkServer:
 
 
 def load_executor() -> None:
-    """Loads the program that will be forked, and prepares what each fork would have to prepare for itself."""
+    """Load the executor's modules, and do in advance what each fork would have to do for itself."""
     bootstrap.load(*_EXECUTOR)
     codec.prepare(LaunchContext, *MESSAGES.values())
 
 
 def main() -> int:
-    """The server in a fresh interpreter; `sys.argv[1]` is the number of its socket."""
+    """Run the server in a fresh interpreter; `sys.argv[1]` is the number of its socket."""
     os.set_inheritable(int(sys.argv[1]), False)
     _serve(socket.socket(fileno=int(sys.argv[1])))
     return 0
 
 
 def _inherited(pid: int) -> int | None:
-    """How a child ended that is ours since its server is gone: the master is a subreaper."""
+    """Return the exit code of a child inherited from a dead server: the AM is a subreaper."""
     with contextlib.suppress(OSError):
         return os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG)[1])
     return None
@@ -170,16 +169,16 @@ def _spawn(theirs: socket.socket) -> int:
 
 
 def _be_server(connection: socket.socket) -> NoReturn:
-    """The fork: lets go of all that belongs to the master."""
+    """Turn a fork into the server: release everything that belongs to the AM."""
     try:
-        gc.freeze()  # nothing of the master's is ever collected here: it would close files of ours by its old numbers
+        gc.freeze()  # never collect the AM's objects here: they would close our files by their old numbers
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         close_others({connection.fileno()})
         process_title.assume(f"{__name__} of {os.getppid()}")
         _serve(connection)
-    except BaseException:  # the outermost place of a program
+    except BaseException:  # outermost frame of the process
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
@@ -187,7 +186,7 @@ def _be_server(connection: socket.socket) -> NoReturn:
 
 def _serve(connection: socket.socket) -> None:
     load_executor()
-    gc.freeze()  # a collection in a fork would copy every page of it
+    gc.freeze()  # a garbage collection in a fork would copy every page
     while True:
         packet, files, _, _ = socket.recv_fds(connection, _MOST, _FILES)
         if not packet:

@@ -1,4 +1,4 @@
-"""Calls back when something in a folder, or a file, changed."""
+"""Callbacks for changes of a folder or a file (inotify)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tony.linux.inotify import Inotify, InotifyMask
 
-#: A file's last writer is gone (killed, too), one appeared, one was removed; or the folder itself went.
+#: The last writer closed a file (or was killed), a file appeared or was removed; or the folder itself was removed.
 _CHANGES = (
     InotifyMask.CLOSE_WRITE
     | InotifyMask.MOVED_TO
@@ -23,10 +23,10 @@ _OF_A_FILE = (
 
 
 class FolderWatch:
-    """Calls back, on the running loop, soon after something changed in a folder.
+    """Calls back on the running loop soon after a change in a folder.
 
     Raises:
-        OSError: the kernel has no more watches for this user, or the folder is gone.
+        OSError: the user has no inotify watches left, or the folder does not exist.
     """
 
     def __init__(self, folder: Path, changed: Callable[[], object]) -> None:
@@ -41,7 +41,7 @@ class FolderWatch:
         self._loop.add_reader(self._inotify.descriptor, self._read)
 
     def close(self) -> None:
-        """Stops watching. May be called twice."""
+        """Stop watching. Idempotent."""
         if self._inotify.descriptor >= 0:
             self._loop.remove_reader(self._inotify.descriptor)
             self._inotify.close()
@@ -55,17 +55,17 @@ class FolderWatch:
 
 
 class DeparturesWatch(FolderWatch):
-    """As `FolderWatch`, but does not tell of files that come."""
+    """A `FolderWatch` that ignores new files."""
 
     def _add(self, folder: Path) -> None:
         self._inotify.add(folder, _CHANGES & ~InotifyMask.MOVED_TO)
 
 
 class FileWatch(FolderWatch):
-    """Calls back, on the running loop, soon after a file was written, closed by its last writer, or removed.
+    """Calls back on the running loop soon after a file was written, closed by its last writer, or removed.
 
     Raises:
-        OSError: the kernel has no more watches for this user, or the file is gone, or not for us to read.
+        OSError: the user has no inotify watches left, or the file does not exist or is not readable.
     """
 
     def _add(self, folder: Path) -> None:

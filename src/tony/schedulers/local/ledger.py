@@ -1,10 +1,10 @@
-"""The ledger: what all jobs of all users of this machine hold, as small locked files in a folder that all may write.
+"""The ledger: the claims of all jobs of all users of this machine, as small locked files in a world-writable folder.
 
-- A claim is a file `<ticket>.claim`. Its holder has it locked (flock) from before it can be seen, and hands the open
-  file on to its executors: the claim lives as long as one of them does, and dies with the last, however that ends.
-- Whoever decides holds the folder itself locked, so decisions come one after the other.
-- The folder is sticky: only a file's owner can remove or change it. What it holds may come from anybody: reads are
-  bounded, nothing but plain files is opened, and whatever is no proper claim counts for nothing.
+- A claim is a file `<ticket>.claim`. Its holder locks it (flock) before it becomes visible, and passes the open file to
+  its executors: the claim lasts as long as one of them runs, and ends with the last, however that ends.
+- Decisions are made with the folder itself locked, so they come one after the other.
+- The folder is sticky: only a file's owner can remove or change it. Its content is untrusted: reads are bounded,
+  only regular files are opened, and anything but a valid claim is ignored.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SUFFIX = ".claim"
 _DRAFT = ".draft"
 
 
-class LedgerBusy(Exception):  # noqa: N818 - not an error: one waits and tries again
-    """Another process holds the ledger locked at this moment."""
+class LedgerBusy(Exception):  # noqa: N818 - not an error: the caller tries again
+    """Another process has the ledger locked at this moment."""
 
 
 class ResourceLedger:
@@ -43,18 +43,18 @@ class ResourceLedger:
         self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Closes the folder. Claims stay as they are."""
+        """Close the folder. Claims stay as they are."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else decides meanwhile.
+        """Lock the ledger, so that no other process decides meanwhile.
 
         Raises:
-            LedgerBusy: somebody else does just now.
-            SchedulerError: the folder is not at its place any more.
+            LedgerBusy: another process has it locked.
+            SchedulerError: the folder has been removed or replaced.
         """
         try:
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,7 +68,7 @@ class ResourceLedger:
             fcntl.flock(self._folder, fcntl.LOCK_UN)
 
     def claims(self) -> list[Claim]:
-        """All living claims. Removes what dead holders of ours left behind. Only while `locked`."""
+        """Return all live claims. Removes files of our own dead holders. Only while `locked`."""
         found = []
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]
@@ -82,15 +82,15 @@ class ResourceLedger:
         return found
 
     def claim_of(self, ticket: str) -> Claim | None:
-        """One living claim, as it stands at this moment."""
+        """Return one live claim in its present state."""
         return self._look(f"{ticket}{_SUFFIX}", tidy=False)
 
     def place_of(self, ticket: str) -> Path:
-        """The file of a claim."""
+        """Return the path of a claim's file."""
         return self.path / f"{ticket}{_SUFFIX}"
 
     def post(self, claim: Claim) -> HeldClaim:
-        """Writes a claim down. Only while `locked`.
+        """Write a new claim. Only while `locked`.
 
         Raises:
             OSError: the file system refuses.
@@ -100,7 +100,7 @@ class ResourceLedger:
             draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=self._folder
         )
         try:
-            os.fchmod(descriptor, 0o644)  # whatever our umask: others have to see it
+            os.fchmod(descriptor, 0o644)  # despite our umask: other users must see it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = HeldClaim(self.place_of(claim.ticket), descriptor, claim)
             held.update(claim)
@@ -113,10 +113,10 @@ class ResourceLedger:
         return held
 
     def taken_over(self, descriptor: int, job: str) -> HeldClaim | None:
-        """The claim of an earlier application master of ours, whose open file has come to us; None if it is none.
+        """Return the claim of the previous AM attempt from its inherited open file; None if it is not such a claim.
 
         Args:
-            descriptor: of that file, the claim's from now on.
+            descriptor: of that file; owned by the claim from now on.
         """
         try:
             content = os.pread(descriptor, MAX_BYTES + 1, 0)
@@ -136,7 +136,7 @@ class ResourceLedger:
             return False
 
     def _look(self, name: str, *, tidy: bool) -> Claim | None:
-        """The claim in a file, if it is one and its holder lives."""
+        """Return the claim in a file, if it is one and its holder is alive."""
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode):
                 return None
@@ -166,10 +166,10 @@ class ResourceLedger:
 
 
 class HeldClaim:
-    """A claim of ours. It lives until `withdraw`, or until the last process that has its file open ends.
+    """A claim of this job. It lasts until `withdraw`, or until the last process that has its file open ends.
 
     Attributes:
-        descriptor: of the locked file; to be inherited by executors, and by nothing that they start.
+        descriptor: of the locked file; inherited by executors, but not by user programs.
     """
 
     def __init__(self, path: Path, descriptor: int, claim: Claim) -> None:
@@ -178,7 +178,7 @@ class HeldClaim:
         self.claim = claim
 
     def update(self, claim: Claim) -> None:
-        """Writes the claim anew, in place: the lock belongs to this file. Only while the ledger is locked."""
+        """Rewrite the claim in place, since the lock belongs to this file. Only while the ledger is locked."""
         content = encode(claim)
         os.pwrite(self.descriptor, content, 0)
         os.ftruncate(self.descriptor, len(content))
@@ -186,14 +186,14 @@ class HeldClaim:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the file still has its name; False if somebody has removed it."""
+        """Whether the file still has its name; False if it has been removed."""
         return os.fstat(self.descriptor).st_nlink > 0
 
     def refresh(self) -> bool:
-        """Marks the file as used, so that no cleaner of temporary files takes it.
+        """Touch the file, so that cleaners of temporary files leave it alone.
 
         Returns:
-            False if somebody has removed it.
+            False if it has been removed.
         """
         if self.descriptor < 0:
             return True
@@ -201,7 +201,7 @@ class HeldClaim:
         return self.is_seen
 
     def withdraw(self) -> None:
-        """Gives everything back. May be called twice."""
+        """Release the claim. Idempotent."""
         if self.descriptor >= 0:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(self.path, follow_symlinks=False), os.fstat(self.descriptor)):
@@ -211,8 +211,8 @@ class HeldClaim:
 
 
 def new_claim(*, job: str, job_name: str, memory: int, gpus: int) -> Claim:
-    """A claim with a new ticket, which waits."""
-    # Time since boot, the same for all processes of a machine: a wall clock that is set back would let others pass.
+    """Return a waiting claim with a new ticket."""
+    # Time since boot, the same for all processes: a wall clock that is set back would let later claims overtake.
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     ticket = f"{now:020d}-{os.getpid()}-{os.urandom(4).hex()}"
     return Claim(ticket=ticket, job=job, job_name=job_name, memory=memory, gpus=gpus)
@@ -226,7 +226,7 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-@functools.cache  # where users are kept on another machine, to ask for one takes a while
+@functools.cache  # a lookup is slow where users are stored on another machine (LDAP)
 def user_name(uid: int) -> str:
     """Return the name of a user, or `user 1234`."""
     try:

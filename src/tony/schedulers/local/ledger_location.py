@@ -1,4 +1,4 @@
-"""Where the ledger is: one folder for all users of the machine, or, where none can be had, one for each."""
+"""Location of the ledger: one folder for all users of the machine, or one per user where that cannot be created."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tony.model.layout import Home
 from tony.schedulers.local.ledger import LedgerBusy, ResourceLedger
 from tony.schedulers.local.settings import DEFAULT_LEDGER, LocalSettings
 
-#: Anybody may add files, only a file's owner may remove it.
+#: All users may add files, only a file's owner may remove it.
 _SHARED = 0o1777
-#: Times to look again at a folder that somebody else may be making at this moment, and seconds between.
+#: Checks of a folder that another process may be creating at this moment, and seconds between them.
 _LOOKS, _PAUSE = 3, 0.05
 
 
 def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDGER) -> tuple[ResourceLedger, str]:
-    """Opens the ledger, and makes it if it is not there.
+    """Open the ledger; create it if it does not exist.
 
     Args:
-        home: takes a ledger of its owner's own if the shared folder cannot be used.
+        home: state directory that holds the user's own ledger if the shared folder cannot be used.
         shared: the folder for all users when the settings name none.
 
     Returns:
-        The ledger, and what is to be said about its place (empty if nothing is).
+        The ledger, and a warning about its location (empty if there is none).
 
     Raises:
-        SchedulerError: there is no folder that can be used.
+        SchedulerError: no folder can be used.
     """
     if settings.ledger is not None:
         trouble = _prepare(settings.ledger)
@@ -42,43 +42,44 @@ def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDG
     own = own_ledger(home)
     worse = _prepare(own)
     if worse:
-        raise SchedulerError(f"no ledger can be made: {shared}: {trouble}; {own}: {worse}")
+        raise SchedulerError(f"cannot create a ledger: {shared}: {trouble}; {own}: {worse}")
     return _open(own), fallback_notice(shared, trouble, own)
 
 
 def own_ledger(home: Home) -> Path:
-    """A user's own ledger, for want of a shared one."""
+    """Return the path of a user's own ledger, used if there is no shared one."""
     return home.path / "ledger"
 
 
 def fallback_notice(shared: Path, trouble: str, own: Path) -> str:
-    """What a user is told whose jobs do not see those of others."""
+    """Return the warning for a user whose jobs do not see those of other users."""
     return (
-        f"the machine's ledger {shared} cannot be used ({trouble}), so {own} is used: memory and GPUs that jobs of "
-        f"other users hold are not seen. An administrator can mend it: mkdir -m 1777 {shared}"
+        f"the machine's ledger {shared} cannot be used ({trouble}), so {own} is used: memory and GPUs in use by jobs "
+        f"of other users are not taken into account. To fix it, an administrator can run: mkdir -m 1777 {shared}"
     )
 
 
 def trouble_with(path: Path) -> str:
-    """Why a folder cannot be the ledger; empty if it can. Changes nothing."""
+    """Return why a folder cannot be the ledger; empty if it can. Changes nothing."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
         parent = path.parent
-        return "" if os.access(parent, os.W_OK | os.X_OK) else f"it is missing, and we may not make it in {parent}"
+        can_create = os.access(parent, os.W_OK | os.X_OK)
+        return "" if can_create else f"it does not exist, and you have no permission to create it in {parent}"
     except OSError as error:
         return str(error.strerror)
     if not stat.S_ISDIR(status.st_mode):
-        return "it is no folder"
+        return "it is not a folder"
     if status.st_uid != os.geteuid() and stat.S_IMODE(status.st_mode) & _SHARED != _SHARED:
-        return f"it belongs to somebody else and has mode {stat.S_IMODE(status.st_mode):o} instead of 1777"
+        return f"it belongs to another user and has mode {stat.S_IMODE(status.st_mode):o} instead of 1777"
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return "we may not write into it"
+        return "you have no write permission"
     return ""
 
 
 def tidy(path: Path) -> None:
-    """Removes what dead jobs of ours left in a ledger, if there is one and nobody is busy with it."""
+    """Remove files of our own dead jobs from a ledger, if it exists and is not locked."""
     try:
         ledger = ResourceLedger(path)
     except OSError:
@@ -87,7 +88,7 @@ def tidy(path: Path) -> None:
         with ledger.locked():
             ledger.claims()
     except (LedgerBusy, SchedulerError):
-        pass  # whoever looks next removes it
+        pass  # the next reader removes it
     finally:
         ledger.close()
 
@@ -95,7 +96,7 @@ def tidy(path: Path) -> None:
 def _prepare(path: Path) -> str:
     try:
         path.mkdir(mode=0o700)
-        path.chmod(_SHARED)  # not left to mkdir, which the umask would cut
+        path.chmod(_SHARED)  # mkdir would apply the umask
     except FileExistsError:
         pass
     except OSError as error:
@@ -116,4 +117,4 @@ def _open(path: Path) -> ResourceLedger:
 
 
 def _explain(path: Path, trouble: str) -> str:
-    return f"the ledger {path} cannot be used: {trouble}. Set scheduler.local.ledger to a folder that can be written."
+    return f"the ledger {path} cannot be used: {trouble}. Set scheduler.local.ledger to a writable folder."

@@ -1,4 +1,4 @@
-"""What this machine has to give: memory and GPUs."""
+"""Resources of this machine: memory and GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tony.linux.number_parsing import whole
 from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size
 
-#: What jobs may hold of the memory; the rest is for the system, application masters and executors.
+#: Share of the memory that jobs may reserve; the rest is for the system, application masters and executors.
 SHARE = 0.9
 #: Seconds that nvidia-smi may take: it wakes sleeping devices one after the other.
 _SMI_TIMEOUT = 30.0
@@ -22,12 +22,12 @@ _MINOR = re.compile(r"Device Minor:\s*(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What all jobs of this machine may hold together, as one job sees it.
+    """The resources that all jobs of this machine share, as one job sees them.
 
     Attributes:
         memory: bytes.
-        gpus: device ids, as CUDA_VISIBLE_DEVICES takes them.
-        memory_origin, gpus_origin: how we know, for people: `23.5g x 0.9`, `scheduler.local.gpus`.
+        gpus: device ids, as in CUDA_VISIBLE_DEVICES.
+        memory_origin, gpus_origin: where the values come from, for messages: `23.5g x 0.9`, `scheduler.local.gpus`.
     """
 
     memory: int
@@ -37,11 +37,11 @@ class Machine:
 
 
 def measure(settings: LocalSettings, *, with_gpus: bool, root: Path = Path("/")) -> Machine:
-    """What this machine has, or what the settings say that it has.
+    """Return the resources of this machine, or those that the settings give.
 
     Args:
-        with_gpus: look for GPUs; that may take seconds, so only a job that wants some asks.
-        root: where /proc, /sys and /dev are found; another one in tests.
+        with_gpus: detect GPUs; that may take seconds, so only a job that requests some asks for it.
+        root: parent of /proc, /sys and /dev; another folder in tests.
     """
     memory, memory_origin = _memory(settings, root)
     gpus, gpus_origin = _gpus(settings, root) if with_gpus else ((), "")
@@ -54,7 +54,7 @@ def _memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
     total = _total_memory(root)
     limit = _memory_limit(root)
     whole = total if limit is None else min(total, limit)
-    what = "" if whole == total else " limit of our control group"
+    what = "" if whole == total else " limit of this process's control group"
     return int(whole * SHARE), f"{format_size(whole)}{what} x {SHARE:g}"
 
 
@@ -67,7 +67,7 @@ def _total_memory(root: Path) -> int:
 
 
 def _memory_limit(root: Path) -> int | None:
-    """The lowest limit from our own control group up to the root, versions 1 and 2; None without any."""
+    """Return the lowest limit from our own control group up to the root, cgroup v1 and v2; None without any."""
     limits = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = (*line.split(":", 2), "", "")[:3]
@@ -99,7 +99,7 @@ def _gpus(settings: LocalSettings, root: Path) -> tuple[tuple[str, ...], str]:
 
 
 def _gpus_of_driver(root: Path) -> tuple[str, ...] | None:
-    """UUIDs of the devices that the driver shows and we may open; None if it does not tell."""
+    """Return UUIDs of the devices that the driver lists and we may open; None if the driver does not list them."""
     folder = root / "proc/driver/nvidia/gpus"
     try:
         files = sorted(folder.glob("*/information"))
@@ -110,8 +110,8 @@ def _gpus_of_driver(root: Path) -> tuple[str, ...] | None:
         text = _read(file)
         uuid, minor = _UUID.search(text), _MINOR.search(text)
         if not uuid or not minor:
-            return None  # a device that nobody has used since the start has no UUID yet
-        # In a container the driver lists all devices of the machine; those that were handed in have a node.
+            return None  # a device that has not been used since boot has no UUID yet
+        # In a container the driver lists all devices of the machine; those passed to it have a device node.
         if os.access(root / f"dev/nvidia{minor[1]}", os.R_OK | os.W_OK):
             uuids.append(uuid[0])
     return tuple(uuids) if files else None
@@ -133,7 +133,7 @@ def _gpus_of_smi() -> tuple[str, ...]:
 
 
 def gpus_listed(answer: str) -> tuple[str, ...]:
-    """UUIDs of the devices in what `nvidia-smi -L` printed."""
+    """Return UUIDs of the devices in the output of `nvidia-smi -L`."""
     return tuple(_UUID.findall(answer))
 
 

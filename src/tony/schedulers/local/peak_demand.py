@@ -1,8 +1,8 @@
-"""How much of a machine a job holds at most at one time: that is what it asks for, at once and as a whole.
+"""The most that a job uses of a machine at one time: its claim covers that, as a whole and from the start.
 
-A job that took its containers one by one could wait for another job that waits for it. So it makes one claim, for its
-peak. Two roles cannot live at the same time if one has to be over before the other starts; the peak is the heaviest
-set of roles of which any two can.
+Jobs that took their containers one by one could wait for each other (deadlock). So each makes one claim, for its peak.
+Two roles cannot coexist if one has to finish before the other starts; the peak is the heaviest set of roles of which
+any two can.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tony.dataclass import dataclass, replace
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.states import AfterCondition
 
-#: Up to so many roles in some order the peak is exact; beyond, the plain sum: never too low.
+#: Up to this many ordered roles the peak is exact; beyond, it is the plain sum, which is never too low.
 EXACT_ROLES = 28
-#: Sizes that are tried for a job which can do with fewer tasks.
+#: Sizes that are tried for an elastic job.
 STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a job holds at most.
+    """The peak demand of a job.
 
     Attributes:
         memory: bytes.
@@ -34,7 +34,7 @@ class Need:
 
 
 def peak(spec: JobSpec) -> Need:
-    """The most that a job's containers hold at one time. vcores are shares, and not counted."""
+    """Return the most that a job's containers use at one time. vcores are shares, and not counted."""
     roles = spec.effective_roles
     return Need(
         memory=sum(total(roles[name], memory_of) for name in coexisting(spec, memory_of)),
@@ -43,9 +43,9 @@ def peak(spec: JobSpec) -> Need:
 
 
 def needs(spec: JobSpec) -> tuple[Need, ...]:
-    """What a job is content with, the most first: its peak with all tasks, then with fewer of those it can do without.
+    """Return acceptable sizes of a job, largest first: its peak with all tasks, then with fewer of its elastic tasks.
 
-    At most some `STEPS` of them, the last with the least of each role.
+    About `STEPS` of them at most; the last has the minimum of each role.
     """
     spare = {name: role.instances - (role.min_instances or 0) for name, role in spec.roles.items()}
     spare = {name: spare[name] for name in spec.elastic_roles}
@@ -63,16 +63,16 @@ def needs(spec: JobSpec) -> tuple[Need, ...]:
 
 
 def least(spec: JobSpec) -> JobSpec:
-    """The job with as few tasks as it can do with."""
+    """Return the job with the minimum of each role's tasks."""
     roles = {name: replace(role, instances=role.min_instances or role.instances) for name, role in spec.roles.items()}
     return replace(spec, roles=roles) if spec.elastic_roles else spec
 
 
 def coexisting(spec: JobSpec, weight: Callable[[Resources], int]) -> tuple[str, ...]:
-    """The roles that can live at one time and together weigh most, in the job's order."""
+    """Return the roles that can run at one time and together weigh most, in the job's order."""
     roles = spec.effective_roles
     rivals = exclusions(roles)
-    if spec.max_restarts:  # a finished task keeps its container: it may have to run again, unless it was preparation
+    if spec.max_restarts:  # a finished task keeps its container for a restart, unless its role is setup
         first = set(spec.setup_roles)
         rivals = {name: others if name in first else others & first for name, others in rivals.items()}
     weights = {name: total(role, weight) for name, role in roles.items()}
@@ -80,28 +80,28 @@ def coexisting(spec: JobSpec, weight: Callable[[Resources], int]) -> tuple[str, 
 
 
 def total(role: Role, weight: Callable[[Resources], int]) -> int:
-    """What all tasks of a role hold together."""
+    """Return the weight of all tasks of a role."""
     return role.instances * weight(role.resources)
 
 
 def memory_of(resources: Resources) -> int:
-    """Bytes of one task."""
+    """Return the bytes of one task."""
     return resources.memory
 
 
 def gpus_of(resources: Resources) -> int:
-    """Devices of one task."""
+    """Return the GPUs of one task."""
     return resources.gpus
 
 
 def exclusions(roles: Mapping[str, Role]) -> Mapping[str, Set[str]]:
-    """Role -> the roles that are over before it starts, or that start only when it is over."""
+    """Map each role to those that finish before it starts, or start only when it has finished."""
     earlier = {name: _over_before(name, roles) for name in roles}
     return {name: frozenset(earlier[name]) | {other for other in roles if name in earlier[other]} for name in roles}
 
 
 def _over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
-    """Roles that are over when `name` starts: it waits for their end, or a role that it waits for does."""
+    """Return roles that have finished when `name` starts: it waits for their end, or a role that it waits for does."""
     over: set[str] = set()
     seen: set[str] = set()
     todo = [name]
@@ -119,7 +119,7 @@ def _over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
 
 
 def _heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -> list[str]:
-    """Of all sets of roles without two rivals, the one with the largest sum of weights."""
+    """Return the set of roles without two rivals that has the largest sum of weights."""
     bound = [name for name in rivals if rivals[name]]
     if len(bound) > EXACT_ROLES:
         return list(rivals)
@@ -128,7 +128,7 @@ def _heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -> lis
 
     @cache
     def best(left: int) -> int:
-        """The largest sum over roles of the set `left`; about 2^(n/2) sets are ever asked for."""
+        """Return the largest sum over roles of the set `left`; about 2^(n/2) sets are ever queried."""
         if not left:
             return 0
         lowest = left & -left

@@ -1,4 +1,4 @@
-"""One job's claim on the machine over its whole life: obtained, kept from being cleaned away, given back."""
+"""One job's claim on the machine over its whole life: acquire, keep alive, release."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, 
 from tony.schedulers.local.machine_capacity import Machine
 from tony.schedulers.local.peak_demand import Need
 
-#: Seconds between tries for a ledger that cannot be used.
+#: Seconds between attempts to use a broken ledger.
 _BROKEN = 5.0
-#: Seconds between marks that the claim is in use: cleaners of /tmp take what is some days old.
+#: Seconds between touches of the claim's file: cleaners of /tmp remove files some days old.
 _REFRESH = 3600.0
 
 _log = logging.getLogger(__name__)
@@ -27,11 +27,11 @@ class ResourceClaim:
     """A claim for what one job needs.
 
     Args:
-        reopen: opens the ledger again, should it have gone.
-        ledger: the open ledger; closed with the holding.
-        needs: with what it is content, the most first.
-        inherited: descriptor of the claim's file that an earlier application master has left to us, if one has.
-        hand_on: leaves it to the next one.
+        reopen: opens the ledger again, should it have been removed.
+        ledger: the open ledger; closed with the claim.
+        needs: acceptable sizes, largest first.
+        inherited: descriptor of the claim's file inherited from the previous AM attempt, if any.
+        hand_on: passes the descriptor to the next AM attempt.
     """
 
     def __init__(
@@ -59,21 +59,21 @@ class ResourceClaim:
 
     @property
     def is_granted(self) -> bool:
-        """Whether an earlier application master was granted it."""
+        """Whether the claim was granted to an earlier AM attempt."""
         return self._wanted.granted
 
     @property
     def descriptors(self) -> Sequence[int]:
-        """Open files that executors inherit: with them the claim outlives us, as long as it is needed."""
+        """Open files that executors inherit, so that the claim outlives this AM as long as it is needed."""
         return (self._held.descriptor,) if self._held else ()
 
     async def obtain(self, say: Callable[[str], None]) -> Claim:
-        """Waits until the claim is granted: as much as there is then, and at least the least.
+        """Wait until the claim is granted: as much as is free then, and at least the minimum.
 
-        One that was taken over keeps its place.
+        An inherited claim keeps its place in the queue.
 
         Args:
-            say: is told what is waited for, at each look; often the same.
+            say: called with the pending reason at each check; often the same one.
         """
         if self._earlier and self._earlier.claim.granted:
             self._held, self._earlier = self._earlier, None
@@ -94,19 +94,19 @@ class ResourceClaim:
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Memory of the granted claim in bytes."""
         return self._held.claim.memory if self._held else 0
 
     @property
     def can_grow(self) -> bool:
-        """Whether the claim is granted, and for less than the job could use."""
+        """Whether the claim is granted, and smaller than the job could use."""
         return self._held is not None and self._is_more(self._needs[0], self._held.claim)
 
     def grow(self) -> Claim | None:
-        """Makes the claim as large as it may be now; answers it if that was possible.
+        """Enlarge the claim as far as possible now; return it if it has grown.
 
         Raises:
-            LedgerBusy: somebody else decides just now.
+            LedgerBusy: another process has the ledger locked.
             SchedulerError, OSError: the ledger cannot be used.
         """
         if self._held is None:
@@ -127,18 +127,18 @@ class ResourceClaim:
         return larger and need.memory >= claim.memory and need.gpus >= claim.gpus
 
     async def keep(self) -> None:
-        """Keeps the claim's file from being taken for forgotten, and puts it back if it was. Runs until cancelled."""
+        """Protect the claim's file from cleaners of /tmp, and restore it if it was removed. Runs until cancelled."""
         while self._held:
             try:
                 if not self._held.refresh():
                     self._open_again()
                     self._put_back(self._held)
             except (SchedulerError, OSError, LedgerBusy) as error:
-                _log.warning("the claim on this machine cannot be refreshed: %s", error)
+                _log.warning("cannot refresh the job's claim in the ledger: %s", error)
             await asyncio.sleep(_REFRESH)
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Release the claim and close the ledger."""
         for held in (self._held, self._earlier):
             if held:
                 held.withdraw()
@@ -149,7 +149,7 @@ class ResourceClaim:
         self._hand_on(held.descriptor)
 
     def _put_back(self, lost: HeldClaim) -> None:
-        # Executors hold the removed file and cannot hold this one: it dies with us. Others see it at least until then.
+        # Executors cannot inherit this file: it ends with this process, but other jobs see it until then.
         with self._ledger.locked():
             self._held = self._ledger.post(lost.claim)
         self._posted(self._held)

@@ -1,4 +1,4 @@
-"""How many open files and processes a job takes of its user on this machine, and whether they may be had."""
+"""How many open files and processes a job needs on this machine, and whether the resource limits allow them."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from tony.linux import resource_limits
 from tony.model.job_spec import JobSpec
 from tony.schedulers.local.peak_demand import coexisting
 
-#: Open files of an application master: its own, those of tasks that are laid down and started at this moment, a few
-#: clients; for each executor a connection and a handle on its process.
+#: Open files of an application master: its own, those of tasks being started at this moment, and a few clients; for
+#: each executor a connection and a pidfd.
 _MASTER, _PER_EXECUTOR = 40, 2
-#: Open files of an executor at its program's start.
+#: Open files of an executor when its user program starts.
 _EXECUTOR = 24
 #: Processes and threads: client, supervisor, application master and their threads; executor, watchdog and program.
 _PROCESSES, _PROCESSES_PER_TASK = 9, 3
-_ADVICE = "Raise it, or ask for fewer tasks."
+_ADVICE = "Raise it, or request fewer tasks."
 
 
 def open_files(spec: JobSpec) -> int:
-    """The most files that one process of a job has open."""
+    """Return the most files that one process of a job has open."""
     return max(_EXECUTOR, _MASTER + _PER_EXECUTOR * tasks_at_a_time(spec))
 
 
 def processes(spec: JobSpec) -> int:
-    """Processes and threads that a job takes, besides what its programs start."""
+    """Return the number of processes and threads of a job, not counting those that user programs start."""
     return _PROCESSES + _PROCESSES_PER_TASK * tasks_at_a_time(spec)
 
 
 def tasks_at_a_time(spec: JobSpec) -> int:
-    """The most tasks that have a container at one time."""
+    """Return the most tasks that have a container at one time."""
     roles = spec.effective_roles
     return sum(roles[name].instances for name in coexisting(spec, lambda resources: 1))
 
 
 def too_much(spec: JobSpec) -> Sequence[Problem]:
-    """What no process of this user may have, so that the job cannot run however long it waits."""
+    """Return problems where a job exceeds the user's resource limits, so that it can never run."""
     tasks = tasks_at_a_time(spec)
-    job = f"{tasks} task{'' if tasks == 1 else 's'} at one time: that takes"
+    job = f"{tasks} task{'' if tasks == 1 else 's'} at one time need"
     problems = []
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = open_files(spec)
     if most != resource.RLIM_INFINITY and most < wanted:
-        text = f"{job} {wanted} open files in one process, and the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
+        text = f"{job} {wanted} open files in one process, but the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
     allowed = resource_limits.process_limit()
     wanted = processes(spec)
     if allowed is not None and allowed < wanted:
-        text = f"{job} {wanted} processes and threads or more, and the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"
+        text = f"{job} {wanted} processes and threads or more, but the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
     return problems

@@ -7,7 +7,7 @@ from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler
 
 
 class LocalScheduler(Scheduler):
-    """Makes both halves. Each is imported when it is asked for: the programs that need one never need the other."""
+    """Creates both halves. Each is imported on demand: processes that need one never need the other."""
 
     name = "local"
 

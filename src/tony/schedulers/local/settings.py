@@ -9,7 +9,7 @@ from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
-#: One for all users, whatever their TMPDIR says.
+#: One for all users, independent of TMPDIR.
 DEFAULT_LEDGER = Path("/tmp/tony-ledger")
 DEFAULT_EXECUTOR = "tony.executor.main"
 DEFAULT_MASTER = "tony.am.main"
@@ -18,45 +18,45 @@ SETTINGS: Sequence[SchedulerSetting] = (
     SchedulerSetting(
         name="memory",
         type=SettingType.SIZE,
-        default="nine tenths of the machine's memory, or of the limit we run under",
-        meaning="Memory that all jobs of this machine may hold together.",
+        default="nine tenths of the machine's memory, or of the memory limit of the control group",
+        meaning="Memory that all jobs on this machine may reserve together.",
         minimum=1,
     ),
     SchedulerSetting(
         name="gpus",
         type=SettingType.INT,
-        default="the NVIDIA devices that are found",
-        meaning="Pretend this many GPUs, with the ids 0, 1, 2 and so on; 0 hides real ones. For tests of GPU jobs.",
+        default="the NVIDIA devices detected",
+        meaning="Simulate this many GPUs, with ids 0, 1, 2 and so on; 0 hides real ones. For tests of GPU jobs.",
     ),
     SchedulerSetting(
         name="ledger",
         type=SettingType.PATH,
         default=str(DEFAULT_LEDGER),
-        meaning="Folder in which the jobs of all users of this machine write down what they hold.",
+        meaning="Folder in which the jobs of all users of this machine record their reserved memory and GPUs.",
     ),
     SchedulerSetting(
         name="executor",
         type=SettingType.TEXT,
         default=DEFAULT_EXECUTOR,
-        meaning="Module that is started in each container, and its arguments. Another one is for rehearsing faults.",
+        meaning="Module that is started in each container, and its arguments. Change it only for fault injection.",
     ),
     SchedulerSetting(
         name="master",
         type=SettingType.TEXT,
         default=DEFAULT_MASTER,
-        meaning="Module of the application master, and its arguments. Another one is for rehearsing faults.",
+        meaning="Module of the application master, and its arguments. Change it only for fault injection.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSettings:
-    """The table's values, read.
+    """Parsed settings of the local scheduler.
 
     Attributes:
         memory: bytes, or None to measure.
-        gpus: how many to pretend, or None to look for real ones.
-        ledger: the folder that was asked for, or None for the usual places.
+        gpus: number of GPUs to simulate, or None to detect real ones.
+        ledger: the folder that was set, or None for the default locations.
     """
 
     memory: int | None = None
@@ -67,7 +67,7 @@ class LocalSettings:
 
 
 def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Problem]]:
-    """Reads `JobSpec.scheduler_settings`. What is wrong is told, and left out."""
+    """Parse `JobSpec.scheduler_settings`; invalid values are reported as problems and left out."""
     read, problems = read_values("local", SETTINGS, values)
     memory, gpus, ledger = read.get("memory"), read.get("gpus"), read.get("ledger")
     settings = LocalSettings(

@@ -1,7 +1,7 @@
-"""An application master that is loaded while the client still reads the job file: a fork of it, made first of all.
+"""An application master that is pre-forked while the client still reads the job file.
 
-The command line makes one before anything else is imported, so that a second core loads what a master and its
-executors are made of. If no job comes of it, the fork is ended unseen.
+The command line forks it before anything else is imported, so that a second core loads the modules of an AM and its
+executors. If no job is submitted, the fork is killed.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ import os
 import signal
 import sys
 
-TYPE_CHECKING = False  # nothing that takes time is imported here: this module comes before everything else
+TYPE_CHECKING = False  # this module is imported before everything else, so it imports nothing slow
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
     from typing import NoReturn
 
-#: What a terminal sends to a whole group.
+#: Signals that a terminal sends to a whole process group.
 _OF_TERMINALS = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP}
-#: Variables that make an interpreter slow or talkative; fresh ones of ours ignore them.
+#: Variables that make an interpreter slow or verbose; our fresh interpreters ignore them.
 _ODD = frozenset(
     {"PYTHONASYNCIODEBUG", "PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONVERBOSE"}
 )
 
 
 class PreforkAm:
-    """The client's handle on it.
+    """The client's handle on a pre-forked AM.
 
     Attributes:
         pid: of the process, also its session's id.
-        returncode: as of `subprocess.Popen`: None until the end was seen.
+        returncode: as in `subprocess.Popen`: None until the end was seen.
     """
 
     def __init__(self, pid: int, orders: int, ready: int) -> None:
-        """Takes the ends of two pipes that are ours."""
+        """Take over our ends of two pipes."""
         self.pid = pid
         self.returncode: int | None = None
         self._orders = orders
         self._ready = ready
 
     def become(self, argv: Sequence[str], folder: Path, log: Path) -> int:
-        """Makes it the program of an argv of `bootstrap.command`, which gets the number of a pipe as last argument.
+        """Turn it into the program of a `bootstrap.command` argv; the number of a pipe is appended as last argument.
 
         Args:
             folder: its working directory.
-            log: file that takes what it prints.
+            log: file for its output.
 
         Returns:
             The other end of that pipe, now the caller's.
 
         Raises:
-            OSError: it is gone.
+            OSError: it is dead.
         """
         with open(self._orders, "wb") as orders:
             self._orders = -1
@@ -60,7 +60,7 @@ class PreforkAm:
         return ready
 
     def dismiss(self) -> None:
-        """Ends it; nobody needs it."""
+        """Kill it: it is not needed."""
         for pipe in (self._orders, self._ready):
             if pipe >= 0:
                 os.close(pipe)
@@ -69,15 +69,15 @@ class PreforkAm:
         self.wait()
 
     def poll(self) -> int | None:
-        """How it ended; None as long as it lives."""
+        """Return its exit code; None as long as it runs."""
         return self._look(os.WNOHANG)
 
     def wait(self) -> int | None:
-        """Waits for its end."""
+        """Wait for its end."""
         return self._look(0)
 
     def kill(self) -> None:
-        """SIGKILL, also to a master below it."""
+        """Send SIGKILL, also to an AM below it."""
         if self.returncode is None:
             for kill in (os.killpg, os.kill):  # it may not lead a group yet
                 try:
@@ -89,7 +89,7 @@ class PreforkAm:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, how)
-            except ChildProcessError:  # somebody else has waited for it
+            except ChildProcessError:  # it has been reaped already
                 self.returncode = 0
             else:
                 self.returncode = os.waitstatus_to_exitcode(status) if pid else None
@@ -100,12 +100,12 @@ _present: PreforkAm | None = None
 
 
 def prepare() -> None:
-    """Forks one. For a process that has done nothing yet; where a fork is not safe, or fails, there will be none."""
+    """Fork an AM. Does nothing where a fork is unsafe or fails. Call it before the process has done anything else."""
     global _present
     if not _is_plain():
         return
     pipes: list[int] = []
-    # What a terminal sends to all of us is for the client alone, also before the fork has left our session.
+    # Signals of the terminal are for the client alone, also before the fork has left our session.
     masked = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     try:
         for _ in range(2):
@@ -124,7 +124,7 @@ def prepare() -> None:
 
 
 def _is_plain() -> bool:
-    """Whether a fork of this interpreter is like a fresh one: one thread, nobody who watches it, no odd manner."""
+    """Return True if a fork of this interpreter is like a fresh one: one thread, no tracing, no special options."""
     try:
         threads = len(os.listdir("/proc/self/task"))
     except OSError:
@@ -135,14 +135,14 @@ def _is_plain() -> bool:
 
 
 def take() -> PreforkAm | None:
-    """The one that there is, if any, to be used or dismissed by the caller."""
+    """Return the pre-forked AM, if any, to be used or dismissed by the caller."""
     global _present
     taken, _present = _present, None
     return taken
 
 
 def _load() -> None:
-    """Loads what master and executors are made of, and prepares what each of them would prepare for itself."""
+    """Load the modules of AM and executors, and do in advance what each of them would have to do."""
     from tony import bootstrap
     from tony.schedulers.local.supervisor import MASTER
 
@@ -157,10 +157,10 @@ def _load() -> None:
 
 
 def _wait(orders: int, ready: int, masked: set[int | signal.Signals]) -> NoReturn:
-    """The fork. Whatever happens in here, it must not go on as a second client."""
+    """Run the fork. It must never return, or a second client would run."""
     try:
-        os.setsid()  # from now on no signal of the client's terminal reaches it
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that came before is forgotten; masters heed it again
+        os.setsid()  # no signal of the client's terminal reaches it from now on
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops an earlier one; the AM handles it again
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         gc.disable()
         _forget_client({orders, ready})
@@ -176,7 +176,7 @@ def _wait(orders: int, ready: int, masked: set[int | signal.Signals]) -> NoRetur
 
 
 def _forget_client(kept: Collection[int]) -> None:
-    """Lets go of all that is the client's: its streams, and files that somebody gave to it (a shell's `9>lock`)."""
+    """Release everything that belongs to the client: its streams, and inherited files (a shell's `9>lock`)."""
     from tony import bootstrap
     from tony.linux.inherited_fds import close_others
 

@@ -1,4 +1,4 @@
-"""The client's half: says what can never work, starts the application master, cleans up after a dead one."""
+"""The client's half of the local scheduler: checks, starts the application master, cleans up after a dead one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tony.schedulers.local.unsupported_settings import unsupported_settings
 if TYPE_CHECKING:
     from tony.storage.remote_files import RemoteFiles
 
-#: Tries to end what a dead application master left; each waits some seconds for what is stuck in the kernel.
+#: Attempts to kill what a dead AM left; each waits some seconds for processes stuck in the kernel.
 _TRIES = 3
 
 
@@ -48,7 +48,7 @@ class LocalSubmitter(Submitter):
                 Problem(
                     key="scheduler.local.ledger",
                     value=str(settings.ledger),
-                    message=f"cannot be the ledger: {trouble}. Leave it out, or name a folder that can be written.",
+                    message=f"cannot be the ledger: {trouble}. Remove the setting, or set it to a writable folder.",
                 )
             )
         machine = measure(settings, with_gpus=peak(spec).gpus > 0)
@@ -65,7 +65,7 @@ class LocalSubmitter(Submitter):
         return [*unsupported_settings(spec), *fallback]
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        from tony.schedulers.cluster_files import of_environment  # late: most jobs name no address
+        from tony.schedulers.cluster_files import of_environment  # late: most jobs name no URI
 
         return of_environment(self._home, others)
 
@@ -131,7 +131,7 @@ class LocalSubmitter(Submitter):
 
 
 def _set_ledger(folder: JobFolder) -> Path | None:
-    """The ledger that a recorded job names in its settings."""
+    """Return the ledger that a recorded job names in its settings."""
     try:
         values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
         return read_settings(values)[0].ledger
@@ -146,13 +146,13 @@ def _is_on_path(program: str) -> bool:
 
 
 def _no_interpreter(spec: JobSpec) -> list[Problem]:
-    """Interpreters given by name alone that the tasks, which inherit our PATH, would not find."""
+    """Return interpreters given by name alone that the tasks, which inherit our PATH, would not find."""
     problems = []
     for name, role in spec.effective_roles.items():
         python = spec.python_of(name)
         if python and os.sep not in python and not _is_on_path(python):
             key = f"roles.{name}.python" if role.python else "python"
-            message = "no program of that name is on PATH. Give its full path, or install it."
+            message = "not found on PATH. Set its full path, or install it."
             problem = Problem(key=key, value=python, message=message)
             if problem not in problems:
                 problems.append(problem)

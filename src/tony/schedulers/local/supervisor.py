@@ -1,12 +1,12 @@
-"""Whoever has an application master go on: its parent, which does nothing but wait for its end.
+"""The application master's parent, which waits for its end and starts the next AM attempt.
 
-The program of a job on this machine. It loads what a master is made of, takes the job's lock and forks: the child is
-the first attempt. If that dies before the job has ended, the next one is forked from the same clean state within
-milliseconds. The lock is shared by the fork: it says that the job lives as long as either of the two does, so there is
-never more than one master.
+This is the main process of a job on this machine. It loads the AM's modules, takes the job's lock and forks: the child
+is the first AM attempt. If that dies before the job has ended, the next one is forked from the same clean state within
+milliseconds. The fork shares the lock, which proves that the job is running as long as either process is, so there is
+never more than one AM.
 
-What loses its parent with a master becomes a child of the supervisor: executors, which live on. Their claim on the
-machine is kept for the next attempt as well.
+Orphans of a dead AM become children of the supervisor; executors keep running. It also keeps their claim on the machine
+for the next AM attempt.
 """
 
 from __future__ import annotations
@@ -32,50 +32,50 @@ from tony.linux import liveness_lock, process, process_title, resource_limits
 from tony.linux.fd_store import FdStore
 from tony.model.layout import JobFolder
 
-#: What a master is made of.
+#: Modules of the application master.
 MASTER = ("tony.am.main", "tony.schedulers.local.allocator")
-#: Seconds in which so many deaths as a job may have attempts are too many.
+#: Window in seconds in which AM deaths count against `am_attempts`.
 _WITHIN = 600.0
-#: Attempts where the record does not say.
+#: AM attempts if the job record does not say.
 _ATTEMPTS = 5
-#: Seconds between tries to fork, if the machine has no room for another process.
+#: Seconds between attempts to fork, if the machine has no resources for another process.
 _NO_ROOM = 1.0
-#: Seconds to wait for the end of executors that were told to end, when no further attempt is made.
+#: Seconds to wait for executors that were asked to exit, when no further AM attempt is made.
 _LAST_WAIT = 600
-#: What is for the master, or from a terminal: it ends when the master ends.
+#: Signals meant for the AM, or from a terminal: the supervisor exits when the AM does.
 _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP, signal.SIGPIPE)
-#: Whoever sends one of these to a master that does not heed them yet wants the job to end.
+#: Signals that stop the job, even if the AM has not installed its handlers yet.
 _TOLD_TO_END = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 log = logging.getLogger(__name__)
 
 
 class SupervisorInfo:
-    """What a master knows of its supervisor.
+    """The AM's view of its supervisor.
 
     Attributes:
-        pid: of the supervisor; not our parent any more if that is dead.
-        claim: descriptor of the claim's file that an earlier attempt has handed on, the caller's from then on.
+        pid: of the supervisor; no longer our parent if it is dead.
+        claim: descriptor of the claim's file inherited from an earlier AM attempt; the caller's from then on.
     """
 
     def __init__(self) -> None:
-        """For the process that is the supervisor."""
+        """Create it in the supervisor process."""
         self.pid = os.getpid()
         self.claim: int | None = None
         self._box = FdStore()
 
     @property
     def lives(self) -> bool:
-        """Whether there is anybody who would begin again."""
+        """Whether the supervisor is running, which would start another AM attempt."""
         return os.getppid() == self.pid
 
     def hand_on(self, claim: int) -> None:
-        """Keeps the claim's open file for the next attempt."""
-        with contextlib.suppress(OSError):  # then the next one has to stand in line again
+        """Keep the claim's open file for the next AM attempt."""
+        with contextlib.suppress(OSError):  # then the next one has to queue again
             self._box.put(claim)
 
     def collect(self) -> None:
-        """The supervisor takes what was handed on, for the next attempt to inherit."""
+        """In the supervisor: take the file that was passed, for the next AM attempt to inherit."""
         newer = self._box.take_last()
         if newer is not None:
             if self.claim is not None:
@@ -83,7 +83,7 @@ class SupervisorInfo:
             self.claim = newer
 
     def let_go(self) -> None:
-        """Nobody follows: the claim is held by executors alone, and ends with the last of them."""
+        """Drop the claim, since no AM attempt follows: executors alone hold it, and it ends with the last of them."""
         self.collect()
         if self.claim is not None:
             os.close(self.claim)
@@ -94,15 +94,15 @@ _present: SupervisorInfo | None = None
 
 
 def present() -> SupervisorInfo | None:
-    """The supervision under which this process is a master; None if there is none."""
+    """Return the supervisor of this process if it is an AM; None if there is none."""
     return _present
 
 
 def main() -> int:
-    """Runs a job to its end; answers the exit code of its last attempt.
+    """Run a job to its end; return the exit code of its last AM attempt.
 
-    The arguments are the master's: the job's folder and the number of a pipe that is closed as soon as clients can
-    connect. Before them, if it is not the usual one: the master's module, and arguments of its own.
+    The arguments are the AM's: the job directory and the number of a pipe that is closed as soon as clients can
+    connect; before them, if it is not the default one: the AM's module and its arguments.
     """
     *others, folder, pipe = sys.argv[1:]
     module, *others = others or [MASTER[0]]
@@ -117,29 +117,27 @@ def main() -> int:
 
 
 def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> int:
-    """Runs attempts until one has ended the job, or too many have died; answers the exit code.
+    """Run AM attempts until one has finished the job, or too many have died; return the exit code.
 
     Args:
-        attempt: called in each fork, which then returns from this function, too; told whether it is the first.
-        pipe: that the first attempt closes, and nobody else has.
+        attempt: called in each fork, which then returns from this function too; its argument says if it is the first.
+        pipe: closed by the first AM attempt; no other process has it open.
     """
     global _present
     if not liveness_lock.take(folder.am_lock):
-        print(f"another application master of {folder.job_id} lives", file=sys.stderr)
+        print(f"another application master of {folder.job_id} is already running", file=sys.stderr)
         return ExitCode.BUG
     _present = SupervisorInfo()
     process.hear_signals()
     process.set_child_subreaper()
-    gc.freeze()  # nothing here ever becomes garbage; a collection would copy every page that we share with the master
+    gc.freeze()  # nothing here becomes garbage; a collection would copy every page shared with the AM
     usual: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
     deaths: list[float] = []
     while True:
         try:
             master = _fork(deaths)
         except OSError as error:
-            print(
-                f"the application master cannot be started: {resource_limits.describe_os_error(error)}", file=sys.stderr
-            )
+            print(f"cannot start the application master: {resource_limits.describe_os_error(error)}", file=sys.stderr)
             return ExitCode.INFRASTRUCTURE
         if master == 0:
             for number, handler in usual.items():
@@ -153,7 +151,7 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         code = os.waitstatus_to_exitcode(_wait(master))
         if folder.summary.exists():
             return max(0, code)
-        if code >= 0:  # it has said why, and would say it again
+        if code >= 0:  # it has logged why, and would fail again
             _give_up(folder)
             return code
         _present.collect()
@@ -162,14 +160,14 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE)
         logging.Formatter.converter = time.gmtime
         if reason:
-            log.error("the application master (pid %d) died (%s), the last one: %s", master, _name(-code), reason)
+            log.error("the application master (pid %d) died (%s); not restarted: %s", master, _name(-code), reason)
             _give_up(folder)
             return 128 - code
-        log.warning("the application master (pid %d) died (%s); another one goes on", master, _name(-code))
+        log.warning("the application master (pid %d) died (%s); starting the next AM attempt", master, _name(-code))
 
 
 def _fork(deaths: list[float]) -> int:
-    """Forks. A later attempt waits for room if there is none."""
+    """Fork. For a later AM attempt, retry while the process limit or memory is exhausted."""
     while True:
         try:
             return os.fork()
@@ -180,7 +178,7 @@ def _fork(deaths: list[float]) -> int:
 
 
 def _wait(master: int) -> int:
-    """Waits for the end of the master, and for that of all that has lost its parent."""
+    """Wait for the AM's end, and reap orphans."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == master:
@@ -188,16 +186,16 @@ def _wait(master: int) -> int:
 
 
 def _reason_to_give_up(folder: JobFolder, number: int, deaths: list[float]) -> str:
-    """Why there is no further attempt; empty if there is one."""
+    """Return why there is no further AM attempt; empty if there is one."""
     if number in _TOLD_TO_END:
-        return "it was told to end"
-    if not folder.credentials.exists():  # removed just before the summary is written: the log has the result
-        return "it had ended the job, but for the summary"
+        return "it was asked to stop"
+    if not folder.credentials.exists():  # removed just before the summary is written; the event log has the result
+        return "it had finished the job except for the summary"
     allowed = _allowed(folder)
     recent = [death for death in deaths if death > deaths[-1] - _WITHIN]
     if len(recent) < allowed:
         return ""
-    return f"{len(recent)} of {allowed} attempts (am_attempts) have died within {_WITHIN / 60:g} minutes"
+    return f"{len(recent)} of {allowed} AM attempts (am_attempts) died within {_WITHIN / 60:g} minutes"
 
 
 def _allowed(folder: JobFolder) -> int:
@@ -215,7 +213,7 @@ def _name(number: int) -> str:
 
 
 def _sign_off(folder: JobFolder) -> None:
-    """Says that we are not to be missed: who finds our pid in there finds that we were killed."""
+    """Remove our pid from the job's `am.json`: a reader that finds it there concludes that we were killed."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         text = json.dumps({**json.loads(folder.am.read_bytes()), "supervisor": None})
         draft = folder.am.with_name(f".{folder.am.name}.{os.getpid()}.new")
@@ -225,17 +223,17 @@ def _sign_off(folder: JobFolder) -> None:
 
 
 def _give_up(folder: JobFolder) -> None:
-    """Tells executors to end, and waits for that. Whoever reads the job's record meanwhile may close it.
+    """Ask executors to exit, and wait for that. A reader of the job directory may close the history meanwhile.
 
-    They become our children one after the other: those of the master's fork server as soon as that has ended.
+    They become our children one after the other: those of the AM's fork server as soon as that has exited.
     """
     if _present:
-        _present.let_go()  # first: whoever closes the record removes what nobody holds
+        _present.let_go()  # first: the process that closes the history removes claims without a holder
     _sign_off(folder)
     liveness_lock.release_lock(folder.am_lock)
     own = os.getsid(0)
     told: set[int] = set()
-    signal.alarm(_LAST_WAIT)  # which ends us
+    signal.alarm(_LAST_WAIT)  # it kills this process
     with contextlib.suppress(ChildProcessError):
         while True:
             found = process.own_children()

@@ -1,4 +1,4 @@
-"""A task comes into its container: its files are laid down, its executor is started there."""
+"""Launch a task in its container: copy its files and start its executor."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tony.schedulers.local.executor_processes import ExecutorProcess
 from tony.schedulers.local.fork_server import ForkServer
 from tony.storage.localization import Interpreter, localize
 
-#: Where tasks of one machine reach each other.
+#: Host name by which tasks of one machine reach each other.
 HOST = "127.0.0.1"
-#: `cpu.shares` of one vcore: what the kernel gives a process without any.
+#: `cpu.shares` of one vcore: the kernel's default for a process.
 _SHARES_PER_VCORE = 1024
 
 _log = logging.getLogger(__name__)
 
 
 class Launcher:
-    """Launches tasks of one job. All that it starts is noted for whoever comes after us.
+    """Launches tasks of one job, and records everything it starts for a later AM attempt.
 
     Args:
         command: argv of the executor.
@@ -38,7 +38,7 @@ class Launcher:
         self._command = command
 
     def lay_down(self, held: LocalContainer, task: TaskId) -> Interpreter:
-        """Makes a task's working directory and control group. For a thread: archives are unpacked."""
+        """Create a task's working directory and control group. Call it in a thread: archives are extracted."""
         folder = self._job.folder
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         marks = {cleanup.PROGRAM_VARIABLE: cleanup.marker(folder.job_id, held.id)}
@@ -59,10 +59,10 @@ class Launcher:
         inherited: Sequence[int],
         ended: Callable[[str], object],
     ) -> ExecutorProcess:
-        """Starts the executor.
+        """Start the executor.
 
         Args:
-            interpreter: what `lay_down` has answered.
+            interpreter: the result of `lay_down`.
             inherited, ended: as for `executor_processes.start`.
         """
         name = TaskId(task.role, task.index)
@@ -91,7 +91,7 @@ class Launcher:
         )
 
     def note(self, held: LocalContainer, executor: ExecutorProcess) -> None:
-        """Writes down what was started."""
+        """Record the started executor."""
         file = self._job.folder.remains
         launched = cleanup.Launched(
             container=held.id,
@@ -104,5 +104,5 @@ class Launcher:
         try:
             cleanup.record_launch(file, launched=launched)
         except OSError as error:
-            # It runs, and is found by what the event log says of it, unless it has devices of its own.
-            _log.warning("cannot write %s: %s", file, error)
+            # It runs, and is found through the event log, unless it has GPUs of its own.
+            _log.warning("cannot record the started executor in %s: %s", file, error)

@@ -1,11 +1,11 @@
 """Hadoop YARN: the client submits over Hadoop's own RPC; the application master and the executors run in containers.
 
-In the client: `submitter` refuses what the cluster can never give (`feasibility`, `queue_capacity`,
+In the client: `submitter` refuses requests that the cluster can never satisfy (`feasibility`, `queue_capacity`,
 `unsatisfiable_constraints`), uploads and submits. `cluster_discovery` finds the cluster, `submission_context` builds
-what is sent to YARN (`dry_run` prints it). `artifacts` lists what goes to HDFS: staged objects and the archives of
+the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS: staged objects and the archives of
 the runtime, the pages, Python and plug-ins, each built once; `cache_upload` stores each once by digest.
 
-After submission: `record_download` brings the job directory here, `container_logs` the output, `queue_position`,
+After submission: `record_download` fetches the job directory, `container_logs` the output; `queue_position`,
 `application_lifetime`, `web_links` and `foreign_applications` explain an application's status.
 
 In the cluster: `launch_payload` travels to a container; `launch/` has the scripts that find a Python there.

@@ -1,7 +1,7 @@
-"""The application master's half: asks YARN for containers, and has an executor started in each.
+"""The application master's half on YARN: requests containers, and starts an executor in each.
 
-The heartbeat to the ResourceManager is a task of its own. What it brings goes to `outstanding_requests`, which knows
-how many are still to come, and to `container_table`, which has each until its end.
+The heartbeat to the ResourceManager runs in a task of its own. Its results go to `outstanding_requests`, which counts
+open requests, and to `container_table`, which tracks each container until its end.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.submission_context import gpus, task_container
 from tony.units import format_size
 
-#: The part of YARN's patience with an application master in which that is certain to be the latest one.
+#: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.
 _CERTAIN = 0.8
-#: Bytes that our container must have for a process that serves pages beside us.
+#: Bytes of memory that the AM's container needs for the web server process next to the AM.
 _ROOM_FOR_PAGES = 256 << 20
-#: Seconds that programs outlive the time after which YARN gives up what it does not hear of.
+#: Seconds that user programs outlive the time after which YARN gives up a silent AM or node.
 _LEASE_MORE = 300.0
-#: The part of the time that the ResourceManager waits for our registration in which HDFS may be away.
+#: Share of the ResourceManager's wait for our registration during which HDFS may be unavailable.
 _FOR_HDFS = 0.75
-#: Seconds for nodes that come back to a ResourceManager that was restarted, beside two of their own pauses.
+#: Seconds for nodes to re-register with a restarted ResourceManager, besides two of their retry intervals.
 _NODES_COME = 3.0
-#: Seconds without any container, while some are missing, after which hosts on which tasks failed are better than none.
+#: Seconds without any new container after which excluded hosts are used again rather than none.
 _NO_ROOM = 60.0
-#: Seconds between two looks whether we are in charge again.
+#: Poll interval in seconds for being the current AM attempt again.
 _LOOK = 0.05
 _log = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ class YarnSource(ContainerAllocator):
     """Containers of a YARN cluster, for the application master that runs in one of them.
 
     Args:
-        papers: what the client sent.
-        inside: our own container.
+        papers: the launch payload from the client.
+        inside: the AM's own container.
     """
 
     capabilities = CAPABILITIES
@@ -100,7 +100,7 @@ class YarnSource(ContainerAllocator):
         self.attempt = inside.attempt
         self._cluster = ClusterClients.of(self._configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
         self._files = JobFiles(papers.folder, self._cluster.web_files)
-        self._knows = inside.attempt == 1  # what earlier attempts did
+        self._knows = inside.attempt == 1  # the history of earlier AM attempts
         self._journal: HdfsJournal | None = None
         self._sink: Sink | None = None
         self._master: MasterClient | None = None
@@ -113,7 +113,7 @@ class YarnSource(ContainerAllocator):
         self._recovery: Recovery | None = None
         self._kept_back: list[Event] | None = None
         self._foreign: set[asyncio.Task[None]] = set()
-        self._is_last = False  # YARN has ended the application: no other attempt follows
+        self._is_last = False  # YARN has ended the application: no other AM attempt follows
         self._put_off: deque[Callable[[], None]] = deque()
         self._doing: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -124,7 +124,7 @@ class YarnSource(ContainerAllocator):
         return self._inside.host
 
     def page_door(self) -> PageProxy | None:
-        """YARN's web proxy: a program of its own, or a part of each ResourceManager."""
+        """YARN's web proxy: a daemon of its own, or part of each ResourceManager."""
         own = self._configuration.get_address("yarn.web-proxy.address", 0)
         daemons = resource_managers(self._configuration)
         hosts = [own.host] if own else [daemon.web.host for daemon in daemons if daemon.web]
@@ -141,14 +141,14 @@ class YarnSource(ContainerAllocator):
             proxy=proxy,
             origins=tuple(sorted(origins)),
             runs_as=tuple(sorted({"yarn", principal.partition("@")[0].partition("/")[0]} - {""})),
-            # Without these lists YARN itself shows everybody what programs print.
+            # Without ACLs YARN itself shows container logs to all users.
             vouches=not self._configuration.get_bool("yarn.acl.enable"),
             packages="" if plain else self._packages(),
             plain=plain,
         )
 
     def _plain(self) -> str:
-        """Why nothing serves more than one page; empty if something does."""
+        """Return why only the plain page can be served; empty if the full one can."""
         if self._papers.pages is None:
             return "tony-jobs[web] is not installed where the job was submitted."
         if self._settings.am_memory < _ROOM_FOR_PAGES:
@@ -156,12 +156,12 @@ class YarnSource(ContainerAllocator):
         return ""
 
     def _packages(self) -> str:
-        """What serves pages, compiled for this Python if there is such."""
+        """Return the zip with the full page, compiled for this Python if possible."""
         folder = self._inside.folder / PAGES
         compiled = folder / f"{ARCHIVE}-{sys.implementation.cache_tag}.zip"
         return str(compiled if compiled.is_file() else folder / f"{ARCHIVE}.zip")
 
-    # --- what outlives us ---------------------------------------------------------------------------------------------
+    # --- durable state ------------------------------------------------------------------------------------------------
 
     async def bring_log(self) -> None:
         if not self._knows:
@@ -176,7 +176,7 @@ class YarnSource(ContainerAllocator):
         return self._journal
 
     async def keep_measured(self, copy: Path) -> None:
-        if self.in_charge():  # or a later one may write it as well
+        if self.in_charge():  # else a later AM attempt may write it as well
             await to_thread(self._files.send, self._job.folder.metrics.name, copy, "copy")
 
     # --- the ResourceManager ----------------------------------------------------------------------------------------
@@ -188,12 +188,12 @@ class YarnSource(ContainerAllocator):
         configuration = self._configuration
         token = select(self._inside.credentials, AM_RM)
         if token is None:
-            raise SchedulerError(f"{self._inside.tokens} holds no token for the ResourceManager")
+            raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._inside.tokens}")
         wanted = protections(configuration)
         master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
         self._master = master
         nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)
-        # What is shipped, or comes with the job, is the same everywhere.
+        # A shipped Python, or that of the job's environment, is the same on every node.
         room = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._papers.room
         unfit = UnfitNodes(room, leave_out=master.exclude, tell=self._emit)
         self._exclusions = Exclusions(
@@ -212,9 +212,8 @@ class YarnSource(ContainerAllocator):
             unfit=unfit.found,
             in_charge=self._when_in_charge,
         )
-        host, _, port = self.master_address.removeprefix("tls:").rpartition(
-            ":"
-        )  # empty: nobody listens, and never will
+        # An empty address means that the AM does not listen, and never will.
+        host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
         page = f"http://{self.page_address}/" if self.page_address else ""
         try:
             registration = self._registration = await master.register(
@@ -248,7 +247,7 @@ class YarnSource(ContainerAllocator):
         return self._beating
 
     def _listens(self) -> Mapping[str, object] | None:
-        """What the ResourceManager tells clients of us, for when there is none."""
+        """Return the AM's address as the ResourceManager reports it to clients; None if the AM does not listen."""
         if not self.master_address:
             return None
         return {"pid": 0, "host": self.host, "attempt": self._inside.attempt, "address": self.master_address}
@@ -264,9 +263,9 @@ class YarnSource(ContainerAllocator):
         except HadoopError as error:
             if not self.in_charge():
                 raise NotInCharge(
-                    f"the ResourceManager was away for so long that it may start another: {error}"
+                    f"the ResourceManager was unreachable for so long that it may start another AM attempt: {error}"
                 ) from error
-            raise SchedulerLost(f"the ResourceManager is lost: {error}") from error
+            raise SchedulerLost(f"lost the connection to the ResourceManager: {error}") from error
 
     async def watch(self) -> None:
         if self._beating is None:
@@ -281,7 +280,7 @@ class YarnSource(ContainerAllocator):
             beating.cancel()
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        if self._beating is not None or self._registration is None:  # the first attempt, or a second call
+        if self._beating is not None or self._registration is None:  # the first AM attempt, or a second call
             return [each.id for each in known if self._containers and self._containers.has(each.id)]
         assert self._containers is not None
         assert self._master is not None
@@ -305,7 +304,7 @@ class YarnSource(ContainerAllocator):
         await asyncio.wait({settling, beating}, return_when=asyncio.FIRST_COMPLETED)
         if not settling.done():
             settling.cancel()
-            await beating  # it has broken off, and says why
+            await beating  # it has failed, and raises why
         found, ends = self._recovery.outcome()
         kept_back, self._kept_back = self._kept_back, None
         for event in (*kept_back, *ends):
@@ -325,7 +324,7 @@ class YarnSource(ContainerAllocator):
             self._recovery.heard(news)
         if self._exclusions:
             self._exclusions.look()
-        for report in news.nodes:  # first: a node's trouble and the end of all on it may come in one
+        for report in news.nodes:  # first: one heartbeat may bring a node's failure and the ends of its containers
             self._containers.node_changed(report)
         for container in news.granted:
             self._take(container)
@@ -341,10 +340,10 @@ class YarnSource(ContainerAllocator):
         self._look_for_room(has_come=bool(news.granted))
 
     def _look_for_room(self, *, has_come: bool = False) -> None:
-        """Hosts are left out only as long as that does not keep the job from going on.
+        """Exclude hosts only as long as that does not keep the job from running.
 
         Args:
-            has_come: a container was granted just now.
+            has_come: a container has just been granted.
         """
         waits = bool(self._master and self._master.outstanding() and self._exclusions and self._exclusions.hosts)
         if self._no_room and (has_come or not waits):
@@ -360,13 +359,13 @@ class YarnSource(ContainerAllocator):
         role = self._demand.role(container.allocation_request_id)
         if role is None:
             assert self._master is not None
-            _log.warning("%s was granted, which nobody asked for", ids.container_text(container.id))
+            _log.warning("%s was granted without a matching request; releasing it", ids.container_text(container.id))
             self._master.release(container.id)
             return
         self._demand.granted(role)
         self._containers.take(container, role)
 
-    # --- what the application master wants ----------------------------------------------------------------------------
+    # --- demand -------------------------------------------------------------------------------------------------------
 
     def set_demand(self, role: str, total: int) -> None:
         if self._demand:
@@ -379,12 +378,12 @@ class YarnSource(ContainerAllocator):
             self._look_for_room()
 
     def in_charge(self) -> bool:
-        # From when it has not heard us for the expiry interval on, the ResourceManager may start the next attempt. We
-        # count from when its answer came, which is later than when it heard us.
+        # The ResourceManager may start the next AM attempt once it has not heard from us for the expiry interval. We
+        # count from the arrival of its response, which is later than when it heard from us.
         return self._master is None or self._is_last or self._master.unknown_for < self.overlap
 
     def _when_in_charge(self, do: Callable[[], None]) -> None:
-        """Does it now; or, in the order in which it was wanted, when the ResourceManager has answered again."""
+        """Call it now; or, in order, when the ResourceManager has responded again."""
         if self.in_charge() and not self._put_off:
             do()
             return
@@ -402,12 +401,12 @@ class YarnSource(ContainerAllocator):
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         name = f"{task.role}:{task.index}"
         if self._containers is None:
-            raise SchedulerError(f"container {container} has ended before {name} was launched in it")
+            raise SchedulerError(f"cannot launch {name}: container {container} has already ended")
         await self._containers.launch(container, name, lambda: self._context(task, credentials))
 
     def _context(self, task: TaskPart, credentials: AmCredentials) -> ContainerLaunchContext:
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
-        # A task without GPUs is kept from seeing any.
+        # Hide GPUs from a task that requested none.
         task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
         papers = TaskPayload(task=task, credentials=credentials, staged=staged)
         tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: packed(papers)})
@@ -445,7 +444,7 @@ class YarnSource(ContainerAllocator):
         if self._sink is None:
             return
         self._sink = None
-        self._put_off.clear()  # all of them are ended now
+        self._put_off.clear()  # all containers are stopped now
         for pending in (self._doing, self._no_room):
             if pending:
                 pending.cancel()
@@ -455,7 +454,7 @@ class YarnSource(ContainerAllocator):
             await self._containers.close()
 
     async def finish(self, report: JobReport) -> None:
-        if self._master is None:  # the job broke off before it began: YARN knows nothing of us yet
+        if self._master is None:  # the job failed before it started: not registered with YARN yet
             try:
                 await self.open(lambda event: None)
             except InfraError as error:
@@ -468,12 +467,12 @@ class YarnSource(ContainerAllocator):
 
     @property
     def _history(self) -> str:
-        """Where the job is shown from now on; empty for nowhere."""
+        """URL of the finished job's page; empty if there is none."""
         portal = self._settings.portal
         return f"{portal.rstrip('/')}/job/{self._job.record.job_id}" if portal else ""
 
     async def _unregister(self, report: JobReport) -> None:
-        """Without it YARN takes us for lost. So it is done whatever else has failed."""
+        """Unregister from YARN, which otherwise takes the AM for lost; so it is done whatever else has failed."""
         if self._master is None:
             return
         try:
@@ -488,7 +487,7 @@ class YarnSource(ContainerAllocator):
             await self._master.close()
 
     def _emit(self, event: Event) -> None:
-        """Tells the sink soon: never from inside a call of its own, and nothing before it knows what is left."""
+        """Call the sink on the next loop iteration: never from inside a call of its own, and not during recovery."""
         if self._kept_back is not None:
             self._kept_back.append(event)
             return
@@ -517,5 +516,5 @@ _STATUS = {
 
 
 def _diagnostics(report: JobReport) -> str:
-    """What people see beside the application in YARN's own pages."""
+    """Return the diagnostics shown on YARN's own pages."""
     return report.failure.reason if report.failure else report.state.value

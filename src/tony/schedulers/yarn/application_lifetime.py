@@ -1,4 +1,4 @@
-"""The most time that YARN gives an application: whether that was over, and whose limit it was. Pure."""
+"""YARN's application lifetime limit: whether it has been exceeded, and which setting it is. Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_duration
 
-#: What a ResourceManager says of an application that it has ended for that.
+#: Text in the ResourceManager's diagnostics of an application that it killed for this.
 _SAID = "exceeded the lifetime"
 #: The key in a job file.
 KEY = "scheduler.yarn.lifetime"
 
 
 def is_over(report: ApplicationReport) -> bool:
-    """Whether YARN has ended the application because its time was over."""
+    """Return True if YARN killed the application because it exceeded its lifetime."""
     return report.state is ApplicationState.KILLED and _SAID in (report.diagnostics or "")
 
 
 def overdue(report: ApplicationReport, settings: YarnSettings, source: str | None) -> str:
-    """Which limit it was, in a sentence; empty if YARN has not ended the application for one.
+    """Return which limit was exceeded, as a sentence; empty if YARN did not kill the application for one.
 
     Args:
         settings: the job's.
-        source: where the job says `lifetime`, if it is known.
+        source: where the job sets `lifetime`, if known.
     """
     if not is_over(report):
         return ""
@@ -31,10 +31,11 @@ def overdue(report: ApplicationReport, settings: YarnSettings, source: str | Non
     if settings.lifetime is not None and (took is None or took >= int(settings.lifetime)):
         limit = f"{KEY}{f', {source}' if source else ''}"
         return (
-            f"the job ran longer than {format_duration(settings.lifetime)} ({limit}), its wait included: YARN ended it"
+            f"YARN killed the job: it exceeded its lifetime of {format_duration(settings.lifetime)} ({limit}), "
+            "queue time included"
         )
     return (
-        f"the job ran longer than its queue allows: YARN ended it{f' after {format_duration(took)}' if took else ''}. "
-        "Ask who runs the cluster about the lifetime of the queue's applications "
-        "(yarn.scheduler.capacity.<queue>.maximum-application-lifetime, default-application-lifetime)"
+        f"YARN killed the job{f' after {format_duration(took)}' if took else ''}: it exceeded the application lifetime "
+        "of its queue. Ask the cluster's administrator about "
+        "yarn.scheduler.capacity.<queue>.maximum-application-lifetime and default-application-lifetime"
     )

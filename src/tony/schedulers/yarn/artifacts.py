@@ -1,4 +1,4 @@
-"""Everything that a job needs in the cluster's file system: our programs, and what was staged for its tasks."""
+"""Everything that a job needs in the cluster's file system: tony's archives, and the staged objects of its tasks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tony.storage.object_cache import Cache, Stored
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifacts:
-    """What to upload, and what is what; the names are those there.
+    """Files to upload, and their names in the cluster's cache.
 
     Attributes:
         interpreter, plug_in, pages: empty if the job needs none, or there are none here.
-        objects: digests of what was staged.
+        objects: digests of staged objects.
     """
 
     wanted: tuple[UploadRequest, ...]
@@ -36,11 +36,11 @@ class Artifacts:
 
 
 def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifacts:
-    """Makes the archives that are missing in the cache.
+    """Build the archives that are missing in the local cache.
 
     Raises:
         ConfigError: the interpreter or the framework's plug-in cannot be shipped.
-        StorageError: the file system says no.
+        StorageError: the file system refuses.
     """
 
     def archive(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
@@ -54,7 +54,7 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifact
         from tony.schedulers.yarn.python_archive import store_interpreter  # late: it loads every compressor
 
         own = archive(store_interpreter(cache), ".tar.gz")
-    # What is the same for all users may be shared by them on a node: nothing of a user's is in it.
+    # Archives without a user's data may be shared by all users of a node.
     runtime = archive(store_runtime(cache), ".zip", public=True)
     served = store_pages(cache)
     pages = archive(served, ".zip", public=True) if served else None
@@ -73,7 +73,7 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifact
 
 
 def in_place(staged: StagedJob) -> dict[str, Uploaded]:
-    """What need not be uploaded, for nodes fetch it where it lies; by the digests that stand for it."""
+    """Return files that nodes fetch from where they are, without an upload; by the digests that stand for them."""
     return {
         item.digest: Uploaded(
             url=item.in_place.address,
@@ -87,7 +87,7 @@ def in_place(staged: StagedJob) -> dict[str, Uploaded]:
 
 
 def file_systems(staged: StagedJob) -> tuple[str, ...]:
-    """The file systems that it lies in: nodes need their tokens."""
+    """Return the file systems of those files: nodes need their tokens."""
     systems = [parts(item.in_place.address)[0] for item in _items(staged) if item.in_place is not None]
     return tuple(dict.fromkeys(systems))
 
@@ -98,10 +98,10 @@ def _items(staged: StagedJob) -> Iterator[StagedItem]:
 
 
 def _check_environment(record: JobRecord) -> None:
-    """A shell unpacks it: there is no Python yet."""
+    """Check that the environment is a tar archive: a shell extracts it, since there is no Python yet."""
     for role in record.spec.effective_roles:
         staged = record.staged.roles.get(role)
         found = [item for item in staged.items if item.placement is Placement.PYTHON] if staged else []
         if not found or not found[0].suffix.startswith((".tar", ".tgz")):
-            message = f"{role} has no such environment: `python` has to name an archive of it, .tar or .tar.gz"
+            message = f"{role} has no packed environment: set `python` to an archive of it, .tar or .tar.gz"
             raise ConfigError([Problem(key="scheduler.yarn.python", value=ENVIRONMENT, message=message)])

@@ -1,4 +1,4 @@
-"""Why YARN wants a master no more: it tells the master the same whatever it was, but not others."""
+"""Find out why the ResourceManager ended this AM attempt; it tells clients, not the AM itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload
 from tony.schedulers.yarn.settings import read_settings
 
-#: Seconds for YARN to tell why it wants us no more, and between two questions.
+#: Seconds to wait for YARN's reason, and between two requests.
 _ASKED, _ASK_AGAIN = 5.0, 0.1
 _log = logging.getLogger(__name__)
 
@@ -27,23 +27,24 @@ _log = logging.getLogger(__name__)
 async def find_termination_reason(
     error: AttemptOver, configuration: Configuration, papers: JobPayload, inside: ContainerEnv
 ) -> str:
-    """Somebody had YARN end the application: in its words.
+    """Return YARN's diagnostics if a user killed the application through YARN.
 
-    Where it cannot be asked, as on clusters that know only its owner by a ticket, another attempt may have the job. If
-    none has, YARN itself ends what is left, and whoever reads the job's record closes it with YARN's words.
+    If YARN cannot be asked (an AM without a Kerberos ticket on some secure clusters), another AM attempt may have the
+    job. If none has, YARN itself stops what is left, and the next reader of the history closes it with YARN's
+    diagnostics.
 
     Raises:
-        NotInCharge: another attempt has the job, or may have it.
-        AttemptLost: there will be no other; YARN has lost our node, or thinks so.
-        Overdue: its time was over.
+        NotInCharge: another AM attempt has the job, or may have it.
+        AttemptLost: there will be no other; YARN considers our node lost.
+        Overdue: the application exceeded its lifetime.
     """
     try:
         async with asyncio.timeout(_ASKED):
             report = await _last_word(configuration, papers, inside)
     except (InfraError, TimeoutError) as unknown:
-        raise NotInCharge(f"{error}; why is not known: {str(unknown) or 'no answer in time'}") from error
+        raise NotInCharge(f"{error}; reason unknown: {str(unknown) or 'no response in time'}") from error
     if _number(report) > inside.attempt or report.state not in (ApplicationState.KILLED, ApplicationState.FAILED):
-        raise NotInCharge(f"attempt {_number(report)} of the application master has the job") from error
+        raise NotInCharge(f"AM attempt {_number(report)} now runs the job") from error
     settings, _ = read_settings(papers.record.spec.scheduler_settings)
     limit = overdue(report, settings, papers.record.sources.get(LIFETIME))
     if limit:
@@ -51,15 +52,15 @@ async def find_termination_reason(
     said = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
     if report.state is not ApplicationState.KILLED:
         raise AttemptLost(
-            "YARN has given up the application master, as it does when it misses its node, and the job with "
-            f"it{f': {said}' if said else ''}".rstrip(" .")
-            + ". Submit it again"
+            "YARN failed the application because its application master is lost, usually with its node"
+            f"{f': {said}' if said else ''}".rstrip(" .")
+            + ". Submit the job again"
         ) from error
     return said or str(error)
 
 
 async def _last_word(configuration: Configuration, papers: JobPayload, inside: ContainerEnv) -> ApplicationReport:
-    """What YARN tells of the application when it has decided; of one that is to be killed that takes a moment."""
+    """Return YARN's report once it has decided; for an application that is being killed that takes a moment."""
     application = ids.application_id(papers.record.job_id)
     cluster = ClusterClients.of(configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
     async with cluster.applications() as client:
@@ -71,5 +72,5 @@ async def _last_word(configuration: Configuration, papers: JobPayload, inside: C
 
 
 def _number(report: ApplicationReport) -> int:
-    """Of the attempt that YARN knows last."""
+    """Return the number of the latest AM attempt that YARN knows."""
     return (report.current_attempt and report.current_attempt.number) or 0

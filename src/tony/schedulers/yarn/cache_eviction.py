@@ -1,11 +1,11 @@
-"""Removes from the cluster's cache what was not used for long, and never what a live application uses.
+"""Remove unused objects from the cluster's cache, but never those that a running application uses.
 
-Who submits a job that needs an object notes so in its access time, if what is there is older than a day. So of
-everything that an application uses the last use is at most a day before its start, and what was last used before the
-oldest live application started, with some room for clocks that differ, none of them can use.
+A client that needs an object updates its access time if that is older than a day. So everything that an application
+uses was last used at most a day before its start, and no running application can use objects last used before the
+oldest one started, with some allowance for clock skew.
 
-The one who removes moves an object out of the way first and looks at it again: who noted a use before that keeps it,
-and who wants to do so afterwards finds it gone and sends it again.
+The evicting client moves an object aside first and checks it again: a use recorded before the move keeps it, and a
+client that wants to record one afterwards finds the object gone and uploads it again.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
-#: Milliseconds.
+#: One day in milliseconds.
 DAY = 24 * 3600 * 1000
-#: What was used within this time stays in any case.
+#: Objects used within this time (milliseconds) are always kept.
 KEPT = 30 * DAY
-#: Folder in the cache, where things are on their way out: something is put into it whenever somebody looks.
+#: Folder in the cache for objects being removed; every eviction writes into it, so its time is that of the last one.
 MARKER = ".evicted"
-#: A use is noted once a day; and as much for clocks that differ.
+#: Allowance in milliseconds: a use is recorded once a day; the other day is for clock skew.
 _ROOM = 2 * DAY
 
 
 def last_use(status: FileStatus) -> int:
-    """When an object was used for the last time: milliseconds since 1970, give or take a day."""
+    """Return when an object was last used: milliseconds since 1970, accurate to a day."""
     return max(status.modified_ms, status.accessed_ms)
 
 
 def is_due(there: Mapping[str, FileStatus], now_ms: float) -> bool:
-    """Whether nobody has looked for a day, by what lies in the cache."""
+    """Return True if the last eviction is more than a day ago, judging by the cache's content."""
     marker = there.get(MARKER)
     return marker is None or marker.modified_ms < now_ms - DAY
 
 
 def evict(files: WebHdfs, cache: str, used: Collection[str], oldest_live_ms: int | None) -> int:
-    """Answers how many objects were removed.
+    """Remove old objects; return how many.
 
     Args:
         cache: path of the folder.
-        used: names of objects that were just used.
-        oldest_live_ms: when the longest-living application started; None if none lives.
+        used: names of objects that have just been used.
+        oldest_live_ms: when the oldest running application started; None if none runs.
 
     Raises:
-        HadoopError: the file system refuses, or is not reached.
+        HadoopError: the file system refuses, or cannot be reached.
     """
     marker = f"{cache}/{MARKER}"
     aside = f"{marker}/{os.urandom(6).hex()}"
@@ -65,10 +65,10 @@ def evict(files: WebHdfs, cache: str, used: Collection[str], oldest_live_ms: int
 
 
 def _evict(files: WebHdfs, cache: str, aside: str, used: Collection[str], oldest_live_ms: int | None) -> int:
-    now = files.status(aside).modified_ms  # by the NameNode's clock, as all the others
+    now = files.status(aside).modified_ms  # by the NameNode's clock, like all the others
     there = {status.name: status for status in files.list(cache) if status.is_file}
     if not all(name in there and last_use(there[name]) > now - _ROOM for name in used):
-        return 0  # what is used is not noted here: access times are off, or a clock is wrong
+        return 0  # uses are not recorded: access times are disabled, or a clock is wrong
     limit = now - KEPT if oldest_live_ms is None else min(now - KEPT, oldest_live_ms - _ROOM)
     old = [status.name for status in there.values() if last_use(status) < limit]
     return sum(_remove(files, f"{cache}/{name}", f"{aside}/{name}", limit) for name in old)
@@ -79,10 +79,10 @@ def _remove(files: WebHdfs, path: str, aside: str, limit: int) -> bool:
         files.rename(path, aside)
         if last_use(files.status(aside)) < limit:
             return files.delete(aside)
-    except FileMissingError:  # somebody else removes, too
+    except FileMissingError:  # another client evicts, too
         return False
     try:
         files.rename(aside, path)
     except HadoopError:
-        files.delete(aside)  # it was sent again meanwhile
+        files.delete(aside)  # it has been uploaded again in the meantime
     return False

@@ -1,7 +1,7 @@
-"""Puts staged objects into the cluster's file system, each once: what is there is not sent again.
+"""Upload staged objects to the cluster's file system, each once: existing ones are not sent again.
 
-An object's access time says when it was last used, give or take a day: who needs an old one sets it. Nodes compare the
-modification time, which never changes. What was not used for long is removed, see `cache_eviction`.
+An object's access time is its last use, to within a day; a client that needs an old one sets it. Nodes compare the
+modification time, which never changes. Unused objects are removed, see `cache_eviction`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tony.schedulers.yarn.launch_payload import Uploaded
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
-#: Files that all may read, and those that are their owner's alone. Nobody writes to them, but HDFS lets only those set
-#: a file's times who may.
+#: Permissions of files readable by all users, and by their owner alone. They are never rewritten, but HDFS lets only
+#: users with write permission set a file's times.
 _PUBLIC, _PRIVATE = 0o644, 0o600
 _FOLDER = 0o755
 
@@ -35,11 +35,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadRequest:
-    """An object that must be in the cluster.
+    """An object that must be in the cluster's cache.
 
     Attributes:
-        path: here.
-        name: there; its digest, with the ending that says how nodes unpack it.
+        path: local path.
+        name: name in the cache: its digest, with the suffix by which nodes extract it.
         public: all users may share it.
     """
 
@@ -53,7 +53,7 @@ class CacheUploader:
     """The staging folder in the cluster's file system. Blocks.
 
     Args:
-        staging: path of it there.
+        staging: its path there.
     """
 
     def __init__(self, cluster: ClusterClients, staging: str) -> None:
@@ -66,16 +66,16 @@ class CacheUploader:
         self.sent = 0
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Close the connections."""
         self._files.close()
 
     def provide(self, wanted: Collection[UploadRequest]) -> dict[str, Uploaded]:
-        """Sees to it that objects are there; answers what nodes must know of each, by its name.
+        """Make sure that objects are in the cache; return what nodes must know of each, by name.
 
         Raises:
-            HadoopError: the file system refuses, or is not reached.
-            SchedulerError: the staging folder is another user's.
-            StorageError: it has no room.
+            HadoopError: the file system refuses, or cannot be reached.
+            SchedulerError: the staging folder belongs to another user.
+            StorageError: the file system is full, or a quota is used up.
         """
         now = clock.wall() * 1000
         there = self._listed(self._cache)
@@ -112,24 +112,24 @@ class CacheUploader:
 
     @property
     def eviction_is_due(self) -> bool:
-        """Whether nobody has looked for a day for what may go. Known after `provide`."""
+        """Whether the last eviction is more than a day ago. Known after `provide`."""
         return self._due
 
     def evict(self, oldest_live_ms: int | None) -> int:
-        """Removes what was not used for long; answers how many objects.
+        """Remove objects that have not been used for long; return how many.
 
         Args:
-            oldest_live_ms: when the application started that lives longest, of all users', in the cluster's own time;
-                None if none lives. What it may use is kept.
+            oldest_live_ms: when the oldest running application of any user started, by the cluster's clock; None if
+                none runs. Objects that it may use are kept.
 
         Raises:
-            HadoopError: the file system refuses, or is not reached.
+            HadoopError: the file system refuses, or cannot be reached.
         """
         self._due = False
         return cache_eviction.evict(self._files, self._cache, self._used, oldest_live_ms)
 
     def _note_use(self, status: FileStatus, now: float) -> bool:
-        """False if it is gone."""
+        """Record a use; return False if the object has been removed."""
         if cache_eviction.last_use(status) > now - cache_eviction.DAY:
             return True
         try:
@@ -138,11 +138,11 @@ class CacheUploader:
             return False
         except AccessControlError as error:
             raise SchedulerError(
-                f"the staging folder {self._uri}{self._staging} is {status.owner}'s. Each user needs one of their own: "
-                "leave scheduler.yarn.staging out, or name a folder of yours."
+                f"the staging folder {self._uri}{self._staging} belongs to {status.owner}. Each user needs their own: "
+                "remove scheduler.yarn.staging, or set it to a folder of yours."
             ) from error
-        except RemoteError as error:  # access times may be off; then nothing is ever evicted
-            _log.info("the use of %s is not noted: %s", status.name, error)
+        except RemoteError as error:  # access times may be disabled; then nothing is ever evicted
+            _log.info("cannot record the use of %s: %s", status.name, error)
         return True
 
     def _listed(self, folder: str) -> dict[str, FileStatus] | None:
@@ -152,7 +152,7 @@ class CacheUploader:
             return None
 
     def _send(self, wanted: UploadRequest, path: str) -> FileStatus:
-        """Writes beside and renames: a half-written object has never its name."""
+        """Write to a temporary name and rename: a partial object never has its final name."""
         part = f"{path}.{os.urandom(6).hex()}.part"
         try:
             self._files.create(part, wanted.path, permission=_PUBLIC if wanted.public else _PRIVATE)
@@ -163,13 +163,11 @@ class CacheUploader:
         self.sent += wanted.size
         status = self._files.status(path)
         if status.length != wanted.size:
-            raise SchedulerError(
-                f"{self._uri}{path} has {status.length} bytes and not the {wanted.size} that were sent"
-            )
+            raise SchedulerError(f"{self._uri}{path} has {status.length} bytes, but {wanted.size} were uploaded")
         return status
 
     def _put_in_place(self, part: str, path: str, size: int) -> None:
-        """What another client has put there meanwhile stays: nodes compare its time with what jobs tell them."""
+        """Keep an object that another client has uploaded meanwhile: nodes compare its time with what jobs report."""
         try:
             self._files.rename(part, path)
         except FileExistsAlreadyError:
@@ -179,7 +177,7 @@ class CacheUploader:
                 self._files.delete(part)
 
     def _all_may_enter(self, folder: str) -> bool:
-        """Whether every folder on the way lets everybody through, as YARN wants it for what all users share."""
+        """Return True if all users may traverse every folder of the path, as YARN requires for PUBLIC resources."""
         path = folder
         while path not in ("", "/"):
             if not self._files.status(path).permission & 0o001:

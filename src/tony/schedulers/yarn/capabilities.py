@@ -1,4 +1,4 @@
-"""What the YARN scheduler can do."""
+"""The capabilities of the YARN scheduler."""
 
 from tony.schedulers.interface import Capabilities
 

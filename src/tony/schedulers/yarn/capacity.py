@@ -1,4 +1,4 @@
-"""What a cluster has for a job: its nodes, its limits, the job's queue; out of what the ResourceManager says. Pure."""
+"""The resources of a cluster: its nodes, its limits and the job's queue, from the ResourceManager's reports. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tony.dataclass import dataclass
 from tony.hadoop.wire.reports import NodeLabel, QueueInfo, QueueState
 from tony.hadoop.wire.yarn_records import NodeReport, NodeState, Resource, ResourceTypeInfo
 
-#: Nodes that nobody has taken out for good: they may come back.
+#: States of nodes that have not been removed for good: they may come back.
 AWAY = (
     NodeState.UNHEALTHY,
     NodeState.LOST,
@@ -16,18 +16,18 @@ AWAY = (
     NodeState.DECOMMISSIONING,
     NodeState.SHUTDOWN,
 )
-#: Does not know a queue by half of its path; others do.
+#: This scheduler does not find a queue by part of its path; others do.
 _CAPACITY_SCHEDULER = "CapacityScheduler"
 _ROOT = "root"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
-    """A node that runs, or may run again.
+    """A node that is running, or may run again.
 
     Attributes:
-        has: amount of everything, by YARN's names.
-        away: why it takes no containers now (`lost`); empty for one that runs.
+        has: amount of each resource, by YARN's names.
+        away: why it takes no containers now (`lost`); empty for one that is running.
     """
 
     host: str
@@ -41,13 +41,13 @@ class Queue:
     """The job's queue.
 
     Attributes:
-        labels: node labels that it may use; `*` for all.
-        label: of its containers that name none; empty for no label.
-        children: queues below; jobs go to queues without any.
-        path: the whole of it.
-        most_memory: the most that it may have now of the nodes without a label, in MiB; None if nobody
-            says so: schedulers have queues that get nothing at times.
-        share: the same as a part of one, of all these nodes.
+        labels: accessible node labels; `*` for all.
+        label: default node label of its containers; empty for no label.
+        children: queues below; jobs go to leaf queues.
+        path: the full path.
+        most_memory: its effective maximum capacity of nodes without a label, in MiB; None if not reported: some
+            schedulers have queues whose share is 0 at times.
+        share: the same as a fraction of all these nodes.
     """
 
     running: bool
@@ -61,18 +61,18 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCapacity:
-    """What a cluster has.
+    """The resources and limits of a cluster.
 
     Attributes:
-        maximum: the most that one container may have, by YARN's names.
-        types: names of all resources that it counts.
+        maximum: the maximum allocation of one container, by YARN's names.
+        types: names of all resource types.
         labels: names of all node labels.
-        shared_labels: those whose nodes also take what names no label.
+        shared_labels: non-exclusive labels, whose nodes also take requests without a label.
         queue: None if there is none of the name.
-        queues: names of all queues that take jobs.
-        made_below: path of the queue below which the missing one may be made when the job comes; empty if nothing
-            is missing, or nobody would make it.
-        whole_path: how the missing one must be called instead; empty if that is not known.
+        queues: names of all leaf queues.
+        made_below: path of the queue below which the missing one may be created automatically; empty if none is
+            missing, or it would not be created.
+        whole_path: full path to use for the missing queue; empty if unknown.
     """
 
     maximum: Mapping[str, int]
@@ -96,12 +96,12 @@ def offer(
     queue: QueueInfo | None,
     root: QueueInfo | None,
 ) -> ClusterCapacity:
-    """Brings together what was asked for.
+    """Combine the ResourceManager's reports.
 
     Args:
-        nodes: those that run, and those that are `AWAY`.
-        name: of the queue, as the job says it.
-        root: with all queues below.
+        nodes: those that are running, and those that are `AWAY`.
+        name: of the queue, as the job sets it.
+        root: the root queue, with all queues below.
     """
     made_below, whole_path = ("", "") if queue or root is None else _missing(name, root)
     return ClusterCapacity(
@@ -118,7 +118,7 @@ def offer(
 
 
 def _nodes(reports: Sequence[NodeReport]) -> list[ClusterNode]:
-    """A host with a node that runs is not away: its node was started anew, at another port."""
+    """Return the nodes. A host with a running node is not away: its NodeManager was restarted on another port."""
     running = {_host(report) for report in reports if report.state is NodeState.RUNNING}
     return [
         ClusterNode(
@@ -151,7 +151,7 @@ def _queue(info: QueueInfo) -> Queue:
 
 
 def _missing(name: str, root: QueueInfo) -> tuple[str, str]:
-    """Below which queue one of the name may be made, and how it must be called instead."""
+    """Return below which queue a missing one may be created, and the full path to use instead."""
     known = set(_paths(root, _ROOT))
     whole = name if name.startswith(f"{_ROOT}.") else f"{_ROOT}.{name}"
     above = whole.rpartition(".")[0]
@@ -167,7 +167,7 @@ def _missing(name: str, root: QueueInfo) -> tuple[str, str]:
 def _paths(info: QueueInfo, path: str) -> Iterator[str]:
     yield path
     for child in info.children:
-        last = (child.name or "").rpartition(".")[2]  # some schedulers have the whole path there
+        last = (child.name or "").rpartition(".")[2]  # some schedulers report the full path
         yield from _paths(child, child.path or f"{path}.{last}")
 
 

@@ -1,4 +1,4 @@
-"""The cluster that a job goes to: its configuration, and clients of its daemons."""
+"""The cluster of a job: its configuration, and clients of its daemons."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tony.schedulers.yarn.delegation_tokens import POLICY, FileLogin, credential
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
-#: Settings that the programs inside the cluster need; they cannot rely on the nodes' own files.
+#: Settings that AM and executors need inside the cluster; they cannot rely on the nodes' own files.
 _NEEDED = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
-#: Of these, what is large, of the nodes alone, or a secret.
+#: Exceptions that are large, specific to a node, or secret.
 _NOT_NEEDED = ("yarn.nodemanager.", "yarn.scheduler.capacity.", "dfs.datanode.data.dir", "dfs.namenode.name.dir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterClients:
-    """One Hadoop cluster.
+    """Clients of one Hadoop cluster.
 
     Attributes:
         files: its default file system.
-        logins: as whom we speak with its daemons.
-        file_login: the same for the file system's pages.
-        advice: what to do where its ResourceManager does not answer, for people.
+        logins: identities for its daemons.
+        file_login: the identity for WebHDFS.
+        advice: what to do if its ResourceManager does not respond, as a sentence.
     """
 
     configuration: Configuration
@@ -45,20 +45,20 @@ class ClusterClients:
 
     @property
     def user(self) -> str:
-        """Who we are there, or for whom we act."""
+        """The user that we are on the cluster, or act for (proxy user)."""
         return self.logins.acts_for or self.logins.user
 
     @classmethod
     def of(
         cls, configuration: Configuration, environ: Mapping[str, str], credentials: TokenCredentials | None = None
     ) -> ClusterClients:
-        """The cluster that a configuration describes.
+        """Return the cluster that a configuration describes.
 
         Args:
             credentials: tokens; None for those of HADOOP_TOKEN_FILE_LOCATION.
 
         Raises:
-            ConfigurationError: something that is needed is missing or wrong in it.
+            ConfigurationError: a required setting is missing or invalid.
         """
         logins = Logins(configuration, environ, credentials)
 
@@ -70,7 +70,7 @@ class ClusterClients:
         )
 
     def applications(self) -> ApplicationClient:
-        """Talks to the ResourceManager; to be closed."""
+        """Return a client of the ResourceManager; close it after use."""
         daemons = resource_managers(self.configuration)
         if self.advice:
             daemons = tuple(replace(daemon, source=f"{daemon.source}; {self.advice}") for daemon in daemons)
@@ -86,14 +86,14 @@ class ClusterClients:
         )
 
     def web_files(self, key: str = "fs.defaultFS") -> WebHdfs:
-        """Talks to a file system over HTTP; blocks; to be closed.
+        """Return a WebHDFS client of a file system; it blocks, and must be closed.
 
         Args:
-            key: the setting that names it; one that names a path alone means the default one.
+            key: the setting that names the file system; a path alone means the default one.
 
         Raises:
-            ConfigurationError: it names no HDFS, or one whose NameNodes are not known.
-            SchedulerError: no NameNode of it has a web address.
+            ConfigurationError: it is not HDFS, or its NameNodes are unknown.
+            SchedulerError: none of its NameNodes has a web address.
         """
         named = self.configuration.get(key) or ""
         files = self.files
@@ -104,13 +104,13 @@ class ClusterClients:
         return self.web_files_of(files, f"{key}, {self.configuration.source(key)}")
 
     def web_files_of(self, files: NameService, source: str = "") -> WebHdfs:
-        """The same for a file system that something else names.
+        """Return a WebHDFS client of a file system that no setting names.
 
         Args:
-            source: who names it, for messages.
+            source: where it is named, for messages.
 
         Raises:
-            SchedulerError: no NameNode of it has a web address.
+            SchedulerError: none of its NameNodes has a web address.
         """
         urls = [f"{node.web_scheme}://{node.web}" for node in files.name_nodes if node.web]
         if not urls and files.logical:
@@ -118,26 +118,26 @@ class ClusterClients:
                 f"the file system {files.uri}{source and f' ({source})'} has no web address: "
                 "dfs.namenode.http-address is not set. Set it in hdfs-site.xml."
             )
-        from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: http.client, which not all of us need at once
+        from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: it imports http.client
 
         login = self.file_login if files == self.files else FileLogin(self.configuration, self.logins, files)
-        # Of a NameNode that the configuration does not know only the usual port can be tried.
+        # For a NameNode that is not in the configuration, try the default port.
         urls = urls or [usual_web_address(node) for node in files.name_nodes]
         return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
 
     async def credentials_of_job(self, file_systems: Sequence[str]) -> TokenCredentials:
-        """What a job's programs prove themselves with; see `delegation_tokens`.
+        """Return the tokens for a job's processes; see `delegation_tokens`.
 
         Raises:
-            HadoopError: a file system is not reached, or gives no token.
+            HadoopError: a file system cannot be reached, or issues no token.
         """
         return await credentials_of_job(self.configuration, self.logins, file_systems)
 
     def recover_lease(self, path: str) -> bool:
-        """Takes a file from a writer that died; True when it is closed. Blocks; not in a running loop.
+        """Recover the lease of a dead writer; return True when the file is closed. Blocks; not in a running loop.
 
         Raises:
-            HadoopError: the NameNode is not reached, or refuses.
+            HadoopError: the NameNode cannot be reached, or refuses.
         """
         return asyncio.run(self._recover_lease(path))
 
@@ -148,14 +148,14 @@ class ClusterClients:
             return await client.recover_lease(path)
 
     def path(self, staging: str) -> str:
-        """The staging folder's path in the file system."""
+        """Return the staging folder's path in the file system."""
         if staging.startswith("/"):
             return staging.rstrip("/") or "/"
         prefix = self.configuration.get("dfs.user.home.dir.prefix", "/user")
         return f"{prefix}/{self.user}/{staging}".rstrip("/")
 
     def needed_settings(self) -> dict[str, str]:
-        """What programs of ours inside the cluster must know."""
+        """Return the Hadoop settings that AM and executors need inside the cluster."""
         found = {}
         for key in self.configuration:
             if key.startswith(_NEEDED) and not key.startswith(_NOT_NEEDED):

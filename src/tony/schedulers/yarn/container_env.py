@@ -1,4 +1,4 @@
-"""What a program of ours finds out in a container of YARN: who it is, where, and the papers it was given."""
+"""The environment of an AM or executor in a YARN container: ids, folders, credentials and launch payload."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerEnv:
-    """A container, seen from within.
+    """A YARN container, seen from within.
 
     Attributes:
         container: its id.
-        host: as the cluster calls the node.
-        folder: its working folder.
+        host: the node's host name in the cluster.
+        folder: its working directory.
         logs: folder whose files YARN shows and aggregates.
-        shared: folder of this application on this node: its containers share it, and it goes with the application.
-        http: host:port of the NodeManager's pages; empty if it has none.
-        tokens: the file of credentials.
-        credentials: what was in it.
-        submitted: when the ResourceManager took the application, by its clock, seconds since 1970; None in containers
-            of tasks, which are not told.
+        shared: folder of this application on this node, shared by its containers and removed with the application.
+        http: host:port of the NodeManager's web server; empty if it has none.
+        tokens: the credentials file.
+        credentials: its content.
+        submitted: when the ResourceManager accepted the application, by its clock, seconds since 1970; None in
+            containers of tasks, where YARN does not set it.
     """
 
     container: str
@@ -43,10 +43,10 @@ class ContainerEnv:
 
     @classmethod
     def look(cls, environ: Mapping[str, str]) -> ContainerEnv:
-        """Reads what YARN put into the environment.
+        """Read the environment that YARN sets.
 
         Raises:
-            PlatformError: this is no container, or its credentials cannot be read.
+            PlatformError: this is not a YARN container, or its credentials cannot be read.
         """
         try:
             tokens = Path(environ["HADOOP_TOKEN_FILE_LOCATION"])
@@ -63,33 +63,34 @@ class ContainerEnv:
                 submitted=_seconds(environ.get("APP_SUBMIT_TIME_ENV", "")),
             )
         except KeyError as error:
-            raise PlatformError(f"this is no container of YARN: {error.args[0]} is not set") from None
+            raise PlatformError(f"not running in a YARN container: {error.args[0]} is not set") from None
 
     @property
     def attempt(self) -> int:
-        """The how-manieth application master this one is, or belongs to."""
-        from tony.hadoop import ids  # late: executors do not need it, nor all the records that it loads
+        """Number of the AM attempt that this process is, or belongs to."""
+        from tony.hadoop import ids  # late: executors need neither it nor the records that it loads
 
         attempt = ids.container_id(self.container).attempt
         return attempt.number or 1 if attempt else 1
 
     def plug_in(self, framework_path: str | None) -> str | None:
-        """Where the framework's adapter is imported from here, if it is no built-in one."""
+        """Return where the framework's plug-in is imported from; None for a built-in framework."""
         return None if framework_path is None else str(self.folder / PLUG_IN)
 
     def take(self, name: str, kind: type[T]) -> tuple[T, ContainerEnv]:
-        """The papers of that name. They are gone from the file afterwards, for programs of the user can read it.
+        """Return the payload of that name, and remove it from the credentials file, which user programs can read.
 
         Args:
-            kind: JobPapers or TaskPapers.
+            kind: JobPayload or TaskPayload.
 
         Raises:
-            PlatformError: there are none.
+            PlatformError: there is none.
         """
         try:
             papers = unpacked(kind, self.credentials.secrets[name])
         except (KeyError, ValueError) as error:
-            raise PlatformError(f"{self.tokens} holds no papers {name!r} of this version: {error}") from error
+            text = f"{self.tokens} has no launch payload {name!r} of this version of tony: {error}"
+            raise PlatformError(text) from error
         secrets = {alias: secret for alias, secret in self.credentials.secrets.items() if alias != name}
         left = replace(self.credentials, secrets=secrets)
         write_file(self.tokens, left)

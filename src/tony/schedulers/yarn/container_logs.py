@@ -1,4 +1,4 @@
-"""What programs printed in containers that have ended: at their nodes while the application lives, then in HDFS."""
+"""Logs of ended containers: from the nodes while the application runs, then from HDFS (log aggregation)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tony.linux.threads import to_thread
 from tony.schedulers.interface import LogSink
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
-#: Seconds that aggregation may take after the end, and between two looks whether it is done.
+#: Seconds to wait for log aggregation after the end, and between two polls.
 _AGGREGATION, _LOOK = 20.0, 0.25
-#: Seconds for the ResourceManager to say how far that is, of a job that has ended.
+#: Seconds for the ResourceManager to report the aggregation status of an ended job.
 _HELD_UP = 1.0
 _PIECE = 1 << 20
-#: Nothing will come any more.
+#: Final states of log aggregation.
 _SETTLED = (LogAggregationStatus.SUCCEEDED, LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT)
-#: What is left of them if nothing else is.
+#: The only copy if nothing else remains.
 _KEPT = "`tony submit` and `tony logs -f` keep what they show, on the machine where they run."
-#: Seconds for a node to answer.
+#: Timeouts of requests to a node, in seconds.
 _NODE = HttpOptions(connect_timeout=3.0, timeout=20.0)
 
 
@@ -41,7 +41,7 @@ class _Found:
     """One file of one container.
 
     Attributes:
-        open: its bytes from an offset on; blocks.
+        open: returns a reader from an offset on; blocks.
     """
 
     name: str
@@ -50,11 +50,11 @@ class _Found:
 
 
 class ContainerLogs:
-    """One application's logs.
+    """The container logs of one application.
 
     Args:
         application: its id as text.
-        owner: whose it must be, and whose its logs; empty: whose it is does not matter.
+        owner: required owner of the application and its logs; empty: any.
     """
 
     def __init__(self, cluster: ClusterClients, application: str, owner: str = "") -> None:
@@ -63,26 +63,26 @@ class ContainerLogs:
         self._owner = owner
 
     async def fetch(self, containers: Mapping[str, str], sink: LogSink, *, ended: bool = False) -> None:
-        """Hands all files to a sink.
+        """Pass all files to a sink.
 
         Args:
-            containers: id -> host of those that have ended.
-            ended: so has the job, and these are all of its; then HDFS may have everything, whatever the
-                ResourceManager does.
+            containers: id -> host of ended containers.
+            ended: the job has ended, and these are all of its containers; then HDFS may have everything, whatever
+                the state of the ResourceManager.
 
         Raises:
-            SchedulerError: something is not to be had; says what, and why.
+            SchedulerError: some logs are not available; says which, and why.
             HadoopError: a daemon cannot be reached, or refuses.
         """
-        if self._owner:  # the record names them: another job's may be among them
+        if self._owner:  # the history names the containers, and may name another job's
             containers = {each: host for each, host in containers.items() if ids.is_of(each, self._application)}
         if ended and containers and await self._without(containers, sink):
             return
         report = await self._report()
         if self._owner and report is not None and report.user != self._owner:
             raise SchedulerError(
-                f"the record is of {self._owner}, and YARN says that the application is of {report.user or 'nobody'}: "
-                "what it printed is not shown"
+                f"the history says that the job belongs to {self._owner}, but YARN says {report.user or 'no user'}: "
+                "its logs are not shown"
             )
         if report is not None and report.state not in ENDED:
             await self._from_nodes(containers, sink)
@@ -92,18 +92,18 @@ class ContainerLogs:
         try:
             await self._from_files(user, sink)
         except LogsNotFoundError as error:
-            # Whose containers they are at the nodes, only a ResourceManager can say that knows them.
+            # Only a ResourceManager that knows the application can confirm the owner of containers on the nodes.
             known = containers if report is not None or not self._owner else {}
             await self._last_resort(known, sink, _why_none(report, error))
             return
         status = report.log_aggregation_status if report else None
         if status in (LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT):
-            raise SchedulerError(f"YARN says that it could not bring all logs to HDFS ({_word(status)})")
+            raise SchedulerError(f"YARN log aggregation is incomplete ({_word(status)})")
         if status in (LogAggregationStatus.RUNNING, LogAggregationStatus.RUNNING_WITH_FAILURE):
-            raise SchedulerError("YARN is still bringing the logs to HDFS; try again in a moment")
+            raise SchedulerError("YARN log aggregation is still running; try again in a moment")
 
     async def _without(self, containers: Mapping[str, str], sink: LogSink) -> bool:
-        """Takes what lies in HDFS, if the ResourceManager is away or takes long; whether that was all there can be."""
+        """Read aggregated logs if the ResourceManager is down or slow; return True if no container is missing."""
         asking = asyncio.get_running_loop().create_task(self._report())
         try:
             await asyncio.wait([asking], timeout=_HELD_UP)
@@ -125,7 +125,7 @@ class ContainerLogs:
                 return None
 
     async def _settled(self, report: ApplicationReport | None) -> ApplicationReport | None:
-        """Waits until the nodes have brought what they have, if they are about to."""
+        """Wait until log aggregation is finished, if it is running."""
         if report is None or not self._is_coming(report):
             return report
         async with self._cluster.applications() as client:
@@ -147,7 +147,7 @@ class ContainerLogs:
     # --- aggregated -----------------------------------------------------------------------------------------------
 
     async def _from_files(self, owner: str, sink: LogSink) -> set[str]:
-        """Hands over what is there; answers of which containers."""
+        """Pass aggregated logs to the sink; return the ids of their containers."""
         settings = self._cluster.configuration.get
         with closing(self._cluster.web_files(FOLDER)) as files:
             logs = AggregatedLogs(files, places(settings))
@@ -164,13 +164,13 @@ class ContainerLogs:
     # --- at the nodes ---------------------------------------------------------------------------------------------
 
     async def _last_resort(self, containers: Mapping[str, str], sink: LogSink, why: str) -> None:
-        """Not aggregated: where that is off, nodes keep files for some hours, and some show them."""
+        """Fetch from the nodes: without log aggregation they keep files for some hours, and some show them."""
         if not containers:
             raise SchedulerError(why)
         try:
             await self._from_nodes(containers, sink)
         except (SchedulerError, HadoopError) as error:
-            raise SchedulerError(f"{why} The nodes do not show them either: {error}") from error
+            raise SchedulerError(f"{why} They are not available from the nodes either: {error}") from error
 
     async def _from_nodes(self, containers: Mapping[str, str], sink: LogSink) -> None:
         if not containers:
@@ -182,7 +182,7 @@ class ContainerLogs:
             raise SchedulerError("; ".join(missing[:3]) + ("; ..." if len(missing) > 3 else ""))
 
     async def _by_node(self, containers: Mapping[str, str]) -> dict[tuple[str, ...], list[str]]:
-        """Web addresses of a host's nodes -> containers there. A machine of a test may have several."""
+        """Map the web addresses of each host's nodes to its containers. A test machine may run several nodes."""
         async with self._cluster.applications() as client:
             nodes = await client.nodes()
         webs: defaultdict[str, list[str]] = defaultdict(list)
@@ -195,10 +195,10 @@ class ContainerLogs:
         return dict(found)
 
     async def _from_node(self, addresses: Iterable[str], containers: Iterable[str], sink: LogSink) -> list[str]:
-        """What one host's nodes show; answers what they do not."""
+        """Fetch the logs that one host's nodes show; return an error for each of the other containers."""
         secure = self._cluster.configuration.get("yarn.http.policy") == "HTTPS_ONLY"
         left = list(containers)
-        said = "the ResourceManager does not know its node any more"
+        said = "the ResourceManager no longer knows its node"
         for address in addresses:
             with closing(NodeWeb(f"{'https' if secure else 'http'}://{address}", self._cluster.user, _NODE)) as web:
                 for container in left[:]:
@@ -222,14 +222,14 @@ class ContainerLogs:
 
 
 class _Aggregated:
-    """The bytes of an aggregated file as something to read."""
+    """An aggregated log file as a readable stream."""
 
     def __init__(self, logs: AggregatedLogs, log: AggregatedLog, offset: int) -> None:
         self._parts = logs.read(log, offset)
         self._rest = b""
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, at least one until the end."""
+        """Return at most `size` bytes, at least one until the end."""
         if not self._rest:
             self._rest = next(self._parts, b"")
         part = self._rest if size < 0 else self._rest[:size]
@@ -237,7 +237,7 @@ class _Aggregated:
         return part
 
     def close(self) -> None:
-        """Reads no more."""
+        """Stop reading."""
         self._rest, self._parts = b"", iter(())
 
     def __enter__(self) -> _Aggregated:
@@ -248,7 +248,7 @@ class _Aggregated:
 
 
 async def _hand_over(found: Iterable[_Found], sink: LogSink) -> None:
-    """One container's files, the older one of a pair first."""
+    """Pass one container's files to the sink, the rotated one of a pair first."""
     files = {each.name: each for each in found}
     for name, newer in files.items():
         if name.endswith(".1") and name.removesuffix(".1") in files:
@@ -276,28 +276,28 @@ async def _copy(file: _Found, offset: int, sink: LogSink, name: str, start: int)
 def _why_none(report: ApplicationReport | None, error: LogsNotFoundError) -> str:
     if report is None:
         return (
-            f"The ResourceManager does not know the application any more, and HDFS has no logs of it: {error}. They "
-            f"may have been removed (yarn.log-aggregation.retain-seconds). {_KEPT}"
+            f"The ResourceManager no longer knows the application, and HDFS has no logs of it: {error}. They "
+            f"may have been deleted (yarn.log-aggregation.retain-seconds). {_KEPT}"
         )
     if _never_ran(report):
-        return "There are no logs: nothing of this application has ever run."
+        return "There are no logs: no container of this application was ever launched."
     if report.log_aggregation_status in (None, LogAggregationStatus.DISABLED):
         return (
-            "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. Have it set to "
-            f"true, for later jobs. {_KEPT}"
+            "There are no aggregated logs: yarn.log-aggregation-enable is false on this cluster. Ask its administrator "
+            f"to set it to true for later jobs. {_KEPT}"
         )
     if report.log_aggregation_status is LogAggregationStatus.SUCCEEDED:
         return (
-            "YARN has brought the logs to HDFS, and they are not there any more. They may have been removed "
-            f"(yarn.log-aggregation.retain-seconds), or moved (yarn.nodemanager.remote-app-log-dir). {_KEPT}"
+            "YARN aggregated the logs to HDFS, but they are no longer there. They may have been deleted "
+            f"(yarn.log-aggregation.retain-seconds) or moved (yarn.nodemanager.remote-app-log-dir). {_KEPT}"
         )
-    return f"YARN did not bring the logs to HDFS ({_word(report.log_aggregation_status)})."
+    return f"YARN did not aggregate the logs to HDFS ({_word(report.log_aggregation_status)})."
 
 
 def _never_ran(report: ApplicationReport) -> bool:
-    """Whether it has ended before its first container was launched, as newer ResourceManagers tell.
+    """Return True if it ended before its first container was launched, as newer ResourceManagers report.
 
-    Its logs are said to be about to come even so, for there is no node that could say otherwise.
+    They also report its log aggregation as pending, since there is no node that could finish it.
     """
     return report.state in ENDED and report.launch_time == 0
 

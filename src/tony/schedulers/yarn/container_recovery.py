@@ -1,10 +1,10 @@
-"""What is left of a job's containers when its application master begins anew.
+"""Recovery of a job's containers by a later AM attempt (YARN's keep-containers-across-application-attempts).
 
-The ResourceManager names those that live when we register; those that ended in the gap come with its first answer. One
-of which neither is heard has ended, too: the ResourceManager does not keep containers that it had not seen run when
-their master died, and tells an end once only. But a ResourceManager that was restarted itself knows of a node's
-containers when the node has come back to it; so those that are missing are waited for then. One that comes later than
-we wait is ended, for others do its work.
+The ResourceManager lists running containers when the AM registers; the ends of others come with its first heartbeat
+response. A container in neither has ended, too: the ResourceManager does not keep containers that it had not seen
+running when their AM died, and reports an end only once. But a restarted ResourceManager learns of a node's containers
+when the node re-registers, so then missing ones are waited for. One that appears after the timeout is stopped, since
+its work has been reassigned.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn import exit_reasons
 from tony.schedulers.yarn.container_table import Containers, ended_before
 
-#: Seconds between two looks whether something has come.
+#: Poll interval in seconds.
 _LOOK = 0.02
-#: Seconds after which what the last node brought has been told.
+#: Seconds after which the containers of the last node to re-register have been reported.
 _LAST_NODE = 1.5
-#: Seconds for a node's answer.
+#: Timeout in seconds for a node's response.
 _ANSWER = 2.0
 _log = logging.getLogger(__name__)
 
 
 class Recovery:
-    """One attempt's beginning.
+    """Recovery at the start of one AM attempt.
 
     Args:
-        known: what the event log says.
-        own: our own container.
-        usual_nodes: how many nodes there were when the job was submitted.
-        patience: seconds for which containers may still be told of by a ResourceManager that was restarted.
-        end: has a container ended that is unknown to the log.
-        tell: takes what is heard later of those that were given up.
+        known: containers according to the event log.
+        own: the AM's own container.
+        usual_nodes: number of nodes when the job was submitted.
+        patience: seconds for which a restarted ResourceManager may still report containers.
+        end: stops a container that is not in the event log.
+        tell: receives later events of containers that were given up.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Recovery:
         self._containers, self._master, self._nodes = containers, master, nodes
         self._own, self._usual_nodes, self._patience, self._end = own, usual_nodes, patience, end
         self._tell = tell
-        self._given_up: dict[str, KnownContainer] = {}  # once we begin: nobody has proven their ends
-        self._places: dict[str, NodeId] = {}  # nodes of which we have a token
+        self._given_up: dict[str, KnownContainer] = {}  # set when recovery is over: their ends are not proven
+        self._places: dict[str, NodeId] = {}  # nodes for which we have a token
         self._ends: dict[str, ContainerEnded] = {}
-        self._is_behind = False  # the ResourceManager has told of one later
+        self._is_behind = False  # the ResourceManager has reported a container late
 
     def found(self, containers: Sequence[Container]) -> None:
-        """These live, says the ResourceManager."""
+        """Take over containers that the ResourceManager reports as running."""
         for container in containers:
             assert container.id is not None
             if container.node is not None and container.node.host:
@@ -83,13 +83,13 @@ class Recovery:
             self._ends.pop(name, None)
             self._containers.adopt(container, known.role, str(known.task or ""))
             if late:
-                _log.warning("%s, which had %s, is there after all", name, known.task or "no task")
-                self._containers.kill(name, "its node came back after it was given up")
+                _log.warning("container %s of %s has reappeared; killing it", name, known.task or "no task")
+                self._containers.kill(name, "its node came back after the container was given up")
             else:
-                _log.info("%s runs on in %s", known.task or known.role, known.id)
+                _log.info("recovered %s in %s", known.task or known.role, known.id)
 
     def heard(self, news: AllocationUpdate) -> None:
-        """What a heartbeat has brought, before anybody else sees it."""
+        """Process a heartbeat response, before the allocator does."""
         if news.recovered:
             self._is_behind = True
             self.found(news.recovered)
@@ -102,7 +102,7 @@ class Recovery:
                 self._tell(ended_before(name, status))
 
     def outcome(self) -> tuple[Sequence[str], Sequence[Event]]:
-        """Those that live, or whose end is told: by the events. The others have ended, and nobody knows how."""
+        """Return containers that are running or whose end is known (by the events); the others ended unseen."""
         found = [name for name in self._known if name not in self._missing or name in self._ends]
         presumed = {name for name, end in self._ends.items() if end.presumed}
         self._given_up = {name: self._known[name] for name in (*self._missing, *presumed)}
@@ -110,7 +110,7 @@ class Recovery:
         return found, tuple(self._ends.values())
 
     async def settle(self) -> None:
-        """Waits until it is known of each what became of it, or nobody will tell any more."""
+        """Wait until the fate of each container is known, or no more reports are expected."""
         loop = asyncio.get_running_loop()
         began = self._master.answers
         while self._known and self._master.answers == began:
@@ -124,17 +124,17 @@ class Recovery:
             await asyncio.sleep(_LOOK)
         unseen = self._is_restarted() and not self._is_whole()
         for name, known in self._missing.items():
-            _log.warning("%s, which had %s, is not there any more", name, known.task or "no task")
+            _log.warning("container %s of %s was not recovered", name, known.task or "no task")
             if unseen:
                 self._ends[name] = ContainerEnded(
                     container=name,
-                    cause=f"its node {known.host} has not come back to the ResourceManager",
+                    cause=f"its node {known.host} did not re-register with the restarted ResourceManager",
                     blameless=True,
                     presumed=known.task is not None,
                 )
 
     def _is_restarted(self) -> bool:
-        """Whether the ResourceManager is another one than that which gave the containers."""
+        """Return True if the ResourceManager has been restarted since it allocated the containers."""
         nodes = self._master.cluster_nodes
         return (
             self._is_behind
@@ -144,12 +144,12 @@ class Recovery:
         )
 
     def _is_whole(self) -> bool:
-        """Whether all nodes have come to it."""
+        """Return True if all nodes have registered."""
         nodes = self._master.cluster_nodes
         return nodes is not None and nodes >= self._usual_nodes > 0
 
     async def _ask_the_nodes(self) -> None:
-        """Those that are missing where others live: their end is certain sooner, and perhaps its cause."""
+        """Ask nodes of running containers about missing ones, to learn of their end sooner, and perhaps why."""
         for known in list(self._missing.values()):
             place, container_id = self._places.get(known.host), ids.container_id(known.id)
             if place is None:
@@ -158,16 +158,16 @@ class Recovery:
                 async with asyncio.timeout(_ANSWER):
                     status = (await self._nodes.statuses(place, [container_id])).get(container_id)
                     if isinstance(status, ContainerStatus) and status.state is not ContainerState.COMPLETE:
-                        await self._nodes.stop(place, [container_id])  # it is about to be ended in any case
+                        await self._nodes.stop(place, [container_id])  # the ResourceManager would stop it anyway
                         continue
             except (HadoopError, TimeoutError) as error:
-                _log.info("%s: its node does not say whether it has ended: %s", known.id, error)
+                _log.info("cannot get the status of %s from its node: %s", known.id, error)
                 continue
             if isinstance(status, ContainerStatus) and self._missing.pop(known.id, None) is not None:
                 self._ends[known.id] = ended_before(known.id, status)
 
 
 def _epoch(container: str) -> int:
-    """How often the ResourceManager had been started when it gave the container; `container_e02_...`."""
+    """Return how often the ResourceManager had been started when it allocated the container; `container_e02_...`."""
     part = container.split("_")[1]
     return int(part[1:]) if part.startswith("e") and part[1:].isdigit() else 0

@@ -1,4 +1,4 @@
-"""What YARN is asked for, for a task of each role. Pure."""
+"""Build the container request of each role. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tony.schedulers.yarn.placement_constraints import constraint_of, placed, ta
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submission_context import capability
 
-#: Lower is served first; one for all roles: the machine decides in which order they are asked for.
+#: Lower is served first; the same for all roles: the state machine decides their order.
 _PRIORITY = 1
 
 
 def ask_of(spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]) -> ContainerRequest:
-    """What one container of a role is to be like.
+    """Return the request for one container of a role.
 
     Args:
-        nodes: host -> rack: any of them, as asking for `*` alone takes its time.
+        nodes: host -> rack, of all nodes: a request for `*` alone is served more slowly.
     """
     wanted = spec.effective_roles[role]
     resource = capability(wanted.resources)

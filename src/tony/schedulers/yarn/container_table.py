@@ -1,7 +1,7 @@
-"""Containers of YARN from their grant until their end has been told, each with an executor in it.
+"""Containers of YARN, each with an executor in it, from their allocation until their end has been reported.
 
-Launching and ending talk with the nodes, many at once. A container counts until the ResourceManager has told its end,
-or its node has, where that is sooner.
+Nodes are contacted concurrently to launch and stop containers. A container counts until the ResourceManager has
+reported its end, or its node has, where that is sooner.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.schedulers.yarn import exit_reasons
 
-#: Seconds that the last containers may take to end.
+#: Seconds to wait for the last containers to end.
 _LAST_WAIT = 20.0
-#: Seconds after which a ResourceManager that does not answer is not waited for: the nodes have ended the containers.
+#: Seconds of silence after which the ResourceManager is not waited for: the nodes have stopped the containers.
 _SILENCE = 2.0
-#: Seconds between two looks whether the ResourceManager answers, when the last containers are to end.
+#: Poll interval in seconds for its response while the last containers end.
 _LOOK = 0.5
-#: Seconds in which the node of a container may prove its end that YARN has given up, and between two questions.
+#: Seconds for a node to prove the end of a container that YARN has given up, and between two requests.
 _PROOF, _ASK_AGAIN = 2.0, 0.1
-#: What a node says of a container that has ended, and that it has forgotten.
+#: Texts in a node's response for a container that has ended and is forgotten.
 _KNOWN_AS_ENDED = ("recently stopped", "recently finished")
-#: Seconds after which, again and again, the node of a container that should end is asked whether it has.
+#: Seconds between requests for the status of a container that should end.
 _LOOKS = (0.1, 0.15, 0.25, 0.5, 0.5)
 _log = logging.getLogger(__name__)
 
 
 class _Stage(Enum):
     GRANTED = "granted"  #: nothing runs in it
-    STARTING = "starting"  #: its node is told to start it
-    RUNNING = "running"  #: it was started, and has not ended
-    ENDING = "ending"  #: it was told to end
+    STARTING = "starting"  #: its node is being asked to start it
+    RUNNING = "running"  #: started, and not ended
+    ENDING = "ending"  #: being stopped
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
-    """One container until its end has been told.
+    """One container until its end has been reported.
 
     Attributes:
-        cause: why we end it; empty as long as we do not.
-        force: ends it when the patience of `release` is over.
-        look: asks its node whether it has ended.
-        warned: what YARN has said of its node that may end it.
-        wanted_back: YARN has said that it will take it back.
-        unproven: its node did not take our word for its end, so that YARN's will be no proof.
+        cause: why the AM ends it; empty as long as it does not.
+        force: kills it when the grace period of `release` has passed.
+        look: polls its node for its end.
+        warned: the last warning about the state of its node.
+        wanted_back: YARN has announced its preemption.
+        unproven: its node did not confirm its end, so YARN's report will be no proof.
     """
 
     container: Container
@@ -82,13 +82,13 @@ class _Held:
 
 
 class Containers:
-    """All that a job holds.
+    """All containers of a job.
 
     Args:
-        tell: takes what happens; soon, never from inside a call of its own.
-        ended: hears of each role of which one counts no more.
-        unfit: hears before that of the role, the host, and what was said, if the host has no Python for our programs.
-        in_charge: does something as soon as no other master can have the containers.
+        tell: receives events; later, never from inside a call of its own.
+        ended: called with the role of each container that no longer counts.
+        unfit: called before that with role, host and message if the host has no Python for the executor.
+        in_charge: calls a function as soon as no other AM attempt can have the containers.
     """
 
     def __init__(
@@ -110,63 +110,63 @@ class Containers:
         self._is_alone = False
 
     def count(self, role: str) -> int:
-        """How many of a role there are."""
+        """Return the number of containers of a role."""
         return self._count[role]
 
     def left_alone(self) -> None:
-        """From now on no ResourceManager tells of ends."""
+        """Expect no more reports from the ResourceManager."""
         self._is_alone = True
         self._empty.set()
 
-    # --- what YARN tells --------------------------------------------------------------------------------------------
+    # --- reports of YARN --------------------------------------------------------------------------------------------
 
     def take(self, container: Container, role: str) -> None:
-        """One was granted."""
+        """Add an allocated container."""
         name = ids.container_text(_id(container))
         self._held[name] = _Held(container=container, name=name, role=role)
         self._count[role] += 1
         self._tell(Granted(container=name, role=role, host=_host(container)))
 
     def adopt(self, container: Container, role: str, task: str) -> None:
-        """One of an earlier attempt runs on."""
+        """Add a running container of an earlier AM attempt."""
         name = ids.container_text(_id(container))
         if name not in self._held:
             self._held[name] = _Held(container=container, name=name, role=role, task=task, stage=_Stage.RUNNING)
             self._count[role] += 1
 
     def has(self, name: str) -> bool:
-        """Whether it counts."""
+        """Return True if the container is in the table."""
         return name in self._held
 
     async def end_foreign(self, container: Container) -> None:
-        """Ends one that is none of ours, with all that is in it."""
+        """Stop a container that is not in the event log, with everything in it."""
         name = ids.container_text(_id(container))
-        _log.warning("%s is left from an earlier attempt, and unknown to its log: it is ended", name)
+        _log.warning("stopping container %s of an earlier AM attempt, which is not in the event log", name)
         if container.node is not None:
             try:
                 await self._nodes.stop(container.node, [_id(container)])
             except HadoopError as error:
-                _log.info("%s cannot be stopped by its node: %s", name, error)
+                _log.info("the node of container %s cannot stop it: %s", name, error)
         self._master.release(_id(container))
 
     def wanted_back(self, container_id: ContainerId) -> None:
-        """Of either kind: that which may be averted by giving back as much otherwise comes to the same for us."""
+        """Warn of preemption. A negotiable request is treated like a strict one: other containers are not offered."""
         held = self._held.get(ids.container_text(container_id))
         if held and not held.wanted_back:
             held.wanted_back = True
-            _log.warning("%s: YARN will take it back for another queue or application (preemption)", held)
+            _log.warning("%s: YARN will preempt it for another queue or application", held)
 
     def node_changed(self, report: NodeReport) -> None:
-        """Something may end what is on a node."""
+        """Warn of a state change of a node that may end its containers."""
         for held in self._held.values():
             warned = exit_reasons.warning(report)
             if report.id is None or held.container.node != report.id or held.warned == warned:
                 continue
             held.warned = warned
-            _log.warning("%s: %s", held, warned or f"its node {report.id.host} is well again")
+            _log.warning("%s: %s", held, warned or f"its node {report.id.host} is healthy again")
 
     def completed(self, status: ContainerStatus) -> None:
-        """One has ended; perhaps it was told before."""
+        """Process the end of a container, which may have been reported before."""
         held = self._held.get(ids.container_text(status.id)) if status.id else None
         if held is None:
             return
@@ -194,7 +194,7 @@ class Containers:
         )
 
     async def _prove(self, held: _Held, status: ContainerStatus) -> None:
-        """Has its node say that it has ended, if that is still there: YARN calls many a node lost that is not dead."""
+        """Get proof of the end from its node, if reachable: YARN calls many nodes lost that are not dead."""
         node, container_id = held.container.node, _id(held.container)
         assert node is not None
         try:
@@ -204,20 +204,20 @@ class Containers:
                     await asyncio.sleep(_ASK_AGAIN)
             held.unproven = False
         except (HadoopError, TimeoutError) as error:
-            _log.warning("nobody has seen %s end: %s", held, error or "its node does not say so")
+            _log.warning("the end of %s is unconfirmed: %s", held, error or "its node does not confirm it")
         self._has_ended(held, status)
 
     # --- starting ---------------------------------------------------------------------------------------------------
 
     async def launch(self, container: str, task: str, context: Callable[[], ContainerLaunchContext]) -> None:
-        """Starts what the context says.
+        """Launch a container.
 
         Raises:
             SchedulerError: it could not be started; the container is gone.
         """
         held = self._held.get(container)
         if held is None:
-            raise SchedulerError(f"container {container} has ended before {task} was launched in it")
+            raise SchedulerError(f"cannot launch {task}: container {container} has already ended")
         if held.stage is not _Stage.GRANTED:
             return
         held.stage, held.task = _Stage.STARTING, task
@@ -226,10 +226,10 @@ class Containers:
         except HadoopError as error:
             self._master.release(_id(held.container))  # its node may have started it all the same
             if self._forget(held):
-                raise SchedulerError(f"{task} cannot be started in {container}: {error}") from error
-            return  # its end came first, and was told
+                raise SchedulerError(f"cannot launch {task} in {container}: {error}") from error
+            return  # its end came first, and was reported
         finally:
-            if held.stage is _Stage.STARTING:  # also if we are cancelled: nobody knows then, so it counts as started
+            if held.stage is _Stage.STARTING:  # also if cancelled: it may have started
                 held.stage = _Stage.RUNNING
         if held.cause and container in self._held:
             self._end(held, held.cause)
@@ -237,25 +237,25 @@ class Containers:
     # --- ending -----------------------------------------------------------------------------------------------------
 
     def release(self, container: str, patience: float) -> None:
-        """Gives one back; ends it by force if it has not ended when the patience is over."""
+        """Release a container; kill it if it has not ended after `patience` seconds."""
         held = self._held.get(container)
         if held is None:
             return
         if held.stage is _Stage.GRANTED:
-            self._give_back(held, "it was given back")
+            self._give_back(held, "released")
         elif held.stage in (_Stage.STARTING, _Stage.RUNNING):
             again = held.force.when() if held.force else float("inf")
             loop = asyncio.get_running_loop()
             if loop.time() + patience < again:
                 if held.force:
                     held.force.cancel()
-                cause = f"it was given back, and its executor did not end within {patience:g} s"
+                cause = f"released, and killed because its executor did not exit within {patience:g} s"
                 held.force = loop.call_later(patience, self._in_charge, lambda: self._end_late(held, cause))
             if held.look is None:
                 held.look = self._spawn(self._look_after(held))
 
     def kill(self, container: str, reason: str) -> None:
-        """Ends one, with all that is in it."""
+        """Kill a container with everything in it."""
         held = self._held.get(container)
         if held:
             self._end(held, f"killed: {reason}")
@@ -277,7 +277,7 @@ class Containers:
         self._gone(held, cause, blameless=False)
 
     async def _stop(self, held: _Held) -> None:
-        """Has its node end it. If the node does not listen, the ResourceManager tells it to."""
+        """Stop a container by its node; if that fails, by the ResourceManager."""
         container_id = _id(held.container)
         assert held.container.node is not None
         try:
@@ -287,16 +287,16 @@ class Containers:
                 if self._is_alone:
                     self._gone(held, held.cause, blameless=False)
                 return
-            _log.warning("%s cannot be stopped by its node: %s", held.name, failed)
+            _log.warning("the node of container %s cannot stop it: %s", held.name, failed)
         except HadoopError as error:
-            _log.warning("%s cannot be stopped by its node: %s", held.name, error)
+            _log.warning("the node of container %s cannot stop it: %s", held.name, error)
             held.unproven = True
         self._master.release(container_id)
 
     async def _look_after(self, held: _Held) -> None:
-        """Hears of its end from its node, where the ResourceManager does not tell it first.
+        """Poll its node for its end, in case the ResourceManager reports it later.
 
-        A node tells an end at once, but of two within milliseconds the second with its next regular heartbeat.
+        A node reports an end at once, but the second of two within milliseconds only with its next regular heartbeat.
         """
         container_id = _id(held.container)
         assert held.container.node is not None
@@ -305,7 +305,7 @@ class Containers:
             try:
                 found = await self._nodes.statuses(held.container.node, [container_id])
             except HadoopError as error:
-                _log.info("%s: its node does not say whether it has ended: %s", held.name, error)
+                _log.info("cannot get the status of container %s from its node: %s", held.name, error)
                 return
             status = found.get(container_id)
             if isinstance(status, ContainerStatus) and status.state is ContainerState.COMPLETE:
@@ -336,7 +336,7 @@ class Containers:
             )
 
     def _forget(self, held: _Held) -> bool:
-        """It counts no more; False if it did not before."""
+        """Remove a container from the table; return False if it was not in it."""
         if held.force:
             held.force.cancel()
         if held.look:
@@ -350,9 +350,9 @@ class Containers:
         return True
 
     async def close(self) -> None:
-        """Ends all of them."""
+        """Stop all containers."""
         for held in list(self._held.values()):
-            self._end(held, "the job is over")
+            self._end(held, "the job has finished")
         try:
             async with asyncio.timeout(_LAST_WAIT):
                 while self._held and not self._is_alone and not self._is_all_asked():
@@ -360,16 +360,16 @@ class Containers:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_LOOK):
                             await self._empty.wait()
-                await asyncio.gather(*self._tasks, return_exceptions=True)  # no ResourceManager tells: the nodes do
+                await asyncio.gather(*self._tasks, return_exceptions=True)  # if there is no ResourceManager
         except TimeoutError:
-            _log.error("%d containers do not end; YARN ends them with the application", len(self._held))
+            _log.error("%d containers have not ended; YARN stops them with the application", len(self._held))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._nodes.close()
 
     def _is_all_asked(self) -> bool:
-        """Whether every node has done what it was told, and nobody is there who could tell us of the ends."""
+        """Return True if every node has stopped its containers, and the ResourceManager cannot report their ends."""
         return not self._tasks and self._master.silence > _SILENCE
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -386,7 +386,7 @@ def _is_proof(said: ContainerStatus | HadoopError | None) -> bool:
 
 
 def ended_before(name: str, status: ContainerStatus) -> ContainerEnded:
-    """The end of a container of an earlier attempt, while there was none."""
+    """Return the end of a container that happened between two AM attempts."""
     return ContainerEnded(
         container=name,
         cause=exit_reasons.cause(status),

@@ -1,8 +1,8 @@
-"""Delegation tokens: what a job's programs prove themselves with to HDFS, where it does not believe names.
+"""Delegation tokens, with which a job's processes authenticate to HDFS on a secure cluster.
 
-The client fetches one for each file system, or brings those of HADOOP_TOKEN_FILE_LOCATION. They travel in the `tokens`
-of the application master's container, and from there in those of the tasks. YARN renews them as long as the job lives,
-and cancels those that were fetched for it when it has ended.
+The client fetches one for each file system, or uses those of HADOOP_TOKEN_FILE_LOCATION. They travel in the `tokens`
+of the AM's container, and from there in those of the tasks. YARN renews them as long as the job runs, and cancels those
+that were fetched for it when it has ended.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ from tony.hadoop.tokens.token_selector import AM_RM, CLIENT_TO_AM, CONTAINER, NO
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebLogin
 
-#: With the first three a program could play the application master, with the others its user: submit, kill.
+#: With the first three, a program could impersonate the AM; with the others its user: submit, kill.
 _OF_YARN = (AM_RM, NODE_MANAGER, CONTAINER, RM_DELEGATION, CLIENT_TO_AM)
 _ALWAYS = "dfs.namenode.delegation.token.always-use"
 _RENEWER = "yarn.resourcemanager.principal"
 _ANYWHERE = ("0.0.0.0", "::")
 
-#: A person waits for a cluster of which nobody answers; or for one of a pair, which hangs.
+#: Timeouts in seconds for a user at a terminal: a cluster that does not respond, or one of an HA pair that hangs.
 POLICY = Policy(patience=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
 
 
 def for_programs(credentials: TokenCredentials) -> TokenCredentials:
-    """What programs of the user's may have of their application master's, and a job of its submitter's."""
+    """Return the tokens that user programs may have of their AM's, and a job of its submitter's."""
     return credentials.without(*_OF_YARN)
 
 
 def are_given(settings: Configuration) -> bool:
-    """Whether file systems of this cluster give tokens: with security, or where they are told to do so without."""
+    """Return True if the cluster's file systems issue tokens: with security, or where that is enabled without."""
     return is_secure(settings) or settings.get_bool(_ALWAYS)
 
 
 def renewer(settings: Configuration, user: str) -> str:
-    """Who may renew a job's tokens: the ResourceManager's principal. Without security nobody does, but may the user.
+    """Return the renewer of a job's tokens: the ResourceManager's principal; without security, the user.
 
     Raises:
-        ConfigurationError: a secure cluster whose ResourceManager's principal is not known.
+        ConfigurationError: the principal of a secure cluster's ResourceManager is not set.
     """
     principal = settings.get(_RENEWER)
     if not principal:
         if is_secure(settings):
-            raise settings.mistake(_RENEWER, "is needed: it renews the tokens of jobs.")
+            raise settings.mistake(_RENEWER, "is required: the ResourceManager renews the tokens of jobs.")
         return user
     host = resource_managers(settings)[0].address.host
     return principal.replace("_HOST", (socket.getfqdn() if host in _ANYWHERE else host).lower())
 
 
 async def credentials_of_job(settings: Configuration, logins: Logins, file_systems: Sequence[str]) -> TokenCredentials:
-    """What the application master's container gets of its submitter: what the token file holds, and what is missing.
+    """Return the AM container's credentials: those of the token file, and new tokens for the other file systems.
 
     Args:
-        file_systems: URIs, beside the default file system.
+        file_systems: URIs, besides the default file system.
 
     Raises:
-        ConfigurationError: a URI that is none of HDFS.
-        HadoopError: a file system is not reached, or gives no token.
-        SchedulerError: it gives none, and wants one.
+        ConfigurationError: a URI is not of HDFS.
+        HadoopError: a file system cannot be reached, or issues no token.
+        SchedulerError: it issues none, but requires one.
     """
     found = for_programs(logins.credentials)
     if not are_given(settings):
@@ -82,25 +82,27 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
 
 
 async def fetched(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
-    """A new token of a file system; None from one that wants none."""
-    from tony.hadoop.client_factory import name_node_for  # late: most clusters want no tokens
+    """Return a new token of a file system; None from one that requires none."""
+    from tony.hadoop.client_factory import name_node_for  # late: most clusters require no tokens
 
     async with name_node_for(settings, logins, service, policy=POLICY) as client:
         return await client.delegation_token(renewer(settings, logins.user))
 
 
 def _refuse_loops() -> None:
-    """Work that blocks is done in threads; in the loop only where the machine has no room for one more."""
+    """Refuse to block a running loop; blocking work runs in threads unless the machine has no thread left."""
     with contextlib.suppress(RuntimeError):
         asyncio.get_running_loop()
-        raise PlatformError("this machine lets nobody start a thread now, and a token of HDFS is needed; try again")
+        raise PlatformError(
+            "cannot start a thread to fetch an HDFS delegation token (process limit reached, ulimit -u); try again"
+        )
 
 
 class FileLogin:
-    """As whom a file system, mostly the default one, is asked over HTTP: by name, or by a token. See `LoginSource`.
+    """The identity for requests over HTTP to a file system: a name or a token. See `LoginSource`.
 
-    The token is that of the token file (in a container: the job's), or a new one, fetched over RPC: so a ticket is
-    needed there alone, and never for pages. One is used until the NameNode refuses it.
+    The token is that of the token file (in a container: the job's), or a new one, fetched over RPC, so a Kerberos
+    ticket is needed only there. It is used until the NameNode refuses it.
     """
 
     def __init__(self, settings: Configuration, logins: Logins, files: NameService | None = None) -> None:
@@ -109,10 +111,10 @@ class FileLogin:
         self._lock = threading.Lock()
 
     def __call__(self, refused: WebLogin | None) -> WebLogin:
-        """Blocks if it has to fetch a token, so not in a running loop.
+        """Return the identity. Blocks if it has to fetch a token, so not in a running loop.
 
         Raises:
-            HadoopError: the NameNode is not reached, or gives no token.
+            HadoopError: the NameNode cannot be reached, or issues no token.
         """
         with self._lock:
             if self._known is None or self._known == refused:
@@ -120,11 +122,11 @@ class FileLogin:
             return self._known
 
     def _found(self) -> WebLogin:
-        # Late: http.client, which not all of us need at once.
+        # Late: it imports http.client.
         from tony.hadoop.hdfs.webhdfs import WebLogin
         from tony.hadoop.tokens.url_string import to_url_string
 
-        if not self._logins.is_secure:  # there, HDFS's pages look at names alone, whatever token comes with them
+        if not self._logins.is_secure:  # without security, WebHDFS checks user.name only and ignores tokens
             return WebLogin(user=self._logins.user, act_for=self._logins.acts_for)
         service = self._files or name_service(self._settings)
         token = self._logins.file_token(service)
@@ -132,5 +134,5 @@ class FileLogin:
             _refuse_loops()
             token = asyncio.run(fetched(self._settings, self._logins, service))
         if token is None:
-            raise SchedulerError(f"{service.uri} gives no delegation token, and believes no name")
+            raise SchedulerError(f"{service.uri} issues no delegation token, but requires authentication")
         return WebLogin(token=to_url_string(token))

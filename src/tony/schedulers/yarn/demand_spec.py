@@ -1,4 +1,4 @@
-"""The containers that a job asks for, and the nodes that there are for them. Pure."""
+"""The containers that a job requests, and the nodes that qualify for them. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDemand:
-    """A container that the job asks for.
+    """A container that the job requests.
 
     Attributes:
-        place: of its settings in the job file.
-        what: it is, for people.
-        amounts: what it asks for, by YARN's names; nothing that is 0.
-        label: of the nodes that it goes to; empty for those without one.
-        label_from: the setting that says so, if it is not one of `place`.
+        place: prefix of its settings in the job file.
+        what: description for messages.
+        amounts: requested amounts by YARN's names, without zeros.
+        label: required node label; empty for nodes without one.
+        label_from: the setting with the label, if it is not one of `place`.
     """
 
     place: str
@@ -36,7 +36,7 @@ class ContainerDemand:
 
 
 def container_demands(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> Iterator[ContainerDemand]:
-    """All of them, one of each kind: the application master's, and a task's of each role that has tasks."""
+    """Yield one container of each kind: the application master's, and a task's of each role that has tasks."""
     usual = settings.node_label or (offer.queue.label if offer.queue else "")
     master = master_capability(settings)
     without_label = placed(spec, settings)
@@ -57,17 +57,17 @@ def _want(place: str, what: str, wanted: Resource, label: str | None, label_from
 
 
 def nodes_for(want: ContainerDemand, offer: ClusterCapacity) -> list[ClusterNode]:
-    """The nodes that take such a container, however large they are, those that are away too."""
+    """Return the nodes that accept such a container by label, regardless of size; includes nodes that are away."""
     return [node for node in offer.nodes if _takes(node, want.label, offer)]
 
 
 def holds(node: ClusterNode, want: ContainerDemand) -> bool:
-    """Whether the node has all of it together, when nothing else is on it."""
+    """Return True if the empty node is large enough for the container."""
     return all(node.has.get(name, 0) >= amount for name, amount in want.amounts.items())
 
 
 def room(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> dict[str, int]:
-    """Role -> how many nodes could have its tasks. Not of those that constraints keep from some."""
+    """Map each role to the number of nodes large enough for its tasks. Skips roles with placement constraints."""
     kept = {f"roles.{name}": name for name in spec.effective_roles if name not in placed(spec, settings)}
     return {
         kept[want.place]: sum(not node.away and holds(node, want) for node in nodes_for(want, offer))
@@ -77,23 +77,23 @@ def room(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> dict[
 
 
 def _takes(node: ClusterNode, label: str, offer: ClusterCapacity) -> bool:
-    """Whether it is there for a container with this label, or with none."""
+    """Return True if the node takes containers with this label, or without one if it is empty."""
     return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
 
 
 def amount_text(name: str, amount: int) -> str:
-    """An amount for people: `4096m`, `8 vcores`."""
+    """Format an amount: `4096m`, `8 vcores`."""
     if name == MEMORY:
         return f"{amount}m"
     return f"{amount} {name}"
 
 
 def amounts_text(want: ContainerDemand) -> str:
-    """All that it asks for, for people."""
+    """Format all requested amounts."""
     return ", ".join(amount_text(name, amount) for name, amount in want.amounts.items())
 
 
 def format_names(names: Sequence[str]) -> str:
-    """A list for people; a long one is cut."""
+    """Join names with commas; long lists are cut."""
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

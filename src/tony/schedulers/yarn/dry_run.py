@@ -1,4 +1,4 @@
-"""What would be sent to YARN for a job, for `--dry-run`. Pure; secrets and what only the cluster knows are left out."""
+"""Render the request to YARN for `--dry-run`. Pure; secrets and values that only the cluster knows are left out."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tony.schedulers.yarn.placement_constraints import constraint_of, placed, ta
 from tony.schedulers.yarn.settings import OWN_PYTHON, read_settings
 from tony.schedulers.yarn.submission_context import capability, master_container, submission, task_container
 
-#: Stands for what staging and the cluster add.
+#: Placeholders for values that staging and the cluster add.
 _RUNTIME = Uploaded(url=f"hdfs://staging/cache/{RUNTIME}.zip", size=0, timestamp=0, public=True)
 _PYTHON = Uploaded(url=f"hdfs://staging/cache/{INTERPRETER}.tar.gz", size=0, timestamp=0)
 _PLUG_IN = Uploaded(url=f"hdfs://staging/cache/{PLUG_IN}.zip", size=0, timestamp=0)
 
 
 def rendered(record: JobRecord) -> Json:
-    """The submission context, and for each role what its containers are asked for and run."""
+    """Return the submission context, and the resource request and launch context of each role's containers."""
     settings, _ = read_settings(record.spec.scheduler_settings)
     programs = {RUNTIME: _RUNTIME}
     if settings.python == OWN_PYTHON:

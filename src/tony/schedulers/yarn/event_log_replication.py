@@ -1,11 +1,11 @@
-"""The event log's way to safety: what stands in the container's file follows into HDFS, and that it is there is told.
+"""Replication of the event log from the AM's container to HDFS, with confirmation of durability.
 
-An application master shows nothing of what its log says before the log is in HDFS: its next life, on another node, has
-nothing else to go by. A job must not hang on HDFS, though: if that takes nothing for some seconds, the wait is given
-up, which is logged, and what is missing there follows as soon as it can. A master that dies in between may have shown
-what its successor does not know; then the executors know more than that does, and what they know wins.
+An AM shows nothing of its event log before it is in HDFS, since the next AM attempt, on another node, has nothing else.
+But a job must not hang on HDFS: if no write succeeds for some seconds, the wait is given up, which is logged, and the
+missing events follow as soon as possible. If the AM dies in between, it may have shown what the next attempt does not
+know; then the executors know more than that does, and their state wins.
 
-Somebody may wait for every write, or nobody: then there is one a second, if anything happens at all.
+Urgent writes happen at once; otherwise there is one a second, if there are new events at all.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from tony.linux.threads import to_thread
 from tony.schedulers.interface import Journal
 from tony.schedulers.yarn.job_folder import JobFiles, closed_name
 
-#: Seconds between two writes for which nobody waits.
+#: Seconds between two writes that are not urgent.
 _SELDOM = 1.0
-#: Seconds for which an effect waits for HDFS while that takes nothing.
+#: Seconds for which an effect waits for HDFS while no write succeeds.
 _WAIT = 3.0
-#: A timer that comes so many seconds late means that we ourselves stood still: nothing was waited for.
+#: A timer late by this many seconds means that this process was suspended: that was no wait for HDFS.
 _STOOD_STILL = 1.0
-#: Seconds between two tries to open it: at first, and at most.
+#: Seconds between two attempts to open the log: initially, and at most.
 _AGAIN, _SELDOM_AGAIN = 0.25, 5.0
-#: Bytes that are read at once, and that wait in memory at most.
+#: Bytes that are read at once, and the maximum buffered in memory.
 _PIECE, _WAITING = 1 << 20, 4 << 20
-#: Seconds in the end: for the last events, and where HDFS will hardly take them at all.
+#: Seconds at the end for the last events, and for those that HDFS will hardly accept.
 _LAST, _SOON = 15.0, 1.0
-#: Trouble that will hardly be over soon. All other may: a NameNode that has just started knows no DataNode at first,
-#: and somebody's hold of a file lasts until the DataNodes have agreed on where it ends.
+#: Errors that will hardly go away soon. All others may: a NameNode that has just started knows no DataNode at first,
+#: and the lease of a file lasts until the DataNodes have agreed on its length.
 LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
 _log = logging.getLogger(__name__)
 
 
 class HdfsJournal(Journal):
-    """One attempt's event log in HDFS. For one event loop, on which it must be made.
+    """One AM attempt's event log in HDFS. For one event loop, on which it must be created.
 
     Args:
         segment: the log in the container.
         files: the job's folder in HDFS.
-        safe: see `ContainerSource.journal`.
-        recover: takes a file from a writer that died; blocks, and may fail.
+        safe: see `ContainerAllocator.journal`.
+        recover: recovers a file's lease from a dead writer; blocks, and may fail.
 
     Attributes:
-        lost: ends with `NotInCharge` when a later attempt has taken the log.
+        lost: ends with `NotInCharge` when a later AM attempt has taken over the log.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class HdfsJournal(Journal):
         self._files, self._safe, self._recover = files, safe, recover
         self._name = segment.name
         self._file = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = os.fstat(self._file).st_size  # of what was written here
-        self._handed = 0  # of these bytes, those that the log in HDFS has been given
+        self._size = os.fstat(self._file).st_size  # of the local log
+        self._handed = 0  # bytes passed to the log in HDFS
         self._durable = 0
-        self._urgent = 0  # somebody waits for so many
+        self._urgent = 0  # bytes that a caller waits for
         self._log: AppendLog | None = None
         self.is_waived = False
         self._patience: asyncio.TimerHandle | None = None
@@ -87,14 +87,14 @@ class HdfsJournal(Journal):
         self._hand_over()
         if self.is_waived:
             self._loop.call_soon(self._say, size)
-        else:  # what nobody is in a hurry for is waited for as well, be it that a report is acknowledged
+        else:  # writes that are not urgent are waited for as well, for example to acknowledge a report
             self._wait()
 
     async def finish(self) -> None:
-        """Brings the rest there, and takes no more.
+        """Write the remaining events and close.
 
         Raises:
-            InfraError: the last events are missing there.
+            InfraError: the last events are missing in HDFS.
         """
         self._end_wait()
         self._size = os.fstat(self._file).st_size
@@ -119,7 +119,7 @@ class HdfsJournal(Journal):
         if self._durable < self._size:
             if self._log:
                 self._log.abandon()
-            raise StorageError(f"the last events are missing there: {trouble or 'it is slow'}")
+            raise StorageError(f"the last events were not written to HDFS: {trouble or 'it is slow'}")
         if self._log:
             await to_thread(self._log.close, _LAST)
 
@@ -132,7 +132,7 @@ class HdfsJournal(Journal):
                 self._log = await to_thread(self._opened)
                 break
             except InfraError as error:
-                _log.error("the job's events cannot be written to %s yet: %s", self._files.path, error)
+                _log.error("cannot write the event log to %s yet: %s", self._files.path, error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _SELDOM_AGAIN)
         self._hand_over()
@@ -144,7 +144,7 @@ class HdfsJournal(Journal):
         return AppendLog(self._files.client, path, options, recover=self._recover, told=self._told)
 
     def _hand_over(self) -> None:
-        """Gives the log what the file has more than at the last time, as far as it takes it now."""
+        """Pass new bytes of the file to the log, as far as it accepts them now."""
         if self._log is None or self._log.error or self._file < 0:
             return
         while self._handed < self._size and self._log.waiting < _WAITING:
@@ -153,17 +153,17 @@ class HdfsJournal(Journal):
                 return
             try:
                 self._log.write(data)
-            except HadoopError:  # it has just given up, and tells so itself
+            except HadoopError:  # it has just failed, and reports that itself
                 return
             self._handed += len(data)
         if self._urgent > self._durable:
             self._log.hurry()
 
     def _told(self, durable: int) -> None:
-        """In the log's thread."""
+        """Forward a report from the log's thread."""
         try:
             self._loop.call_soon_threadsafe(self._arrived, durable)
-        except RuntimeError:  # the loop has ended: nobody waits any more
+        except RuntimeError:  # the loop has ended
             return
 
     # --- on the loop ----------------------------------------------------------------------------------------------
@@ -181,23 +181,23 @@ class HdfsJournal(Journal):
         self._end_wait()
         if self.is_waived and durable >= self._size:
             self.is_waived = False
-            _log.info("the job's events are in %s again, all of them", self._files.path)
+            _log.info("the event log in %s is complete again", self._files.path)
         if not self.is_waived:
             self._say(durable)
             if self._size > durable:
                 self._wait()
 
     async def _gave_up(self, error: HadoopError) -> None:
-        """The log takes nothing more. Perhaps because it is not ours any more."""
+        """Handle a failed log, which a later AM attempt may have taken over."""
         try:
             taken = await to_thread(self._files.client.find, f"{self._files.path}/{closed_name(self._name)}")
         except InfraError:
             taken = None
         if taken is not None:
             if not self.lost.done():
-                self.lost.set_exception(NotInCharge("a later application master has taken the event log"))
+                self.lost.set_exception(NotInCharge("a later AM attempt has taken over the event log"))
             return
-        _log.error("the job's events cannot be written to %s any more: %s", self._files.path, error)
+        _log.error("can no longer write the event log to %s: %s", self._files.path, error)
         self._waive()
 
     def _wait(self) -> None:
@@ -211,13 +211,13 @@ class HdfsJournal(Journal):
 
     def _is_late(self, due: float) -> None:
         self._patience = None
-        if self._loop.time() - due > _STOOD_STILL:  # whoever wakes up after long may be in charge no more
+        if self._loop.time() - due > _STOOD_STILL:  # this process was suspended, and may not be the current AM attempt
             self._wait()
             return
-        trouble = self._log.trouble if self._log else "it is not open yet"
+        trouble = self._log.trouble if self._log else "it could not be opened yet"
         _log.warning(
-            "the job's events wait: %s has taken none for %g s (%s). The job goes on; should its application master be "
-            "lost now, the next one knows less than this one",
+            "writing the event log to %s has made no progress for %g s (%s). The job continues without waiting for it; "
+            "if the application master is lost now, the next AM attempt will miss the latest events",
             self._files.path,
             _WAIT,
             trouble or "it is slow",

@@ -1,4 +1,4 @@
-"""Whether a cluster can ever give what a job asks for, with the arithmetic. Pure."""
+"""Whether a cluster can ever satisfy a job's requests, with the arithmetic. Pure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}
 
 
 def misfits(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> list[Problem]:
-    """What of a job this cluster can never give, even when nothing else runs."""
+    """Return requests of a job that this cluster can never satisfy, even when it is idle."""
     problems = _queue_problems(settings, offer)
     for want in container_demands(spec, settings, offer):
-        # One label for all is one mistake.
+        # The same label for all containers is one error.
         problems += [problem for problem in _container(want, offer) if problem not in problems]
     return problems
 
 
 def notices(spec: JobSpec, settings: YarnSettings, offer: ClusterCapacity) -> list[str]:
-    """What of a job that has no misfits this cluster cannot give now, whatever ends on it."""
+    """Return warnings about requests that the cluster could satisfy, but not now, whichever jobs end."""
     found = []
     if offer.queue is None and offer.made_below:
         found.append(
             f"There is no queue {settings.queue} yet; the cluster has {format_names(offer.queues)}. "
-            f"The ResourceManager decides whether it makes one below {offer.made_below}."
+            f"The ResourceManager may create it automatically below {offer.made_below}."
         )
     found += [
-        f"roles.{name}.mounts means nothing without an image: set `image`, or `docker_image` below [scheduler.yarn]."
+        f"roles.{name}.mounts has no effect without an image: set `image`, or `docker_image` in [scheduler.yarn]."
         for name, role in spec.effective_roles.items()
         if role.mounts and not (role.image or settings.docker_image)
     ]
@@ -56,12 +56,12 @@ def _queue_problems(settings: YarnSettings, offer: ClusterCapacity) -> list[Prob
     if queue is None and offer.made_below:
         return []
     if queue is None:
-        hint = f" Of a path, all is needed: {offer.whole_path}." if offer.whole_path else ""
-        message = f"there is no such queue; the cluster has {format_names(offer.queues)}.{hint}"
+        hint = f" Use the full path: {offer.whole_path}." if offer.whole_path else ""
+        message = f"unknown queue; the cluster has {format_names(offer.queues)}.{hint}"
     elif not queue.running:
-        message = "the queue is stopped and takes no jobs. Ask who runs the cluster, or name another."
+        message = "the queue is STOPPED. Use another queue, or ask the cluster's administrator to start it."
     elif queue.children:
-        message = f"the queue has queues below it and takes no jobs itself; name one of {format_names(queue.children)}."
+        message = f"not a leaf queue, so it accepts no applications; use one of {format_names(queue.children)}."
     else:
         return []
     return [Problem(key=key, value=settings.queue, message=message)]
@@ -72,7 +72,7 @@ def _container(want: ContainerDemand, offer: ClusterCapacity) -> list[Problem]:
         Problem(
             key=_key(want.place, name),
             value=str(want.amounts[name]),
-            message=f"the cluster counts no {name}; it counts {format_names(sorted(offer.types))}.",
+            message=f"the cluster has no resource type {name}; it has {format_names(sorted(offer.types))}.",
         )
         for name in want.amounts
         if name not in (MEMORY, CORES) and name not in offer.types
@@ -94,28 +94,29 @@ def _problem(want: ContainerDemand, name: str, message: str) -> Problem:
 
 
 def _label_problem(label: str, offer: ClusterCapacity) -> str:
-    """Why no container of the job can have this label; empty if one can."""
+    """Return why no container of the job can have this label; empty if one can."""
     if label not in offer.labels:
-        known = f"it has {format_names(sorted(offer.labels))}" if offer.labels else "it has none"
-        return f"the cluster has no such node label; {known}."
+        known = f"has {format_names(sorted(offer.labels))}" if offer.labels else "has none"
+        return f"unknown node label; the cluster {known}."
     queue = offer.queue
     if queue is None or not {"*", label}.isdisjoint(queue.labels):
         return ""
     may = sorted(each for each in queue.labels if each)
-    known = f"it may use {format_names(may)}" if may else "it may use none"
-    return f"the queue may not use this node label; {known}. Name another queue, or ask who runs the cluster."
+    known = f"it can access {format_names(may)}" if may else "it can access none"
+    hint = "Use another queue, or ask the cluster's administrator."
+    return f"the queue has no access to this node label; {known}. {hint}"
 
 
 def _over_the_most(want: ContainerDemand, name: str, most: int, offer: ClusterCapacity) -> str:
-    """The ResourceManager refuses what no node that runs has, however much is configured."""
+    """Describe a request over the limit. The ResourceManager caps it at the largest running node, too."""
     away = [f"{node.host} ({node.away})" for node in nodes_for(want, offer) if node.away and holds(node, want)]
     why, hope = _limit(name), ""
     if away:
-        why = f"{why}, or what the largest node that runs has"
-        hope = f" Submit again when a node is back that is large enough: {format_names(away)}."
+        why = f"{why}, or the size of the largest running node"
+        hope = f" Submit again when one of these nodes is back: {format_names(away)}."
     wanted = amount_text(name, want.amounts[name])
     return (
-        f"{want.what} asks for {wanted}; no container of this cluster may have more than {amount_text(name, most)} "
+        f"{want.what} requests {wanted}, but a container of this cluster can have at most {amount_text(name, most)} "
         f"({why}).{hope}"
     )
 
@@ -123,24 +124,24 @@ def _over_the_most(want: ContainerDemand, name: str, most: int, offer: ClusterCa
 def _no_node(want: ContainerDemand, offer: ClusterCapacity) -> list[Problem]:
     nodes = nodes_for(want, offer)
     if all(node.away for node in nodes) or any(holds(node, want) for node in nodes):
-        return []  # a cluster without nodes is one that waits for them
+        return []  # a cluster without nodes may get some
     away = sum(1 for node in nodes if node.away)
     having = f" with the label {want.label}" if want.label else ""
     if not want.label and len(nodes) < len(offer.nodes):
         having = " without a label"
-    having += f" ({away} of them away now)" if away else ""
+    having += f" ({away} of them unavailable)" if away else ""
     for name, amount in want.amounts.items():
         largest = max(node.has.get(name, 0) for node in nodes)
         if amount > largest:
             message = (
-                f"{want.what} asks for {amount_text(name, amount)}, and {_largest(len(nodes))}{having} has "
-                f"{amount_text(name, largest)}. Ask for less."
+                f"{want.what} requests {amount_text(name, amount)}, but {_largest(len(nodes))}{having} has "
+                f"{amount_text(name, largest)}. Request less."
             )
             return [_problem(want, name, message)]
-    none = f"none of {len(nodes)} nodes{having} has all of that"
+    none = f"none of {len(nodes)} nodes{having} is large enough"
     if len(nodes) == 1:
-        none = f"the only node{having} has not all of that"
-    message = f"{want.what} asks for {amounts_text(want)} together, and {none}. Ask for less."
+        none = f"the only node{having} is not large enough"
+    message = f"{want.what} requests {amounts_text(want)} together, but {none}. Request less."
     return [_problem(want, MEMORY, message)]
 
 
@@ -148,17 +149,17 @@ def _over_queue(want: ContainerDemand, offer: ClusterCapacity) -> list[Problem]:
     said = too_much(want, offer)
     if not said or is_queue_mapping_possible(offer):
         return []
-    return [_problem(want, MEMORY, f"{said}. Ask for less, or name another queue.")]
+    return [_problem(want, MEMORY, f"{said}. Request less, or use another queue.")]
 
 
 def _away(want: ContainerDemand, offer: ClusterCapacity) -> str:
-    """Why it waits for nodes that are away; empty if those that run are enough, or nothing is."""
+    """Return why it waits for unavailable nodes; empty if running nodes are enough, or none is."""
     nodes = nodes_for(want, offer)
     holding = [f"{node.host} ({node.away})" for node in nodes if node.away and holds(node, want)]
     if holding and not any(holds(node, want) for node in nodes if not node.away):
         return (
-            f"Only nodes that are away now could hold {want.what} ({amounts_text(want)}): {format_names(holding)}. "
-            "The job waits until one is back."
+            f"Only nodes that are currently unavailable could run {want.what} ({amounts_text(want)}): "
+            f"{format_names(holding)}. The job waits until one is back."
         )
     missing = [f"{node.host} ({node.away})" for node in nodes if node.away]
     queue, most = offer.queue, most_memory(want, offer)
@@ -166,8 +167,8 @@ def _away(want: ContainerDemand, offer: ClusterCapacity) -> str:
     if queue is None or most is None or now is None or not now < want.amounts.get(MEMORY, 0) <= most:
         return ""
     return (
-        f"The queue {queue.path} may have {amount_text(MEMORY, now)} now, and {want.what} asks for "
-        f"{amount_text(MEMORY, want.amounts[MEMORY])}. The job waits for nodes that are away: {format_names(missing)}."
+        f"The queue {queue.path} can use at most {amount_text(MEMORY, now)} now, but {want.what} requests "
+        f"{amount_text(MEMORY, want.amounts[MEMORY])}. The job waits for unavailable nodes: {format_names(missing)}."
     )
 
 
@@ -175,13 +176,13 @@ def _perhaps_never(want: ContainerDemand, offer: ClusterCapacity) -> str:
     said = too_much(want, offer)
     if not said or not is_queue_mapping_possible(offer):
         return ""
-    return f"{said[0].upper()}{said[1:]}. Unless the cluster puts your jobs into another queue, it never starts."
+    return f"{said[0].upper()}{said[1:]}. It never starts unless the cluster maps your jobs to another queue."
 
 
 def _too_many(want: ContainerDemand, spec: JobSpec, offer: ClusterCapacity) -> str:
-    """That the nodes do not hold all tasks of a role at one time; empty if they do, or need not.
+    """Return a warning if the empty nodes cannot hold all tasks of a role at the same time; else empty.
 
-    Told, not refused: nodes may join. Cores are not looked at, as YARN may not count them.
+    It is not an error, since nodes may join. vcores are ignored, as YARN may not count them.
     """
     name = want.place.removeprefix("roles.")
     role = spec.effective_roles.get(name)
@@ -196,8 +197,8 @@ def _too_many(want: ContainerDemand, spec: JobSpec, offer: ClusterCapacity) -> s
     asked = ", ".join(amount_text(kind, amount) for kind, amount in amounts.items())
     how_many = f"{'All' if least == role.instances else 'At least'} {least} tasks of {name}"
     return (
-        f"{how_many} start together ({asked} each), and the nodes hold {most} at one time, were they empty. "
-        "Unless nodes join, the job waits in vain. Ask for less, or for fewer tasks."
+        f"{how_many} start together ({asked} each), but the nodes can hold only {most} at the same time, even if idle. "
+        "Unless nodes join, the job never starts. Request less, or fewer tasks."
     )
 
 

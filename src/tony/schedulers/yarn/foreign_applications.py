@@ -1,7 +1,7 @@
-"""A job that was submitted elsewhere: where its record is, and what is said while there is none. Pure.
+"""Applications without a local history: where it is, and how to explain one that has none. Pure.
 
-The staging folder of a job that is not in the usual place is told by a tag of the application's. YARN takes ten tags
-of at most 100 characters each, and Java's clients write them in lower case.
+The staging folder of a job that does not use the default one is stored in a tag of the application. YARN accepts ten
+tags of at most 100 characters each, and Java clients write them in lower case.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _PREFIX = "tony-staging:"
 _MOST_TAGS, _LONGEST = 10, 100
 _PLAIN = re.compile(rb"[a-z0-9/._~-]")
 _USUAL = YarnSettings()
-#: Of applications that cannot be known by their type.
+#: Tag of a job of tony under another application type.
 _OURS = "tony"
 
 
 def all_tags(settings: YarnSettings) -> tuple[str, ...]:
-    """An application's tags: the user's, and what others have to know where it is not as usual.
+    """Return an application's tags: the user's, and those that other clients need to find the job.
 
-    That is its staging folder, and under another type whose it is. A folder whose name is too long for a tag is not
-    told; nor is anything of a job that has ten tags of its own.
+    These are its staging folder, and a marker under another application type. A folder name too long for a tag is left
+    out, as are both if the job has ten tags of its own.
     """
     own = []
     if settings.staging != _USUAL.staging:
@@ -41,32 +41,32 @@ def all_tags(settings: YarnSettings) -> tuple[str, ...]:
 
 
 def is_ours(report: ApplicationReport) -> bool:
-    """Whether an application is a job for certain."""
+    """Return True if an application is certainly a job of tony."""
     own = report.application_type == _USUAL.application_type
     return own or _OURS in report.tags or staging_of(report.tags) is not None
 
 
 def staging_of(tags: Collection[str]) -> str | None:
-    """The staging folder that an application's tags name; None if they name none."""
+    """Return the staging folder named in an application's tags; None if there is none."""
     return next((unquote(tag.removeprefix(_PREFIX)) for tag in tags if tag.startswith(_PREFIX)), None)
 
 
 def why(report: ApplicationReport, user: str, record: str) -> str:
-    """Why nothing is known of a job but what the ResourceManager says, and what to do.
+    """Return why the ResourceManager's report is all that is known of a job, and what to do.
 
     Args:
-        user: who asks.
-        record: where the record was looked for.
+        user: the current user.
+        record: where the history was looked for.
     """
     job = ids.application_text(report.id) if report.id else "the application"
     if report.user and report.user != user:
         name = shown(report.name or "")
-        return f"{job} ({name}) is {report.user}'s, and its record is for them alone; you are {user}."
-    state = report.state.name if report.state else "of unknown state"
+        return f"{job} ({name}) belongs to {report.user}, and only they can read its history; you are {user}."
+    state = report.state.name if report.state else "in an unknown state"
     said = "" if report.diagnostics in ("", "N/A") else f": {shown(report.diagnostics).strip()}"
     begin = f"{job} ({shown(report.name or '')}, type {shown(report.application_type or '')}) is {state}{said}\n"
     if report.state in ENDED:
-        return f"{begin}There is no record of it in {record}: it ended before it began one, or is no job of tony's."
+        return f"{begin}It has no history in {record}: it ended before writing one, or is not a job of tony."
     if report.state is ApplicationState.RUNNING:
-        return f"{begin}Its record is not in {record} yet; try again in a moment. It may be no job of tony's."
-    return f"{begin}There is no record of it in {record} before its application master has begun."
+        return f"{begin}It has no history in {record} yet; try again in a moment. It may not be a job of tony."
+    return f"{begin}It has no history in {record} until its application master has started."

@@ -1,4 +1,4 @@
-"""What is said when HDFS has no room: how much was needed, how much there is, who says so, and what to do."""
+"""Explain that HDFS is full or a quota is used up: how much was needed, how much is left, and what to do."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ if TYPE_CHECKING:
 
 @contextmanager
 def explained(files: WebHdfs, uri: str, staging: str, needed: int) -> Iterator[None]:
-    """Says it so that its reader can do something about it.
+    """Explain errors of a used-up quota, or of full DataNodes.
 
     Args:
         staging: path of the staging folder.
-        needed: bytes that are to be written in all.
+        needed: bytes to be written in all.
 
     Raises:
-        StorageError: instead of an error that tells of a quota, or of full DataNodes.
+        StorageError: instead of such an error.
     """
     try:
         yield
     except (QuotaExceededError, NoSpaceError) as error:
         limit = _limit(files, staging) if isinstance(error, QuotaExceededError) else _rest(files)
         raise StorageError(
-            f"no room in {uri}{staging} (scheduler.yarn.staging): {format_size(needed)} are to be uploaded"
-            f"{limit}. Free some room there, have it raised, or set scheduler.yarn.staging to a folder with room. "
+            f"not enough space in {uri}{staging} (scheduler.yarn.staging): {format_size(needed)} have to be uploaded"
+            f"{limit}. Delete files there, have the limit raised, or set scheduler.yarn.staging to another folder. "
             f"HDFS says: {error.remote_message}"
         ) from error
 
 
 def _limit(files: WebHdfs, folder: str) -> str:
-    """The quota that is used up: of the folder, or of one above it."""
+    """Describe the used-up quota: of the folder, or of one above it."""
     path = folder
     while path:
         try:
             usage = files.usage(path)
-        except HadoopError:  # older NameNodes do not tell; what it said itself must do
+        except HadoopError:  # older NameNodes do not report it; their own message must do
             return ""
         if usage.most_space is not None or usage.most_names is not None:
-            return f", and the quota of {path} {_of(usage)}"
+            return f", but the quota of {path} {_of(usage)}"
         path = path.rpartition("/")[0]
     return ""
 
 
 def _of(usage: SpaceUsage) -> str:
-    """What is left of it. While a file is written HDFS charges a whole block for it, whatever its size."""
+    """Describe the rest of a quota. HDFS charges a whole block for a file being written, whatever its size."""
     parts = []
     if usage.most_space is not None:
         left = max(0, usage.most_space - usage.space)
         parts.append(
-            f"leaves {format_size(left)} of {format_size(usage.most_space)}, where each file takes a whole block "
-            "(dfs.blocksize, for each copy) as long as it is written"
+            f"leaves {format_size(left)} of {format_size(usage.most_space)} (while being written, each file takes a "
+            "whole block, dfs.blocksize, for each replica)"
         )
     if usage.most_names is not None:
         parts.append(f"leaves {max(0, usage.most_names - usage.names)} of {usage.most_names} names")
@@ -68,6 +68,6 @@ def _of(usage: SpaceUsage) -> str:
 
 def _rest(files: WebHdfs) -> str:
     try:
-        return f", and all DataNodes together have {format_size(files.remaining())} left"
+        return f", but all DataNodes together have {format_size(files.remaining())} left"
     except HadoopError:
         return ""

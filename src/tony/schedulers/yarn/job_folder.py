@@ -1,4 +1,4 @@
-"""A job's own folder in the cluster's file system: `record_publisher` says what is in it."""
+"""A job's own folder in the cluster's file system; its content is listed in `record_publisher`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 def segment_name(number: int) -> str:
-    """The event log of an attempt, while nobody has taken it."""
+    """Return the name of an AM attempt's event log while that AM attempt may write it."""
     return f"events.{number}.jsonl"
 
 
 def closed_name(name: str) -> str:
-    """What an event log is called once a later attempt has taken it: whoever wrote it finds it no more."""
+    """Return the name of an event log taken over by a later AM attempt: its former writer no longer finds it."""
     return name.removesuffix(".jsonl") + ".closed.jsonl"
 
 
 def local_name(name: str) -> str | None:
-    """What a file of the folder is called in a job's folder, if it is an event log, taken or not."""
+    """Return the local name of an event log, taken over or not; None for other files."""
     if not name.startswith("events.") or not name.endswith(".jsonl"):
         return None
     return name.replace(".closed.jsonl", ".jsonl")
 
 
 class JobFiles:
-    """Opens the file system when it is needed. Blocks; for any number of threads.
+    """The job's folder in HDFS. Connects on demand. Blocks; thread-safe.
 
     Args:
         path: of the folder.
-        opens: opens the file system; it has much to load.
+        opens: opens the file system; its imports are slow.
     """
 
     def __init__(self, path: str, opens: Callable[[], WebHdfs]) -> None:
@@ -52,7 +52,7 @@ class JobFiles:
         """The file system.
 
         Raises:
-            InfraError: the configuration names none that could be used.
+            InfraError: the configuration names none that can be used.
         """
         with self._lock:
             if self._client is None:
@@ -60,10 +60,10 @@ class JobFiles:
             return self._client
 
     def make(self) -> None:
-        """Makes the folder, its owner's alone, if that was not done before.
+        """Create the folder with mode 700, unless already done.
 
         Raises:
-            HadoopError: it cannot be made.
+            HadoopError: it cannot be created.
         """
         client = self.client
         with self._lock:
@@ -72,16 +72,15 @@ class JobFiles:
                 self._is_made = True
 
     def put(self, name: str, content: object) -> None:
-        """Writes a small file as JSON. Raises as `send`."""
+        """Write a small file as JSON. Raises like `send`."""
         self.send(name, json.dumps(content, separators=(",", ":")).encode())
 
     def send(self, name: str, data: bytes | Path, draft: str = "new") -> None:
-        """Writes a file beside its place, and renames it: HDFS shows what is being written, and empty files where it
-        has no room.
+        """Write a file under a temporary name and rename it: HDFS shows partial files, and empty ones if it is full.
 
         Args:
-            data: what it shall hold, or a file that holds it.
-            draft: word of those who write the same file at one time.
+            data: the content, or a local file with it.
+            draft: suffix of the temporary name, which keeps concurrent writers apart.
 
         Raises:
             HadoopError: it cannot be written.
@@ -96,11 +95,11 @@ class JobFiles:
             raise
 
     def delete(self, name: str) -> None:
-        """Removes a file, if it is there. Raises HadoopError."""
+        """Delete a file, if it exists. Raises HadoopError."""
         self.client.delete(f"{self.path}/{name}")
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Close the connections."""
         with self._lock:
             if self._client:
                 self._client.close()

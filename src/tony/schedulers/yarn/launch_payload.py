@@ -1,7 +1,7 @@
-"""What goes to a container beside its command: the job or the task, its secrets, where its files are.
+"""The launch payload of a container: the job or the task, its secrets, and where its files are.
 
-It travels in the `tokens` of a launch context, as secrets of Hadoop's credentials: variables and arguments of a
-container can be read by many (NodeManagers copy them into the logs), its tokens by its own user only.
+It travels in the `tokens` of a launch context, as secrets of Hadoop's credentials: environment and arguments of a
+container are visible to others (NodeManagers copy them into logs), its tokens only to its own user.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tony.model.json_text import loads
 from tony.model.staged import StagedRole
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
 
-#: Names of our secrets among a container's credentials.
+#: Keys of the payloads in a container's credentials.
 JOB, TASK = "tony.job", "tony.task"
-#: What archives are called in a container's folder, unpacked: our programs, an interpreter, a framework's plug-in, and
-#: what serves a job's pages.
+#: Names of extracted archives in a container's folder: tony itself, an interpreter, a framework's plug-in, and the web
+#: packages.
 RUNTIME, INTERPRETER, PLUG_IN, PAGES = "tony", "tony-python", "tony-framework", "tony-pages"
-#: Beginning of the names of the two zips in the folder of pages.
+#: Prefix of the names of the two zips in the pages archive.
 ARCHIVE = "pages"
-#: Programs of ours that containers run.
+#: Modules that containers run.
 MASTER, EXECUTOR = "tony.am.yarn_main", "tony.executor.yarn_main"
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uploaded:
-    """A file in the cluster's file system, as nodes must know it.
+    """A file in the cluster's file system, as a node needs it for localization.
 
     Attributes:
         url: `hdfs://...`.
@@ -49,20 +49,20 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPayload:
-    """What the application master gets.
+    """The launch payload of the application master.
 
     Attributes:
-        runtime: the archive of our own programs.
+        runtime: tony's own archive.
         objects: digest -> the staged object.
-        configuration: Hadoop's settings that our clients read, by their names.
+        configuration: Hadoop settings for tony's Hadoop clients, by their names.
         folder: path of the job's own folder in the cluster's file system.
-        user: who submitted.
-        interpreter: the archive of the submitter's own interpreter, if that is shipped.
-        plug_in: the archive of the framework's plug-in, if it is not one of ours.
-        pages: the archive of what serves the job's pages, if the submitter has the packages.
-        nodes: host -> rack of the nodes to ask for: by name containers are granted sooner.
-        node_count: how many nodes ran; 0 if nobody has counted.
-        room: role -> how many nodes could have its tasks; one that is not in it nobody has counted.
+        user: the submitter.
+        interpreter: archive of the submitter's own interpreter, if shipped.
+        plug_in: archive of the framework's plug-in, if it is not built in.
+        pages: archive with the packages of the job's web pages, if the submitter has them.
+        nodes: host -> rack of nodes to request by name: that way containers are granted sooner.
+        node_count: number of running nodes; 0 if unknown.
+        room: role -> number of nodes that could run its tasks; roles that are missing are unknown.
     """
 
     record: JobRecord
@@ -81,7 +81,7 @@ class JobPayload:
 
     @property
     def programs(self) -> dict[str, Uploaded]:
-        """The archives that every container of the job gets, by the folders that they become."""
+        """Archives of every container of the job, by the folders that they become."""
         all_ = {RUNTIME: self.runtime, INTERPRETER: self.interpreter, PLUG_IN: self.plug_in}
         return {name: archive for name, archive in all_.items() if archive is not None}
 
@@ -93,10 +93,10 @@ class JobPayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPayload:
-    """What an executor gets.
+    """The launch payload of an executor.
 
     Attributes:
-        staged: what its task needs; each object is a file in the container's folder, named after its digest.
+        staged: files of its task; each object is a file in the container's folder, named after its digest.
     """
 
     task: TaskPart
@@ -105,14 +105,14 @@ class TaskPayload:
 
 
 def packed(papers: JobPayload | TaskPayload) -> bytes:
-    """As bytes for a secret."""
+    """Encode a payload as the bytes of a secret."""
     return json.dumps(to_plain(papers), separators=(",", ":")).encode()
 
 
 def unpacked(kind: type[T], data: bytes) -> T:
-    """The other direction.
+    """Decode a payload.
 
     Raises:
-        ValueError: it is no such thing.
+        ValueError: it is invalid.
     """
     return from_plain(kind, loads(data), ignore_unknown=True)

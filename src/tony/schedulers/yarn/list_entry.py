@@ -22,7 +22,7 @@ _STATES: Mapping[ApplicationState, JobState] = {
     ApplicationState.FAILED: JobState.FAILED,
     ApplicationState.KILLED: JobState.KILLED,
 }
-#: Of one whose master has said how it ended.
+#: State of a FINISHED application, from the outcome that its AM reported.
 _ENDS: Mapping[FinalStatus, JobState] = {
     FinalStatus.SUCCEEDED: JobState.SUCCEEDED,
     FinalStatus.KILLED: JobState.KILLED,
@@ -35,9 +35,9 @@ _EXITS: Mapping[JobState, ExitCode] = {
 
 
 def listed(report: ApplicationReport) -> ListEntry | None:
-    """What the ResourceManager tells; None if it does not even tell the id.
+    """Convert an application report; None if it has no id.
 
-    Of one whose master failed, and not the job in it, the exit code is that of infrastructure.
+    If the AM failed, rather than the job in it, the exit code is that of infrastructure.
     """
     if report.id is None:
         return None

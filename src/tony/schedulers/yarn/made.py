@@ -1,4 +1,4 @@
-"""Archives of our own making in the cache: made again only when what they are made of has changed."""
+"""Archives that tony builds, in the local cache: built again only when their inputs have changed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tony.storage.object_cache import Cache, Stored
 
 
 def build_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -> Stored:
-    """The archive of that name; made and noted in the cache's index if it is not there.
+    """Return the archive of that name; build it and record it in the cache's index if it is not there.
 
     Args:
-        doing: for messages: `stage our own programs`.
-        name: a file's name that tells one state of what goes in from another.
+        doing: for messages: `stage tony's own archive`.
+        name: file name that identifies the state of the inputs.
 
     Raises:
-        StorageError: the file system says no.
+        StorageError: the file system refuses.
     """
     known = cache.index / name
     with explain_os_error(doing, cache.path):

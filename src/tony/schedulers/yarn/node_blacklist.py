@@ -1,4 +1,4 @@
-"""Hosts on which nothing is wanted for a while, as long as enough others are left."""
+"""Hosts to exclude for a while after failures, as long as enough others are left (YARN's AM node blacklist)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _log = logging.getLogger(__name__)
 
 
 class Exclusions:
-    """Hosts that the job's policy wants none of, and that YARN is told of as far as that is sound.
+    """Hosts that the job's policy excludes; YARN is told of as many as is safe.
 
     Args:
-        nodes: how many nodes there are.
-        room: role -> how many nodes could have its tasks, as far as somebody has counted.
-        unfit: hosts on which nothing can run; they stay out, and count.
-        leave_out, take_back: tell YARN.
-        changed: takes all hosts that YARN was told of, when they have changed.
+        nodes: returns the number of nodes.
+        room: role -> number of nodes that could run its tasks, as far as known.
+        unfit: returns hosts on which no task can run; they stay excluded, and count.
+        leave_out, take_back: update YARN's blacklist.
+        changed: called with all blacklisted hosts when they have changed.
     """
 
     def __init__(
@@ -39,31 +39,31 @@ class Exclusions:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Those that YARN was told of."""
+        """The blacklisted hosts."""
         return tuple(self._told)
 
     def exclude(self, host: str) -> None:
-        """Wants none of a host."""
+        """Exclude a host, if enough others are left."""
         if host not in self._wanted:
             self._wanted[host] = None
             self._settle()
             if host not in self._told:
-                _log.warning("%s is not left out although tasks fail there: too few other nodes would be left", host)
+                _log.warning("%s is not excluded although tasks fail there: too few other nodes would be left", host)
 
     def include(self, host: str) -> None:
-        """Takes it back; perhaps another one's turn has come."""
+        """Undo an exclusion; another wanted one may become possible."""
         self._wanted.pop(host, None)
         self._settle()
 
     def give_way(self) -> None:
-        """Nowhere else is room, so the job has to make do with them. They are not left out again until it says so."""
+        """Drop all exclusions, since no other node has resources. They return only when the policy asks again."""
         for host in self._told:
-            _log.warning("%s is left out no more although tasks fail there: there is no room elsewhere", host)
+            _log.warning("%s is no longer excluded although tasks fail there: no other node has resources", host)
         self._wanted.clear()
         self._settle()
 
     def look(self) -> None:
-        """There may be more nodes than before, or fewer."""
+        """Adapt to a changed number of nodes."""
         if self._nodes() != self._counted:
             self._settle()
 
@@ -79,7 +79,7 @@ class Exclusions:
                 self._take_back(host)
         for host in allowed:
             if host not in self._told:
-                _log.warning("nothing of this job goes to %s for a while: its tasks fail there", host)
+                _log.warning("host %s is excluded for a while (blacklisted): tasks of this job fail there", host)
                 self._told[host] = None
                 self._leave_out(host)
         if self.hosts != before:

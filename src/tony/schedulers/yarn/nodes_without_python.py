@@ -1,4 +1,4 @@
-"""Nodes without a Python for our programs: each costs one try, and what is wrong is said when there are no others."""
+"""Nodes without a suitable Python: each costs one container, and the error is reported when no others are left."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 
 from tony.core.events import Event, Unsatisfiable
 
-#: So many nodes without any are no exception: that more have one is not tried out.
+#: With this many nodes without Python, the rest is not tried.
 _ENOUGH = 3
 _log = logging.getLogger(__name__)
 
 
 class UnfitNodes:
-    """The nodes on which none was found, as far as this job has tried.
+    """The nodes without a suitable Python that this job has found.
 
     Args:
-        others: role -> how many nodes could have its tasks; for one that is not in it nobody knows, so the first is
-            enough.
-        leave_out: has YARN give nothing on a host any more.
-        tell: takes what is told.
+        others: role -> number of nodes that could run its tasks; for a missing role it is unknown, so the first such
+            node is enough.
+        leave_out: blacklists a host.
+        tell: receives events.
     """
 
     def __init__(
@@ -34,16 +34,16 @@ class UnfitNodes:
         return tuple(self._hosts)
 
     def found(self, role: str, host: str, said: str) -> None:
-        """A container ended there for want of one.
+        """Record that a container failed because its host has no suitable Python.
 
         Args:
-            said: in the words of what looked for it: host, what was found, which setting.
+            said: message of the launch script: host, what was found, which setting.
         """
         if host not in self._hosts:
-            _log.warning("nothing of this job goes to %s any more: %s", host, said)
+            _log.warning("host %s is excluded (blacklisted): %s", host, said)
             self._hosts[host] = None
             self._leave_out(host)
         if len(self._hosts) >= min(_ENOUGH, self._others.get(role, 1)):
             before = [each for each in self._hosts if each != host]
-            also = f" It was the same on {', '.join(before)}." if before else ""
-            self._tell(Unsatisfiable(role=role, reason=f"no task of {role} can be started: {said}{also}"))
+            also = f" The same error occurred on {', '.join(before)}." if before else ""
+            self._tell(Unsatisfiable(role=role, reason=f"cannot start any task of {role}: {said}{also}"))

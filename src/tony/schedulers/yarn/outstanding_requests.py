@@ -1,4 +1,4 @@
-"""How many containers of each role are still to come, and what is told of those that do not."""
+"""Outstanding container requests of each role, and their pending reasons."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from tony.core.events import Event, Queued, Unsatisfiable
 from tony.hadoop.yarn.am_rm_client import MasterClient, Registration
 from tony.hadoop.yarn.request_table import ContainerRequest
 
-#: Seconds until missing containers are told of: before, they are probably just on their way.
+#: Seconds until missing containers are reported as pending: before, they are probably just being allocated.
 _QUEUED_AFTER = 2.0
-#: What a ResourceManager says that takes no placement constraints.
+#: Text in the response of a ResourceManager that does not support placement constraints.
 _NO_HANDLER = "cannot handle placement constraints"
 
 
 class Demand:
-    """What a job wants of its containers.
+    """The container requests of a job.
 
     Args:
-        asks: what one of each role is to be like. A role's place among them is the key that it is asked for by.
-        placed: the setting for which a role is asked for with constraints, if it is.
-        queue: where the job runs, if the ResourceManager has not said so.
-        there: how many of a role there are.
-        left_out: hosts on which nothing is wanted.
-        tell: takes what is told.
+        asks: the request for one container of each role. A role's position is its allocation request id.
+        placed: role with placement constraints -> the setting that requires them.
+        queue: the job's queue, if the ResourceManager does not report it.
+        there: returns the number of a role's containers.
+        left_out: returns blacklisted hosts.
+        tell: receives events.
     """
 
     def __init__(
@@ -45,67 +45,67 @@ class Demand:
         self._there, self._left_out, self._tell = there, left_out, tell
         self._total = dict.fromkeys(asks, 0)
         self._queued = ""
-        #: Role -> why the ResourceManager finds no place for those that are missing.
+        #: Role -> why the ResourceManager rejects its requests for now.
         self._no_place: dict[str, str] = {}
         self._shortage: asyncio.TimerHandle | None = None
 
     def set(self, role: str, total: int) -> None:
-        """So many of a role in all, those included that are there."""
+        """Set the total of a role, existing containers included."""
         if total == self._total[role]:
             return
         self._total[role] = total
         if total and (missing := self._unknown_resources(role)):
-            self._tell(Unsatisfiable(role=role, reason=f"the cluster counts no {missing}"))
+            self._tell(Unsatisfiable(role=role, reason=f"the cluster has no resource type {missing}"))
             return
         self.ask(role)
 
     def _unknown_resources(self, role: str) -> str:
-        """Resources that YARN would ignore without a word."""
+        """Return requested resource types that YARN would silently ignore."""
         known = {each.name for each in self._registration.resource_types}
         wanted = self._asks[role].resource
         return ", ".join(each.name for each in wanted.others if known and each.name not in known)
 
     def ask(self, role: str) -> None:
-        """Says how many are still to come. A container counts until its end was told."""
+        """Request the missing containers. A container counts until its end has been reported."""
         missing = max(0, self._total[role] - self._there(role))
         self._master.want(self._roles.index(role), missing, self._asks[role])
         self.look()
 
     def role(self, key: int) -> str | None:
-        """Whose key it is; None if nobody's."""
+        """Return the role of an allocation request id; None if there is none."""
         return self._roles[key] if 0 <= key < len(self._roles) else None
 
     def granted(self, role: str) -> None:
-        """One of a role has come."""
+        """Note an allocated container of a role."""
         if not self._master.outstanding(self._roles.index(role)):
             self._no_place.pop(role, None)
 
     def refused(self, key: int, reason: str) -> None:
-        """None of a role will ever come."""
+        """Report that a role's requests can never be satisfied."""
         role = self._roles[key]
         if _NO_HANDLER in reason and role in self._placed:
             reason = (
-                f"this cluster takes no placement constraints, and {self._placed[role]} needs them. Leave it out, or "
-                "ask who runs the cluster to set yarn.resourcemanager.placement-constraints.handler to `scheduler` or "
-                "`placement-processor`"
+                f"this cluster has placement constraints disabled, but {self._placed[role]} needs them. Remove that "
+                "setting, or ask the cluster's administrator to set "
+                "yarn.resourcemanager.placement-constraints.handler to `scheduler` or `placement-processor`"
             )
         self._tell(Unsatisfiable(role=role, reason=reason))
 
     def rejected(self, key: int, reason: str) -> None:
-        """For those that are missing there is no place now."""
+        """Record that there is no suitable node now for the missing containers."""
         self._no_place[self._roles[key]] = reason
 
     def close(self) -> None:
-        """Wants nothing any more, and tells nothing."""
+        """Withdraw all requests, and stop reporting."""
         if self._shortage:
             self._shortage.cancel()
         for key, role in enumerate(self._roles):
             self._master.want(key, 0, self._asks[role])
 
-    # --- what is short ----------------------------------------------------------------------------------------------
+    # --- pending requests -------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Tells after a moment what is missing, and at once when nothing is any more."""
+        """Report pending requests after a moment, and at once when none is left."""
         if self._master.outstanding() == 0:
             if self._shortage:
                 self._shortage.cancel()
@@ -123,12 +123,11 @@ class Demand:
                 parts.append(f"{missing} of {self._total[role]} containers of {role}")
         if parts:
             why = "".join(
-                f"; for {role} there is no place now ({reason}), it is asked for again and again"
-                for role, reason in self._no_place.items()
+                f"; no suitable node for {role} now ({reason}), retrying" for role, reason in self._no_place.items()
             )
             if hosts := self._left_out():
-                why += f"; without {', '.join(hosts)}, where no Python was found for our programs"
-            said = f"waiting for YARN: {', '.join(parts)} are not granted yet by queue {self._queue}{why}"
+                why += f"; excluded hosts without a suitable Python: {', '.join(hosts)}"
+            said = f"waiting for YARN: {', '.join(parts)} pending in queue {self._queue}{why}"
             self._say_queued(said)
 
     def _say_queued(self, reason: str) -> None:

@@ -1,8 +1,8 @@
-"""The archive of what serves a running job's pages: our `web` and `advice`, and the packages of the extra `web`.
+"""The archive of a running job's web pages: `web` and `advice`, and the packages of the extra `web`.
 
-Only the application master's container gets it. Everything in it is pure Python: nodes may have other processors and
-another version of Python. As in `runtime_archive` there are two archives of modules, compiled and as sources; in both
-is what pages load.
+Only the application master's container gets it. Everything in it is pure Python: nodes may have another CPU
+architecture and another version of Python. As in `runtime_archive` there are two archives of modules, compiled and as
+sources; both have the templates and other data.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.runtime_archive import zipped
 from tony.storage.object_cache import Cache, Stored
 
-#: Rooms of our package that only pages need.
+#: Packages of tony that only the pages need.
 _ROOMS = ("advice", "web")
-#: The packages, with all that they need in turn. MarkupSafe does without its compiled half.
+#: Required distributions, with all their dependencies. MarkupSafe works without its compiled half.
 _NEEDED = ("starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click")
-#: For versions of Python that do not have it themselves; the charts, without which pages show numbers.
+#: Optional: a backport for older versions of Python; the charts, without which pages show numbers.
 _WANTED = ("typing_extensions", "metaflow-card-uplot")
 _DATA = (".css", ".html", ".js", ".svg")
 
 
 def store_pages(cache: Cache) -> Stored | None:
-    """Puts the archive into the cache; None if the packages are not installed here.
+    """Put the archive into the cache; return None if the packages are not installed here.
 
     Raises:
-        StorageError: the file system says no.
+        StorageError: the file system refuses.
     """
     files = _files()
     if files is None:
@@ -50,7 +50,7 @@ _File = tuple[str, Path, os.stat_result]
 
 
 def _files() -> list[_File] | None:
-    """Every file that goes in, by its name there, sorted."""
+    """Return every file of the archive, by its name there, sorted."""
     found: dict[str, Path] = {}
     for package in (*_NEEDED, *_WANTED):
         try:

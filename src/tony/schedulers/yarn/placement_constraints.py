@@ -1,7 +1,7 @@
-"""Where a job's tasks may be, and by which tags constraints know them: what its settings say, for YARN. Pure.
+"""Placement constraints and allocation tags of a job's tasks, from its settings. Pure.
 
-A role that is constrained, or that a constraint speaks of, is asked for the newer way (`placed`): only so has YARN tags
-of its containers. It seeks them on nodes without a label alone.
+Roles with constraints, or named in one, are requested through the SchedulingRequest API (`placed`): only there do
+containers have tags. YARN places such requests only on nodes without a label.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tony.hadoop.yarn.constraint_text import SELF, parse
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.settings import YarnSettings
 
-#: The setting for all of the application's containers.
+#: The setting for all containers of the application.
 OF_ALL = "scheduler.yarn.placement"
-#: A tag in one of these namespaces may mean ours.
+#: Namespaces in which a tag may be one of our own containers.
 _OURS = (SELF, "all")
 
 
 def tags_of(name: str, role: Role) -> tuple[str, ...]:
-    """The allocation tags of a role's containers."""
+    """Return the allocation tags of a role's containers."""
     own = tuple(dict.fromkeys(role.placement_tags)) or (name,)
     return (*own, name) if role.spread and name not in own else own
 
 
 def texts(spec: JobSpec, settings: YarnSettings) -> Iterator[tuple[str, str]]:
-    """Each constraint that is written, with its key."""
+    """Yield each constraint of the job, with its key."""
     if settings.placement is not None:
         yield OF_ALL, settings.placement
     for name, role in spec.effective_roles.items():
@@ -41,14 +41,14 @@ def texts(spec: JobSpec, settings: YarnSettings) -> Iterator[tuple[str, str]]:
 
 
 def constraint_of(spec: JobSpec, name: str, settings: YarnSettings) -> PlacementConstraint | None:
-    """What is sent with the asks of a role; None for nothing.
+    """Return the constraint sent with the requests of a role; None for none.
 
-    What holds for all of the application is sent with them as well. It could be registered by tags instead; but YARN
-    does not find it for containers with several tags, and where it takes no constraints at all, a master whose
-    registration had one can neither register nor end any more (both seen with 3.4.2).
+    The application-wide constraint is sent with each request as well. It could be registered by tags instead; but YARN
+    does not find it for containers with several tags, and where constraints are disabled, an AM whose registration had
+    one can neither register nor unregister any more (both seen with 3.4.2).
 
     Raises:
-        ConstraintError: it cannot be read.
+        ConstraintError: it cannot be parsed.
     """
     role = spec.effective_roles[name]
     parts = [apart("node", name)] if role.spread else []
@@ -57,10 +57,10 @@ def constraint_of(spec: JobSpec, name: str, settings: YarnSettings) -> Placement
 
 
 def placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:
-    """The roles that are asked for the newer way, each with the setting that wants it.
+    """Return the roles requested through the SchedulingRequest API, each with the setting that requires it.
 
     Raises:
-        ConstraintError: a constraint cannot be read.
+        ConstraintError: a constraint cannot be parsed.
     """
     named = {tag: key for key, text in texts(spec, settings) for tag in named_tags(parse(text))}
     found = {}
@@ -74,7 +74,7 @@ def placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:
 
 
 def named_tags(constraint: PlacementConstraint) -> Iterator[str]:
-    """The tags that may be those of our own containers."""
+    """Yield the tags that may belong to our own containers."""
     for simple in simple_ones(constraint):
         for target in simple.targets:
             if target.type is PlacementTargetType.ALLOCATION_TAG and target.key in _OURS:
@@ -82,7 +82,7 @@ def named_tags(constraint: PlacementConstraint) -> Iterator[str]:
 
 
 def simple_ones(constraint: PlacementConstraint) -> Iterator[SimpleConstraint]:
-    """All that it is made of."""
+    """Yield all simple constraints in a constraint."""
     if constraint.simple:
         yield constraint.simple
     for child in constraint.composite.children if constraint.composite else ():

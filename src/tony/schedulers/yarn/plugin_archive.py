@@ -1,4 +1,4 @@
-"""The archive of a framework's plug-in: the one package or module that its adapter lives in, as nodes have none of it.
+"""The archive of a framework's plug-in: the package or module of its adapter, which nodes do not have.
 
 It is loaded there with the standard library and `tony.frameworks.base` alone, as everywhere.
 """
@@ -18,17 +18,17 @@ from tony.schedulers.yarn.made import build_once
 from tony.storage.object_cache import Cache, Stored
 from tony.units import format_size
 
-#: Adapters are small; what is larger is a whole library, which has no business in our own programs.
+#: Maximum size in bytes. Adapters are small; anything larger is a whole library, which should not be shipped.
 MOST = 16 * 1024 * 1024
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 
 
 def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
-    """Puts the archive into the cache; None if the framework is one of ours.
+    """Put the archive into the cache; return None if the framework is built in.
 
     Raises:
         ConfigError: it cannot be shipped.
-        StorageError: the file system says no.
+        StorageError: the file system refuses.
     """
     top = record.framework_module.partition(":")[0].partition(".")[0]
     if top == "tony":
@@ -36,11 +36,11 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
     files = list(_files(record.framework_path, top))
     size = sum(status.st_size for _, _, status in files)
     if not files:
-        raise _refused(record, f"its adapter {record.framework_module} is in no package or module that can be shipped")
+        raise _refused(record, f"its adapter {record.framework_module} is not in a shippable package or module")
     if size > MOST:
         raise _refused(
             record,
-            f"its package {top} has {format_size(size)}, and at most {format_size(MOST)} are shipped to the nodes; "
+            f"its package {top} has {format_size(size)}, but at most {format_size(MOST)} can be shipped; "
             "keep the adapter in a small package of its own",
         )
     digest = hashlib.sha256(top.encode())
@@ -55,7 +55,7 @@ def _refused(record: JobRecord, why: str) -> ConfigError:
 
 
 def _files(folder: str | None, top: str) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """Every file of it, by its name below the folder, sorted."""
+    """Yield every file of the package, by its name below the folder, sorted."""
     if folder is None:
         return
     module = Path(folder, f"{top}.py")

@@ -1,8 +1,8 @@
-"""What earlier attempts have written of a job: taken from them, and brought into the container.
+"""Event logs and metrics of earlier AM attempts: fence their writers, and copy them into the container.
 
-An event log in HDFS belongs to the attempt that has its name, and that one appends to it by this name. So a successor
-renames it first: whoever wrote it finds it no more, however long it was frozen. A write that was on its way ends with
-the lease. From then on the log does not change, and is what the job's state is made of.
+An AM attempt appends to its event log in HDFS by name. So a later one renames it first: the former writer no longer
+finds it, however long it was suspended, and a write in progress ends with the lease. From then on the log does not
+change, and the job's state is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tony.model.layout import JobFolder
 from tony.schedulers.yarn.event_log_replication import LASTING
 from tony.schedulers.yarn.job_folder import JobFiles, closed_name, segment_name
 
-#: Seconds between two tries: of a NameNode that may be starting, and of DataNodes that agree on a file's end.
+#: Seconds between two attempts: for a NameNode that may be starting, and for DataNodes agreeing on a file's length.
 _AGAIN, _SOON_AGAIN = 0.5, 0.1
 _PIECE = 4 << 20
 _log = logging.getLogger(__name__)
 
 
 class PreviousAttempts:
-    """The attempts before this one. Blocks.
+    """The AM attempts before this one. Blocks.
 
     Args:
-        attempt: this one.
+        attempt: this AM attempt.
         files: the job's folder in HDFS.
-        folder: the job's folder in the container.
-        recover: closes a file whose writer died; True when it is closed.
-        patience: seconds for which HDFS may be away; the ResourceManager waits for our registration meanwhile.
+        folder: the job directory in the container.
+        recover: recovers a file's lease from a dead writer; True when the file is closed.
+        patience: seconds for which HDFS may be unavailable, while the ResourceManager waits for our registration.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class PreviousAttempts:
         self._give_up = clock.monotonic() + patience
 
     def bring(self) -> None:
-        """Takes their event logs, and brings them whole.
+        """Take over their event logs, and copy them whole.
 
         Raises:
-            NotInCharge: HDFS is away for too long; the next attempt may have more luck.
-            HadoopError: it refuses us.
+            NotInCharge: HDFS is unavailable for too long; the next AM attempt may succeed.
+            HadoopError: it refuses.
         """
         for number in range(1, self._attempt):
             self._patiently(number)
 
     def bring_measured(self) -> None:
-        """Brings what they have measured, if that can be had: without it the job goes on as well."""
+        """Copy their metrics, if available: the job can continue without them."""
         here = self._folder.metrics
         there, draft = self._path(here.name), here.with_name(f".{here.name}.new")
         try:
@@ -67,7 +67,7 @@ class PreviousAttempts:
                     have += file.write(self._files.client.read(there, have, min(_PIECE, status.length - have)))
             os.replace(draft, here)
         except (InfraError, OSError) as error:
-            _log.warning("what was measured before cannot be had: %s", error)
+            _log.warning("cannot fetch the metrics of earlier AM attempts: %s", error)
 
     def _bring(self, number: int) -> None:
         there, closed = self._path(segment_name(number)), self._path(closed_name(segment_name(number)))
@@ -75,7 +75,7 @@ class PreviousAttempts:
             self._take(there, closed)
         while not self._recover(closed):
             if clock.monotonic() > self._give_up:
-                raise NotInCharge(f"{closed} was not closed in time; another application master may go on")
+                raise NotInCharge(f"{closed} was not closed in time; another AM attempt may continue the job")
             time.sleep(_SOON_AGAIN)
         status = self._files.client.status(closed)
         here = self._folder.events(number)
@@ -86,11 +86,11 @@ class PreviousAttempts:
                 have += file.write(self._files.client.read(closed, have, min(_PIECE, status.length - have)))
 
     def _take(self, there: str, closed: str) -> None:
-        """An attempt that has written nothing finds that it must not, either."""
+        """Rename the log. If there is none, create it, which fences an AM attempt that has not written yet."""
         try:
             self._files.client.rename(there, closed)
         except FileExistsAlreadyError:
-            return  # our own try before got through
+            return  # our own previous try has succeeded
         except FileMissingError:
             self._files.make()
             try:
@@ -113,9 +113,9 @@ class PreviousAttempts:
                     raise
                 if clock.monotonic() + _AGAIN > self._give_up:
                     raise NotInCharge(
-                        f"what the job has come to cannot be read, and another application master may go on: {error}"
+                        f"cannot read the job's event log, so another AM attempt may continue the job: {error}"
                     ) from error
                 if not told:
-                    _log.warning("the job's event log cannot be had yet: %s", error)
+                    _log.warning("cannot read the job's event log yet: %s", error)
                     told = True
             time.sleep(_AGAIN)

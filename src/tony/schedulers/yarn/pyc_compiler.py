@@ -1,4 +1,4 @@
-"""Compiled files of modules for nodes: the same bytes, whoever makes them and when."""
+"""Reproducible .pyc files for nodes: the same bytes on every machine and at any time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from types import CodeType
 
 _UNCHECKED = (0b01).to_bytes(4, "little")
-#: Of marshal: what later formats write depends on what else this process has loaded.
+#: Marshal version: the output of later ones depends on what else this process has loaded.
 _FORMAT = 2
 
 
 def compiled(source: bytes, path: Path, name: str) -> bytes:
-    """Return a file that is taken without a look at its source (PEP 552, unchecked): what is unpacked never changes.
+    """Return an unchecked .pyc file (PEP 552), which Python loads without its source: extracted files never change.
 
-    The compiled file that is installed beside the source is used if it is of this source: to compile all takes seconds.
+    Reuses the installed .pyc if it belongs to this source, since compiling everything takes seconds.
 
     Args:
         path: of the source on this machine.
         name: as tracebacks show it.
 
     Raises:
-        SyntaxError, ValueError: it is no Python.
+        SyntaxError, ValueError: it is not Python.
     """
     code = _installed(source, path)
     if code is None:

@@ -1,9 +1,9 @@
 """The archive of the submitter's own interpreter, for nodes without one: `scheduler.yarn.python = "own"`.
 
-It holds the program, its library if it has one, and the standard library without tests, packages and what only people
-at a screen use. Python finds its modules from where it is started, so it works wherever it is unpacked, if only its
-shared library is found there: the folder to look in is written into the program. Whether the result really works
-elsewhere is not guessed but tried. The same interpreter gives the same bytes.
+It has the executable, its shared library if there is one, and the standard library without tests, site packages and
+interactive tools. Python finds its modules relative to the executable, so it works wherever it is extracted as long as
+the shared library is found there: the RPATH is rewritten. Whether the result works elsewhere is tested by running it.
+The same interpreter gives the same bytes.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tony.schedulers.yarn.settings import OWN_PYTHON
 from tony.schedulers.yarn.shared_libraries import libraries, looking_in
 from tony.storage.object_cache import FIXED_TIME, Cache, Stored
 
-#: Folders of the standard library that no program on a node needs.
+#: Folders of the standard library that are not needed on a node.
 _LEFT_OUT = frozenset(
     {"__pycache__", "test", "tests", "site-packages", "dist-packages", "idlelib", "ensurepip", "turtledemo", "tkinter"}
     | {"lib2to3", "pydoc_data"}
 )
-#: Where its shared library is, from the program.
+#: Location of the shared library, relative to the executable.
 _ORIGIN = "$ORIGIN/../lib"
-#: Seconds that it may take to show that it works.
+#: Timeout in seconds of the test run.
 _PATIENCE = 60.0
-#: Changes when archives are made in another way.
+#: Increased when the archive is built differently.
 _VERSION = 1
-#: What our programs load, and where everything came from.
+#: Test program: imports what tony imports, and prints where everything was loaded from.
 _TRIAL = (
     "import sys, json, asyncio, ssl, ctypes, hashlib, zlib, subprocess, logging, tarfile, zipfile\n"
     "files = [getattr(m, '__file__', None) for m in sys.modules.values()]\n"
@@ -57,8 +57,8 @@ class OwnInterpreter:
     """An interpreter of this machine.
 
     Attributes:
-        prefix: the folder that its parts lie in.
-        program: the file that is started.
+        prefix: the folder that contains it.
+        program: the executable.
         library: its folder of modules, below the prefix.
         version: such as `3.11`.
     """
@@ -70,7 +70,7 @@ class OwnInterpreter:
 
     @classmethod
     def running(cls) -> OwnInterpreter:
-        """The one that we run in; of a virtual environment the one beneath."""
+        """Return the interpreter of this process; in a virtual environment its base interpreter."""
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         prefix = Path(os.path.realpath(sys.base_prefix))
         program = prefix / "bin" / f"python{version}"
@@ -81,19 +81,19 @@ class OwnInterpreter:
 
 
 def store_interpreter(cache: Cache, own: OwnInterpreter | None = None) -> Stored:
-    """Puts the archive into the cache. It is made and tried only once for an interpreter.
+    """Put the archive into the cache. It is built and tested only once per interpreter.
 
     Raises:
         ConfigError: this interpreter does not work in another folder.
-        StorageError: the file system says no.
+        StorageError: the file system refuses.
     """
     own = own or OwnInterpreter.running()
     try:
         return build_once(cache, f"stage {own.program}", f"python-{_fingerprint(own)}", lambda: _made(own, cache.path))
     except _NotMovable as error:
         message = (
-            f"{own.program} cannot be shipped: {error}. Submit with an interpreter made by uv or pyenv, or name one of "
-            "the nodes' here."
+            f"{own.program} cannot be shipped: {error}. Submit with an interpreter installed by uv or pyenv, or set "
+            "this to an interpreter on the nodes."
         )
         raise ConfigError([Problem(key="scheduler.yarn.python", value=OWN_PYTHON, message=message)]) from error
 
@@ -103,7 +103,7 @@ class _NotMovable(Exception):  # noqa: N818 - never leaves this module
 
 
 def _fingerprint(own: OwnInterpreter) -> str:
-    """Tells one interpreter from another without reading it."""
+    """Return a digest that identifies an interpreter without reading it."""
     digest = hashlib.sha256(f"{_VERSION}\0{sys.version}\0{own}".encode())
     for path in (own.program, own.library, own.library / "os.py", own.library / "lib-dynload"):
         try:
@@ -122,7 +122,7 @@ def _made(own: OwnInterpreter, scratch: Path) -> bytes:
 
 
 def _archive(members: list[Member]) -> bytes:
-    """Sorted, and with nothing of this machine in it: no owners, no times."""
+    """Build the archive, without owners and times of this machine."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=buffer, mtime=0) as zipped,
@@ -147,7 +147,7 @@ def _members(own: OwnInterpreter) -> Iterator[Member]:
     for name in shared:
         yield f"lib/{name}", _loaded(name).read_bytes(), 0o755
     if not own.library.is_relative_to(own.prefix):
-        raise _NotMovable(f"its modules are in {own.library}, outside of {own.prefix}")
+        raise _NotMovable(f"its modules are in {own.library}, outside {own.prefix}")
     below = own.library.relative_to(own.prefix)
     for path in _modules(own.library):
         content = (own.library / path).read_bytes()
@@ -157,13 +157,13 @@ def _members(own: OwnInterpreter) -> Iterator[Member]:
 
 
 def _loaded(name: str) -> Path:
-    """The file of a library that this process has loaded."""
+    """Return the file of a shared library that this process has loaded."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             path = line.split(None, 5)[-1].strip()
             if os.path.basename(path) == name or os.path.basename(os.path.realpath(path)) == name:
                 return Path(path)
-    raise _NotMovable(f"it needs {name}, which was not found")
+    raise _NotMovable(f"it needs {name}, which cannot be found")
 
 
 def _modules(library: Path) -> Iterator[str]:
@@ -178,12 +178,12 @@ def _modules(library: Path) -> Iterator[str]:
 def _compiled(library: Path, path: str, source: bytes) -> bytes | None:
     try:
         return compiled(source, library / path, path)
-    except (SyntaxError, ValueError):  # examples of what is no Python
+    except (SyntaxError, ValueError):  # examples of invalid Python
         return None
 
 
 def _try(members: list[Member], place: Path) -> None:
-    """Puts it somewhere else, and starts it."""
+    """Extract it to another folder, and run it."""
     for name, content, mode in members:
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)

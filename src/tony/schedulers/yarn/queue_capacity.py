@@ -1,4 +1,4 @@
-"""What the job's queue can ever hold. Pure."""
+"""The maximum capacity of the job's queue. Pure."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from tony.schedulers.yarn.demand_spec import MEMORY, ContainerDemand, amount_tex
 
 
 def is_queue_mapping_possible(offer: ClusterCapacity) -> bool:
-    """Clusters may map users to queues, and then the one of this name stands for theirs."""
+    """Return True if the cluster may map users to queues, so that this queue name stands for the user's queue."""
     return offer.queue is not None and offer.queue.path in ("default", "root.default")
 
 
 def too_much(want: ContainerDemand, offer: ClusterCapacity) -> str:
-    """Why its queue can never hold it; empty if it can, or if that is not certain.
+    """Return why the queue can never hold the container; empty if it can, or if that is uncertain.
 
-    Memory only: whether the other amounts count is up to a setting that only the ResourceManager knows.
+    Memory only: whether other resources count depends on a setting that only the ResourceManager knows.
     """
     limit, queue = most_memory(want, offer), offer.queue
     if limit is None or queue is None or want.amounts.get(MEMORY, 0) <= limit:
         return ""
     whole = sum(node.has.get(MEMORY, 0) for node in nodes_for(want, offer))
-    share = f", {round(100 * queue.share, 2):g} % by its maximum-capacity and those above it" if queue.share else ""
+    share = f", {round(100 * queue.share, 2):g} % by its maximum-capacity and its parents'" if queue.share else ""
     return (
-        f"{want.what} asks for {amount_text(MEMORY, want.amounts[MEMORY])}, and the queue {queue.path} may have "
-        f"{amount_text(MEMORY, limit)} at most of {amount_text(MEMORY, whole)} in all{share}"
+        f"{want.what} requests {amount_text(MEMORY, want.amounts[MEMORY])}, but the queue {queue.path} can use at most "
+        f"{amount_text(MEMORY, limit)} of {amount_text(MEMORY, whole)} in all{share}"
     )
 
 
 def most_memory(want: ContainerDemand, offer: ClusterCapacity) -> int | None:
-    """The most memory that its queue can have, even when every node is back; None if that is not certain.
+    """Return the most memory that the queue can ever have, with every node back; None if that is uncertain.
 
-    A label has limits of its own, and on nodes whose label is shared none counts for containers without one.
+    A label has limits of its own, and no limit for containers without a label counts on nodes with a shared label.
     """
     queue = offer.queue
     if queue is None or queue.most_memory is None or want.label or offer.shared_labels:
@@ -40,5 +40,5 @@ def most_memory(want: ContainerDemand, offer: ClusterCapacity) -> int | None:
     whole = sum(node.has.get(MEMORY, 0) for node in nodes)
     if not running:
         return None
-    # A part of all grows as all does, an amount that is configured less. The part counts nodes that came just now.
+    # A share grows with the cluster, an absolute limit less. The share includes nodes that have just joined.
     return max(-(-queue.most_memory * whole // running), int(queue.share * whole))

@@ -1,4 +1,4 @@
-"""Where an application stands among those that wait in its queue."""
+"""Position of an application among the pending ones of its queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ApplicationId
 
-#: Of applications whose master does not run yet.
+#: States of applications whose AM is not running yet.
 WAITING = (
     ApplicationState.NEW,
     ApplicationState.NEW_SAVING,
@@ -17,18 +17,18 @@ WAITING = (
 
 
 def describe_queue_position(own: ApplicationReport, waiting: Iterable[ApplicationReport]) -> str:
-    """For people: `it is number 2 of 3 that wait in queue default`. By age: a scheduler may have another order.
+    """Return `position 2 of 3 pending applications in queue default`. By age; a scheduler may use another order.
 
     Args:
-        waiting: every application that waits, of all queues.
+        waiting: all pending applications, of all queues.
     """
     queue = own.queue or "default"
     ages = [_age(report.id) for report in waiting if report.queue == own.queue and report.id]
     before = sum(age < _age(own.id) for age in ages)
     together = len({*ages, _age(own.id)})
-    return f"it is number {before + 1} of {together} that wait in queue {queue}"
+    return f"position {before + 1} of {together} pending applications in queue {queue}"
 
 
 def _age(application: ApplicationId | None) -> tuple[int, int]:
-    """Ids are given in the order of submissions."""
+    """Return a sort key: ids are allocated in the order of submissions."""
     return (application.cluster_timestamp or 0, application.number or 0) if application else (0, 0)

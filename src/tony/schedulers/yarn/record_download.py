@@ -1,4 +1,4 @@
-"""Brings a job's record from the cluster into the job's folder here. What is there: see `record_publisher`."""
+"""Download a job's history from the cluster into the local job directory. Its files: see `record_publisher`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tony.model.layout import JobFolder
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.job_folder import JobFiles, local_name
 
-#: Bytes of the largest file that is fetched at once, and of an event log.
+#: Maximum bytes of a file that is fetched as a whole, and of an event log.
 _MOST, _MOST_EVENTS = 64 << 20, 1 << 30
 _PIECE = 4 << 20
-#: Bytes of measurements that are brought again and again while the job runs.
+#: Maximum bytes of metrics that are fetched repeatedly while the job runs.
 _MOST_AGAIN = 16 << 20
 _log = logging.getLogger(__name__)
 
 
 class RecordDownload:
-    """One job's record, there and here. Blocks.
+    """Downloads one job's history. Blocks.
 
     Args:
         staging: path of the staging folder.
@@ -38,10 +38,10 @@ class RecordDownload:
         self._folder = folder
 
     def fetch(self) -> None:
-        """Brings what is new. The summary comes last: whoever sees it here finds everything else.
+        """Fetch what is new. The summary comes last: when it is here, everything else is.
 
         Raises:
-            HadoopError: the file system refuses, or is not reached.
+            HadoopError: the file system refuses, or cannot be reached.
         """
         try:
             try:
@@ -61,9 +61,9 @@ class RecordDownload:
             self._files.close()
 
     def _drop_what_is_over(self) -> None:
-        """Who writes the summary here removes what leads to the master, perhaps just before we brought it again.
+        """Remove secrets and the AM's address after the end; they may just have been downloaded again.
 
-        It is done here because whoever asked for all this may have been cancelled meanwhile; this thread was not.
+        Done here because the calling task may have been cancelled meanwhile; this thread was not.
         """
         if self._folder.summary.exists():
             shutil.rmtree(self._folder.secret, ignore_errors=True)
@@ -71,10 +71,10 @@ class RecordDownload:
                 path.unlink(missing_ok=True)
 
     def keep(self, request: Path) -> None:
-        """Leaves what was asked of a job whose application master does not answer, for the next one.
+        """Store a kill request for the next AM attempt, because the current one does not respond.
 
         Raises:
-            HadoopError: the file system refuses, or is not reached.
+            HadoopError: the file system refuses, or cannot be reached.
         """
         files = JobFiles(self._there, lambda: self._files)
         try:
@@ -83,12 +83,12 @@ class RecordDownload:
             files.close()
 
     def forget_secrets(self) -> None:
-        """Removes what a master that died has left for its clients. That nobody listens there is known already."""
+        """Delete what a dead AM has left for its clients."""
         try:
             for name in ("access.json", "am.json", self._folder.kill_request.name):
                 self._files.delete(f"{self._there}/{name}")
         except HadoopError as error:
-            _log.info("%s/%s is not removed: %s", self._there, name, error)
+            _log.info("cannot delete %s/%s: %s", self._there, name, error)
         finally:
             self._files.close()
 
@@ -105,7 +105,7 @@ class RecordDownload:
     def _fetch(self, name: str, path: Path) -> None:
         try:
             data = self._files.read(f"{self._there}/{name}", most=_MOST)
-        except FileMissingError:  # removed meanwhile: the job has just ended
+        except FileMissingError:  # deleted meanwhile: the job has just ended
             return
         if path == self._folder.summary:
             data = self._at_home(data)
@@ -117,8 +117,7 @@ class RecordDownload:
         os.replace(draft, path)
 
     def _fetch_measured(self, status: FileStatus | None, *, is_over: bool) -> None:
-        """What was measured is written anew there again and again: brings it when it has changed. A large one only when
-        no other comes after it."""
+        """Fetch the metrics file if it has changed; a large one, which is rewritten repeatedly, only after the end."""
         here = self._folder.metrics
         if status is None or (status.length > _MOST_AGAIN and not is_over):
             return
@@ -134,12 +133,12 @@ class RecordDownload:
                 while have_bytes < status.length:
                     most = min(_PIECE, status.length - have_bytes)
                     data = self._files.read(f"{self._there}/{status.name}", have_bytes, most)
-                    if not data:  # another one has just taken its place: that is brought the next time
+                    if not data:  # it has just been replaced: the next fetch gets it
                         return
                     have_bytes += file.write(data)
             changed = self._files.find(f"{self._there}/{status.name}")
             if changed is None or changed.modified_ms != status.modified_ms:
-                return  # it may be half of one and half of another
+                return  # it may be a mix of two versions
             os.utime(draft, ns=(status.modified_ms * 1_000_000, status.modified_ms * 1_000_000))
             os.replace(draft, here)
         except FileMissingError:
@@ -148,13 +147,13 @@ class RecordDownload:
             draft.unlink(missing_ok=True)
 
     def _at_home(self, summary: bytes) -> bytes:
-        """The last report names the folder in which the master had it; here it is another."""
+        """Replace the AM's folder in the summary by the local one."""
         with contextlib.suppress(ValueError, TypeError):
             return json.dumps({**json.loads(summary), "folder": str(self._folder.path)}).encode()
         return summary
 
     def _fetch_events(self, status: FileStatus, here: Path) -> None:
-        """What the log has more than our copy of it: logs only grow. Two that fetch at once write the same twice."""
+        """Fetch what our copy of the log is missing: logs only grow. Concurrent fetches write the same bytes."""
         have = here.stat().st_size if here.exists() else 0
         most = min(status.length, _MOST_EVENTS)
         descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -163,7 +162,7 @@ class RecordDownload:
             while have < most:
                 try:
                     data = self._files.read(f"{self._there}/{status.name}", have, min(_PIECE, most - have))
-                except FileMissingError:  # a later attempt has just taken it; by its new name it comes the next time
+                except FileMissingError:  # taken over by a later AM attempt; the next fetch gets it by its new name
                     return
                 if not data:
                     return

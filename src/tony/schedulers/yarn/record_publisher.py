@@ -1,18 +1,18 @@
-"""Writes a job's record into the cluster's file system while the job runs, so that it outlives the container.
+"""Write a job's history into the cluster's file system while the job runs, so that it outlives the AM's container.
 
-    <staging>/jobs/<application id>/      its owner's alone
-      job.json          who, when, and the resolved job file, secrets out
-      access.json       how clients prove themselves to the application master; removed when the job has ended
-      am.json           where it listens, for when no ResourceManager tells; goes with it
-      kill.json         somebody's wish to end the job, left while it had no application master
+    <staging>/jobs/<application id>/      mode 700
+      job.json          user, time, and the resolved job file without secrets
+      access.json       credentials of clients for the application master; deleted when the job has ended
+      am.json           the AM's address, in case no ResourceManager can report it; deleted with access.json
+      kill.json         a kill request from a client, left while the job had no application master
       events.<n>.jsonl  the event log of AM attempt n (`event_log_replication`); `events.<n>.closed.jsonl` when closed
-      metrics.db        what was measured: written anew about once a minute while it is small, and at the end
-      am.log            what the application master said, when it ended
-      summary.json      the last report; there once the job has ended
+      metrics.db        metrics: rewritten about once a minute while it is small, and at the end
+      am.log            the AM's log, written when it ends
+      summary.json      the last report; exists once the job has ended
 
-All of it is written in threads: the master never waits for HDFS, but for its events, and for a moment at its end.
-Trouble of HDFS is no trouble of the job's: what cannot be written now waits in the container's own files, and is
-written when it can be. Nothing appears under its name before it is whole. Every attempt writes its own beginning.
+All of it is written in threads: the AM never waits for HDFS, except for its event log, and for a moment at its end.
+Failures of HDFS do not fail the job: what cannot be written now stays in the container's own files, and is written as
+soon as possible. No file appears under its name before it is complete. Every AM attempt writes job.json and am.json.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from tony.schedulers.yarn.event_log_replication import LASTING, HdfsJournal
 from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.launch_payload import JobPayload
 
-#: Seconds between two tries to begin: at first, and at most. And between two of the end's.
+#: Seconds between attempts to write the first files: initially, and at most. And between attempts at the end.
 _SOON, _AGAIN, _SOON_AGAIN = 0.25, 5.0, 0.5
-#: Seconds that the end of the record may take to get through.
+#: Seconds that writing the last files may take.
 _LAST = 30.0
-#: Bytes of a request that somebody has left.
+#: Maximum bytes of a stored request.
 _LARGEST_REQUEST = 1 << 16
-#: Bytes of the master's own log that are kept.
+#: Bytes of the AM's own log that are kept.
 _LOG_TAIL = 1 << 20
 _log = logging.getLogger(__name__)
 
 
 class Publisher:
-    """One job's record.
+    """Publishes one job's history.
 
     Args:
-        files: the job's folder in HDFS; closed in the end.
-        own_log: what the application master says.
-        listens: what clients have in `am.json`; None if the master does not listen.
+        files: the job's folder in HDFS; closed at the end.
+        own_log: the AM's own log.
+        listens: content of `am.json`; None if the AM does not listen.
     """
 
     def __init__(
@@ -75,29 +75,29 @@ class Publisher:
         self._beginning: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins, in the background. Without it `finish` writes the end alone."""
+        """Start in the background. Without it `finish` writes only the last files."""
         self._work = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         pause = _SOON
         while True:
-            # A thread cannot be stopped: `finish` waits for it, for two that begin would be in each other's way.
+            # A thread cannot be stopped: `finish` waits for it, since two writers would conflict.
             self._beginning = asyncio.get_running_loop().create_task(to_thread(self._begin))
             try:
                 return await asyncio.shield(self._beginning)
             except InfraError as error:
-                _log.error("the job's record cannot be written to %s yet: %s", self._files.path, error)
+                _log.error("cannot write the job's history to %s yet: %s", self._files.path, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _AGAIN)
 
     def _begin(self) -> None:
         self._files.make()
         if self._is_superseded():
-            _log.warning("a later application master has told already where it listens: its record stays as it is")
+            _log.warning("a later AM attempt has already published its address; leaving am.json and job.json unchanged")
             return
         if self._listens:
             self._files.put("am.json", dict(self._listens))
-        # What clients need, and nothing of the master's own.
+        # What clients need, without the AM's own secrets.
         access = JobCredentials(am=self._papers.credentials.executors, executors=self._papers.credentials.executors)
         self._files.put("access.json", to_plain(access))
         self._write_job()
@@ -108,7 +108,7 @@ class Publisher:
         self._take_what_is_kept()
 
     def _is_superseded(self) -> bool:
-        """Whether a later attempt has begun: HDFS was away for us alone, or we slept."""
+        """Return True if a later AM attempt has started: HDFS was unreachable for us alone, or we were suspended."""
         path = f"{self._files.path}/am.json"
         if not self._listens or self._files.client.find(path) is None:
             return False
@@ -119,7 +119,7 @@ class Publisher:
             return False
 
     def _take_what_is_kept(self) -> None:
-        """Whoever found nobody to ask left it there, and finds us from now on."""
+        """Take over a kill request that a client stored while there was no AM to send it to."""
         path = f"{self._files.path}/{self._folder.kill_request.name}"
         if not self._listens or self._files.client.find(path) is None:
             return
@@ -128,7 +128,7 @@ class Publisher:
         draft.rename(self._folder.kill_request)
 
     async def finish(self, journal: HdfsJournal | None) -> None:
-        """Writes the rest, and the summary last: who sees that finds everything else."""
+        """Write the remaining files, and the summary last: when it is there, everything else is."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
@@ -144,10 +144,10 @@ class Publisher:
                     await asyncio.wait([self._beginning])
                 await to_thread(self._finish, give_up)
         except TimeoutError:
-            _log.error("the end of the job's record is not in %s after %g s", self._files.path, _LAST)
+            _log.error("could not complete the job's history in %s within %g s", self._files.path, _LAST)
 
     def _finish(self, give_up: float) -> None:
-        """That one thing cannot be written hinders nothing else: the summary above all."""
+        """Write the last files. A failure of one step does not stop the others, above all the summary."""
         steps: tuple[Callable[[], object], ...] = (
             lambda: self._files.delete("access.json"),
             self._finish_beginning,
@@ -159,17 +159,17 @@ class Publisher:
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
             try:
-                _patiently(step, give_up - left)  # each of the later ones has a moment at least
+                _patiently(step, give_up - left)  # leaves each later step at least a second
             except (InfraError, OSError) as error:
                 self._tell(error)
-        with contextlib.suppress(InfraError, OSError):  # it cannot even be opened, as was said
+        with contextlib.suppress(InfraError, OSError):  # it cannot even be opened, as has been logged
             self._files.close()
 
     def _tell(self, error: Exception) -> None:
-        _log.error("the end of the job's record cannot be written to %s: %s", self._files.path, error)
+        _log.error("cannot complete the job's history in %s: %s", self._files.path, error)
 
     def _finish_beginning(self) -> None:
-        """It ended before this had begun: then who it was is all that is written of that."""
+        """Write job.json if the job ended before the first files were written."""
         if self._work is None or (self._beginning and self._beginning.done() and not self._beginning.exception()):
             return
         self._files.make()
@@ -177,7 +177,7 @@ class Publisher:
             self._write_job()
 
     def _put_summary(self) -> None:
-        """An earlier attempt that has told the end knew more of it than one that found it gone."""
+        """Write the summary, unless an earlier AM attempt has: that one knew more than one that found the job ended."""
         if self._work is None and self._files.client.find(f"{self._files.path}/summary.json"):
             return
         self._files.send("summary.json", self._folder.summary.read_bytes())
@@ -194,7 +194,7 @@ class Publisher:
 
 
 def _patiently(step: Callable[[], object], give_up: float) -> None:
-    """Does it, again and again while there is time: a NameNode may just be starting."""
+    """Call the step, and retry while there is time: a NameNode may just be starting."""
     while True:
         try:
             step()

@@ -1,8 +1,8 @@
-"""The archive of our own programs that nodes unpack: pure Python, and the same bytes for the same version.
+"""The archive of tony itself that nodes extract: pure Python, and the same bytes for the same version.
 
-Four files, for a NodeManager without native code starts a process for each that it unpacks: two that find a Python, and
-our modules twice, zipped as Python imports them (PEP 273). Once compiled for the submitter's version of Python, with
-which they are loaded in a tenth of the time, and once as sources, for any other.
+Four files, since a NodeManager without native code starts a process for each that it extracts: two scripts that find a
+Python, and tony's modules twice, zipped as Python imports them (PEP 273): compiled for the submitter's version of
+Python, which loads in a tenth of the time, and as sources, for any other.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tony.schedulers.yarn.made import build_once
 from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.storage.object_cache import Cache, Stored
 
-#: Rooms of the package that only a client needs, and those that travel with their packages: `pages_archive`.
+#: Packages that only a client needs, and those that are shipped in `pages_archive`.
 _ELSEWHERE = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 _START = "schedulers/yarn/launch"
-#: Beginning of the names of the two archives of modules; `launch/start.py` knows them too.
+#: Prefix of the names of the two archives of modules; `launch/start.py` knows it too.
 PROGRAMS = "programs"
-#: Of zlib: higher takes the first submission longer than it saves.
+#: zlib level: a higher one delays the first submission by more than it saves.
 _LEVEL = 3
 
 
 def store_runtime(cache: Cache) -> Stored:
-    """Puts the archive into the cache. It is made again only if a file of ours has changed.
+    """Put the archive into the cache. It is built again only if a file of tony has changed.
 
     Raises:
-        StorageError: the file system says no.
+        StorageError: the file system refuses.
     """
-    return build_once(cache, "stage our own programs", f"runtime-{_fingerprint()}", _archive)
+    return build_once(cache, "stage tony's own archive", f"runtime-{_fingerprint()}", _archive)
 
 
 def _root() -> Path:
@@ -45,7 +45,7 @@ def _root() -> Path:
 
 
 def _files() -> Iterator[tuple[str, os.stat_result]]:
-    """Every file that goes in, by its path below the package, sorted."""
+    """Return every file of the archive, by its path below the package, sorted."""
     root = str(_root())
     found = []
     for folder, folders, files in os.walk(root):
@@ -59,7 +59,7 @@ def _files() -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _fingerprint() -> str:
-    """Tells one state of our files, and one version of Python, from another without reading them."""
+    """Return a digest that identifies the state of tony's files and the Python version, without reading the files."""
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for path, status in _files():
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
@@ -89,7 +89,7 @@ def _archive() -> bytes:
 
 
 def zipped(members: Iterable[tuple[str, bytes]], *, packed: bool) -> bytes:
-    """The same bytes for the same members. What is imported is not packed: it would be unpacked at each start."""
+    """Zip reproducibly. Importable archives are not compressed: they would be decompressed at each start."""
     import zipfile  # late: it loads every compressor
 
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Hadoop YARN."""
+"""The scheduler `yarn`: Hadoop YARN."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler
 
 
 class YarnScheduler(Scheduler):
-    """Makes the client's half. The other one is made by `tony.am.yarn_main`, which has read the container's papers."""
+    """Creates the client's half. `tony.am.yarn_main` creates the other from the container's launch payload."""
 
     name = "yarn"
 
@@ -18,4 +18,4 @@ class YarnScheduler(Scheduler):
         return YarnSubmitter(home)
 
     def source(self, job: PreparedJob) -> ContainerAllocator:
-        raise InfraError("containers of YARN are had by a master inside the cluster only: tony.am.yarn_main")
+        raise InfraError("YARN containers are only available to an AM inside the cluster: tony.am.yarn_main")

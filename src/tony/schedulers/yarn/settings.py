@@ -10,9 +10,9 @@ from tony.errors import Problem
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 MIB = 1024**2
-#: `python` of this value ships the submitter's own interpreter.
+#: Value of `python` that ships the submitter's own interpreter.
 OWN_PYTHON = "own"
-#: `python` of this value takes the one in the job's own environment.
+#: Value of `python` that uses the interpreter in the job's environment archive.
 ENVIRONMENT = "environment"
 
 
@@ -27,31 +27,32 @@ SETTINGS: Sequence[SchedulerSetting] = (
         default="HADOOP_CONF_DIR, or the cluster of `tony mini`",
         meaning="Folder with the cluster's core-site.xml, hdfs-site.xml and yarn-site.xml.",
     ),
-    _text("queue", "default", "Queue that the job is submitted to."),
+    _text("queue", "default", "Queue to submit the job to."),
     SchedulerSetting(
         name="priority",
         type=SettingType.INT,
         default="the queue's",
         meaning="Priority among the applications of a queue; higher is sooner.",
     ),
-    _text("tags", "none", "Tags of the application, divided by commas."),
-    _text("application_type", "TONY", "Type that YARN shows for the application; YARN cuts it at 20 characters."),
-    _text("node_label", "the queue's", "Node label of every container that its role says nothing about."),
+    _text("tags", "none", "Tags of the application, separated by commas."),
+    _text("application_type", "TONY", "Application type shown by YARN, which cuts it at 20 characters."),
+    _text("node_label", "the queue's", "Node label of containers whose role sets none."),
     _text(
         "placement",
         "none",
-        "Where all of the job's tasks may be, in YARN's language for placement constraints: `nm.yarn.io/java=17`.",
+        "Placement constraint of all of the job's tasks, in YARN's syntax: `nm.yarn.io/java=17`.",
     ),
-    _text("staging", ".tony", "Folder in HDFS for what is staged; a relative one lies in the user's HDFS home."),
+    _text("staging", ".tony", "Folder in HDFS for staged files and job directories; relative to the user's HDFS home."),
     _text(
         "file_systems",
         "none",
-        "Further HDFS that programs use: `hdfs://logs,hdfs://nn2:8020`; the job gets their tokens.",
+        "Further HDFS file systems that user programs access: `hdfs://logs,hdfs://nn2:8020`; the job gets tokens for "
+        "them.",
     ),
     _text(
         "python",
         "python3, 3.11 or later, found on the node",
-        "Interpreter of our own programs on the nodes: a path or name there, `own` to ship the submitter's, or "
+        "Python for the AM and executors on the nodes: a path or name there, `own` to ship the submitter's, or "
         "`environment` for that of the job's environment archive.",
     ),
     SchedulerSetting(
@@ -68,45 +69,47 @@ SETTINGS: Sequence[SchedulerSetting] = (
         meaning="CPU shares of the application master's container.",
         minimum=1,
     ),
-    _text("am_node_label", "that of the job", "Node label of the application master's container."),
+    _text("am_node_label", "the job's", "Node label of the application master's container."),
     SchedulerSetting(
         name="lifetime",
         type=SettingType.DURATION,
         default="none",
-        meaning="Time after which YARN itself ends the application, even if nothing of ours works any more.",
+        meaning="Time after which YARN itself kills the application, even if its AM does not respond.",
         minimum=1,
     ),
-    _text("log_include", "everything", "Pattern of log files that YARN aggregates when the job has ended."),
+    _text("log_include", "everything", "Pattern of log files that YARN aggregates after the job has ended."),
     _text("log_exclude", "nothing", "Pattern of log files that YARN does not aggregate."),
     _text("rolled_log_include", "nothing", "Pattern of log files that YARN aggregates while the job runs."),
     _text(
-        "rolled_log_exclude", "nothing, if something is included", "Pattern of log files that it does not, of these."
+        "rolled_log_exclude",
+        "nothing, if rolled_log_include is set",
+        "Pattern of log files that YARN does not aggregate while the job runs.",
     ),
-    _text("view_acl", "`viewers` and `modifiers`", "Users and groups who may see the application: `ann,bob admins`."),
-    _text("modify_acl", "`modifiers`", "Users and groups who may end the application."),
+    _text("view_acl", "`viewers` and `modifiers`", "Users and groups that may view the application: `ann,bob admins`."),
+    _text("modify_acl", "`modifiers`", "Users and groups that may kill the application."),
     _text(
         "portal",
         "none",
-        "Address of the portal that shows the job when it has ended: YARN's link to the job leads there from then on.",
+        "URL of the portal that shows the finished job; YARN's link to the job (tracking URL) then points to it.",
     ),
-    _text("docker_image", "none", "Image that every container runs in, where the cluster allows Docker."),
-    _text("am_docker_image", "docker_image", "Image of the application master's container, where it is another one."),
-    _text("docker_mounts", "none", "Mounts of Docker containers, as YARN wants them: `/data:/data:ro,/tmp:/tmp:rw`."),
+    _text("docker_image", "none", "Docker image of every container, where the cluster allows Docker."),
+    _text("am_docker_image", "docker_image", "Docker image of the application master's container, if different."),
+    _text("docker_mounts", "none", "Mounts of Docker containers, in YARN's syntax: `/data:/data:ro,/tmp:/tmp:rw`."),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnSettings:
-    """The table's values, read.
+    """Parsed settings of the YARN scheduler.
 
     Attributes:
-        conf: folder of the configuration, or None to look for it.
+        conf: configuration folder, or None to search for it.
         staging: in HDFS; relative to the user's home there.
-        file_systems: URIs, beside the default one.
-        python: for our own programs; None to look for one.
+        file_systems: URIs, besides the default file system.
+        python: for AM and executors; None to search for one.
         am_memory: bytes.
         lifetime: seconds, None for none.
-        portal: address, without what comes after it of a job.
+        portal: URL, without the job's path.
     """
 
     conf: str | None = None
@@ -136,7 +139,7 @@ class YarnSettings:
 
 
 def is_address(text: str) -> bool:
-    """Whether that is an address of pages, to which something can be added."""
+    """Return True if that is an http(s) URL to which a path can be appended."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
@@ -145,7 +148,7 @@ def is_address(text: str) -> bool:
 
 
 def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Problem]]:
-    """Reads `JobSpec.scheduler_settings`. What is wrong is told, and left out."""
+    """Parse `JobSpec.scheduler_settings`; invalid values are reported as problems and left out."""
     read, problems = read_values("yarn", SETTINGS, values)
     given: dict[str, object] = dict(read)
     for name in ("tags", "file_systems"):
@@ -153,7 +156,7 @@ def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Prob
             given[name] = tuple(each for each in (part.strip() for part in str(given[name]).split(",")) if each)
     portal = str(given.get("portal", ""))
     if portal and not is_address(portal):
-        message = "has to be the address of a portal, such as `https://portal.example.org/tony`"
+        message = "must be the URL of a portal, such as `https://portal.example.org/tony`"
         problems.append(Problem(key="scheduler.yarn.portal", value=portal, message=message))
         del given["portal"]
     return YarnSettings(**given), problems  # type: ignore[arg-type]

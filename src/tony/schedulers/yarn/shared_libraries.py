@@ -1,6 +1,6 @@
-"""What a program for Linux says of the shared libraries that it needs, and another place to look for them.
+"""Read the shared libraries that an ELF program needs, and rewrite its RPATH.
 
-Facts: the ELF format (elf.h), 64 bits, little-endian, as on x86-64 and ARM.
+Format: elf.h, 64 bits, little-endian, as on x86-64 and ARM.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _HEADER, _SEGMENT, _ENTRY = struct.Struct("<32xQ14xHH"), struct.Struct("<I4xQQ8x
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Libraries:
-    """What a program says.
+    """The dynamic section of a program.
 
     Attributes:
-        needed: names of libraries.
-        path: folders to look in, divided by `:`; None if it names none.
-        path_at: where in the file that text begins; the byte after it is 0.
+        needed: names of shared libraries.
+        path: RPATH or RUNPATH: folders to search, separated by `:`; None if it has none.
+        path_at: offset of that text in the file; the byte after it is 0.
     """
 
     needed: tuple[str, ...] = ()
@@ -31,13 +31,13 @@ class Libraries:
 
 
 def libraries(program: bytes) -> Libraries:
-    """Reads it.
+    """Parse a program.
 
     Raises:
-        ValueError: this is no such program.
+        ValueError: it is not a 64-bit ELF program.
     """
     if not program.startswith(_MAGIC):
-        raise ValueError("it is no program for 64-bit Linux")
+        raise ValueError("it is not a 64-bit Linux program (ELF)")
     try:
         return _read(program)
     except (struct.error, IndexError, OverflowError) as error:
@@ -45,14 +45,14 @@ def libraries(program: bytes) -> Libraries:
 
 
 def looking_in(program: bytes, folders: str) -> bytes:
-    """The program with other folders to look in. They must not be longer than those it has.
+    """Return the program with other folders to search. They must not be longer than the present ones.
 
     Raises:
-        ValueError: there is no room for them.
+        ValueError: they are longer.
     """
     found, new = libraries(program), folders.encode()
     if found.path is None or len(found.path.encode()) < len(new):
-        raise ValueError(f"it has no room for the place of its libraries ({found.path or 'it names none'})")
+        raise ValueError(f"its RPATH is too short for the path of its libraries ({found.path or 'it has none'})")
     end = found.path_at + len(found.path.encode())
     return program[: found.path_at] + new.ljust(end - found.path_at, b"\0") + program[end:]
 
@@ -71,7 +71,7 @@ def _read(program: bytes) -> Libraries:
     if _DT_STRTAB not in values:
         return Libraries()
     strings = _offset(values[_DT_STRTAB], loaded)
-    # Where both are there, DT_RUNPATH counts.
+    # DT_RUNPATH has priority over DT_RPATH.
     at = values.get(_DT_RUNPATH, values.get(_DT_RPATH))
     return Libraries(
         needed=tuple(_text(program, strings + value) for tag, value in entries if tag == _DT_NEEDED),
@@ -84,7 +84,7 @@ def _offset(address: int, loaded: list[tuple[int, int, int]]) -> int:
     for start, offset, length in loaded:
         if start <= address < start + length:
             return address - start + offset
-    raise IndexError("an address outside of it")
+    raise IndexError("an address outside the program")
 
 
 def _text(program: bytes, at: int) -> str:

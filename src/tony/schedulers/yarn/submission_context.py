@@ -1,4 +1,4 @@
-"""What is sent to YARN: the application, and what each container runs. Pure, for golden tests and `--dry-run`."""
+"""The requests to YARN: the application, and what each container runs. Pure, for golden tests and `--dry-run`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ MIB = 1024**2
 GPU = "yarn.io/gpu"
 _TYPE_LENGTH = 20
 _DOCKER_IMAGE = "scheduler.yarn.docker_image"
-#: A job that lets nobody in but its owner.
+#: A job that grants access only to its owner.
 _NOBODY = JobSpec()
 
 
 def capability(resources: Resources) -> Resource:
-    """What a task gets, as YARN says it; memory is rounded up to whole MiB."""
+    """Return a task's resources as YARN's; memory is rounded up to whole MiB."""
     others = dict(resources.others)
     if resources.gpus:
         others.setdefault(GPU, resources.gpus)
@@ -56,12 +56,12 @@ def capability(resources: Resources) -> Resource:
 
 
 def gpus(resources: Resources) -> int:
-    """GPUs of a task, however the job says so."""
+    """Return the number of GPUs of a task, whichever setting requests them."""
     return dict(resources.others).get(GPU, resources.gpus)
 
 
 def master_capability(settings: YarnSettings) -> Resource:
-    """What the application master gets."""
+    """Return the application master's resources."""
     return Resource(memory=-(-settings.am_memory // MIB), vcores=settings.am_vcores)
 
 
@@ -73,10 +73,10 @@ def submission(
     *,
     cancel_tokens: bool = True,
 ) -> ApplicationSubmissionContext:
-    """The application.
+    """Build the submission context of the application.
 
     Args:
-        cancel_tokens: YARN is to cancel its delegation tokens when it has ended.
+        cancel_tokens: YARN shall cancel its delegation tokens when it has ended.
     """
     label = settings.am_node_label or settings.node_label
     seconds = settings.lifetime
@@ -119,15 +119,15 @@ def master_container(
     sources: Mapping[str, str] = MappingProxyType({}),
     spec: JobSpec = _NOBODY,
 ) -> ContainerLaunchContext:
-    """What the application master's container runs.
+    """Build the launch context of the application master's container.
 
     Args:
-        spec: says who may look at it.
+        spec: says who may view the application.
         sources: `JobRecord.sources`.
         variables: the job's `container_env`.
-        programs: `JobPapers.programs`.
-        staged: of each role; an environment among them may be what runs our programs.
-        objects: `JobPapers.objects`.
+        programs: `JobPayload.programs`.
+        staged: of each role; an environment among them may have the Python to use.
+        objects: `JobPayload.objects`.
     """
     python = next(filter(None, (_environment_of(settings, each) for each in staged.values())), None)
     key = "scheduler.yarn.am_docker_image" if settings.am_docker_image else _DOCKER_IMAGE
@@ -152,7 +152,7 @@ def task_container(
     tokens: TokenCredentials,
     sources: Mapping[str, str] = MappingProxyType({}),
 ) -> ContainerLaunchContext:
-    """What a task's container runs: its executor, with the staged objects beside it."""
+    """Build the launch context of a task's container: its executor, with the staged objects as files."""
     digests = dict.fromkeys(item.digest for item in staged.items)
     own = spec.effective_roles[role]
     key = f"roles.{role}.image" if own.image else _DOCKER_IMAGE
@@ -174,9 +174,9 @@ def _archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...
 
 
 def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
-    scheme, _, rest = uploaded.url.partition("://")  # a path may hold `?` and `#`, and means them
+    scheme, _, rest = uploaded.url.partition("://")  # `?` and `#` may be part of the path
     place, slash, path = rest.partition("/")
-    host, _, port = place.rpartition("@")[2].partition(":")  # in the case that it has: names of services are not hosts
+    host, _, port = place.rpartition("@")[2].partition(":")  # case is kept: names of name services are not hosts
     return NamedLocalResource(
         key=key,
         value=LocalResource(
@@ -190,7 +190,7 @@ def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLoc
 
 
 def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
-    """The digest of a role's environment, if it is what runs our programs."""
+    """Return the digest of a role's environment, if its Python is to be used."""
     if settings.python != ENVIRONMENT:
         return None
     return next((item.digest for item in staged.items if item.placement is Placement.PYTHON), None)
@@ -203,7 +203,7 @@ def _environment(
     python: str | None,
     sources: Mapping[str, str],
 ) -> tuple[StringPair, ...]:
-    """Everybody who may see the job's logs can read this: no secrets, and nothing of the programs' own variables."""
+    """Return the container's variables. Readable with the job's logs: no secrets, no variables of user programs."""
     variables = for_shell(given)
     if python:
         variables["TONY_ENVIRONMENT"] = python
@@ -211,17 +211,17 @@ def _environment(
         variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
     elif settings.python and settings.python != ENVIRONMENT:
         variables["TONY_PYTHON"] = settings.python
-        place = sources.get("scheduler.yarn.python")  # for what is said where there is no such interpreter
+        place = sources.get("scheduler.yarn.python")  # for the error message if there is no such interpreter
         variables |= for_shell({"TONY_PYTHON_PLACE": f", {place}"}) if place else {}
     variables |= docker
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())
 
 
 def _docker(image: str | None, mounts: str | None, key: str, sources: Mapping[str, str]) -> dict[str, str]:
-    """YARN's variables for a container that runs in an image; without one it has no mounts either.
+    """Return YARN's variables for a container that runs in an image; without an image it has no mounts either.
 
     Args:
-        key: of the setting that names the image, for the message of `launch/start.sh` where there is no Docker.
+        key: setting that names the image, for the message of `launch/start.sh` where Docker is not available.
         sources: `JobRecord.sources`.
     """
     if not image:
@@ -234,12 +234,12 @@ def _docker(image: str | None, mounts: str | None, key: str, sources: Mapping[st
 
 
 def _command(module: str) -> str:
-    """YARN puts it into `bash -c "..."`, and shows the end of `stderr` where a container failed."""
+    """Return the command. YARN runs it by `bash -c "..."`, and shows the end of `stderr` where a container failed."""
     return f"exec sh {RUNTIME}/start.sh {module} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
 
 
 def _acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
-    """What is said for YARN alone; else those whom the job lets in everywhere."""
+    """Return the ACLs set for YARN; by default, the job's viewers and editors."""
     given = (
         (AccessType.VIEW, settings.view_acl or _people((*spec.viewers, *spec.modifiers))),
         (AccessType.MODIFY, settings.modify_acl or _people(spec.modifiers)),
@@ -248,7 +248,7 @@ def _acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
 
 
 def _people(names: Iterable[str]) -> str:
-    """As YARN writes them: users, a blank, groups."""
+    """Format an ACL as YARN does: users, a blank, groups."""
     every = dict.fromkeys(names)
     if "*" in every:
         return "*"
@@ -258,7 +258,7 @@ def _people(names: Iterable[str]) -> str:
 
 
 def _logs(settings: YarnSettings) -> LogAggregationContext | None:
-    """Unless something is said of them, files that are still written are not brought; once it is, all the rest is."""
+    """Return the log aggregation patterns. Without any, YARN skips files that are still being written."""
     in_the_end = (settings.log_include, settings.log_exclude)
     rolled = (settings.rolled_log_include, settings.rolled_log_exclude)
     given: dict[str, Any] = {}

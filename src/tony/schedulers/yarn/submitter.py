@@ -1,4 +1,4 @@
-"""The client's half: says what can never work, stages into the cluster, submits, finds the application again."""
+"""The client's half of the YARN scheduler: checks, uploads, submits, and finds the application again."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ from tony.storage.object_cache import Cache
 if TYPE_CHECKING:
     from tony.storage.remote_files import RemoteFiles
 
-#: Nodes that are asked for by name; the rest of a large cluster is asked for as a whole.
+#: Nodes that are requested by name; more of a large cluster are not listed.
 _NAMED = 200
-#: Seconds in which the ResourceManager must say where its nodes' pages are; else the configuration does.
+#: Seconds for the ResourceManager to report the nodes' web addresses; else the configuration is used.
 _NODES = 3.0
-#: Seconds for taking back what was submitted by half.
+#: Seconds to kill an application whose submission was interrupted.
 _TAKEN_BACK = 5.0
 _log = logging.getLogger(__name__)
 
@@ -99,10 +99,10 @@ class YarnSubmitter(Submitter):
         return [*hints(spec, settings), *notices(spec, settings, self._offered)] if self._offered else ()
 
     async def _offer(self, settings: YarnSettings, cluster: ClusterClients) -> ClusterCapacity:
-        """Asks for everything at once, and for an id as well: it costs nothing if it is not used.
+        """Query the cluster's capacity, all at once, and a new application id, which may stay unused.
 
         Raises:
-            HadoopError: nobody answers, or nobody of us is known there.
+            HadoopError: the ResourceManager does not respond, or refuses us.
         """
         async with cluster.applications() as client:
             new, types, labels, nodes, queue, root = await asyncio.gather(
@@ -130,7 +130,7 @@ class YarnSubmitter(Submitter):
 
     def own_id(self) -> str | None:
         if self._new is None:
-            raise SchedulerError("the cluster was not asked for an id")
+            raise SchedulerError("no application id has been requested from the ResourceManager")
         return ids.application_text(self._new)
 
     def render(self, job: PreparedJob) -> Json:
@@ -139,7 +139,7 @@ class YarnSubmitter(Submitter):
         return rendered(job.record)
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        from tony.schedulers.cluster_files import ClusterFiles  # late: most jobs name no address
+        from tony.schedulers.cluster_files import ClusterFiles  # late: most jobs name no URI
 
         settings, _ = read_settings(spec.scheduler_settings)
         return ClusterFiles(self._cluster or find_cluster(settings, self._home), in_place=True)
@@ -171,7 +171,7 @@ class YarnSubmitter(Submitter):
             job.record.sources,
             spec,
         )
-        # Tokens that the user has brought may be needed by others when the job has ended.
+        # The user's own tokens may be in use elsewhere after the job has ended.
         context = submission(
             job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens
         )
@@ -179,7 +179,7 @@ class YarnSubmitter(Submitter):
             try:
                 await client.submit(context)
             except BaseException:
-                # Perhaps it was taken; whoever was interrupted here, or gave up, knows of no job that could be ended.
+                # It may have been accepted, but the caller does not know of a job that could be killed.
                 with contextlib.suppress(HadoopError, TimeoutError):
                     async with asyncio.timeout(_TAKEN_BACK):
                         await client.kill(application, "its submission was interrupted")
@@ -220,7 +220,7 @@ class YarnSubmitter(Submitter):
     async def look(self, job_id: str) -> ApplicationStatus | None:
         report = await self._report(job_id)
         if report is None:
-            return ApplicationStatus(alive=False, note="the ResourceManager does not know the application any more")
+            return ApplicationStatus(alive=False, note="the ResourceManager no longer knows the application")
         folder = self._home.job(job_id)
         limit = overdue(report, recorded_settings(folder), recorded_source(folder, LIFETIME))
         return replace(sight(report), overdue=limit)
@@ -257,11 +257,11 @@ class YarnSubmitter(Submitter):
         if report is None or not is_ours(report) or report.state in ENDED:
             return False
         async with self._found(job_id).applications() as client:
-            await client.kill(ids.application_id(job_id), "its user wants it no more")
+            await client.kill(ids.application_id(job_id), "killed by its user")
         return True
 
     async def _report(self, job_id: str) -> ApplicationReport | None:
-        """What the ResourceManager says; None if it does not know the application."""
+        """Return the ResourceManager's report; None if it does not know the application."""
         async with self._found(job_id).applications() as client:
             try:
                 return await client.report(ids.application_id(job_id))
@@ -308,7 +308,7 @@ class YarnSubmitter(Submitter):
         await ContainerLogs(self._found(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
-        """Only `look` knows."""
+        """Return None: only `look` knows."""
         return None
 
     async def keep(self, folder: JobFolder) -> None:
@@ -324,7 +324,7 @@ class YarnSubmitter(Submitter):
             )
 
     async def sweep(self, folder: JobFolder) -> None:
-        await self.withdraw(folder, "its application master is gone")
+        await self.withdraw(folder, "its application master is no longer running")
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
         cluster = self._found(folder.job_id)
@@ -334,29 +334,29 @@ class YarnSubmitter(Submitter):
         await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
 
     def _found(self, job_id: str) -> ClusterClients:
-        """The cluster that a job went to: what its record says, or what the environment does."""
+        """Return the cluster of a job, according to its record or the environment."""
         if self._cluster is None:
             settings = recorded_settings(self._home.job(job_id))
-            if settings.conf and not os.path.isdir(settings.conf):  # a folder of the machine that submitted it
+            if settings.conf and not os.path.isdir(settings.conf):  # a folder on the submitting machine
                 settings = replace(settings, conf=None)
             self._cluster = find_cluster(settings, self._home)
         return self._cluster
 
 
 async def _tidy(cluster: ClusterClients, depot: CacheUploader) -> None:
-    """Removes what no job has used for long. That this fails is no trouble of the job's."""
+    """Remove old objects from the cluster's cache. A failure does not affect the job."""
     try:
         async with cluster.applications() as client:
             living = await client.applications(states=[state for state in ApplicationState if state not in ENDED])
         started = min((report.start_time or 0 for report in living), default=None)
         count = await to_thread(depot.evict, started)
-        _log.info("%d old objects were removed from the cluster's cache", count)
+        _log.info("removed %d old objects from the cluster's cache", count)
     except HadoopError as error:
-        _log.info("old objects are not removed from the cluster's cache: %s", error)
+        _log.info("cannot remove old objects from the cluster's cache: %s", error)
 
 
 def recorded_settings(folder: JobFolder) -> YarnSettings:
-    """The settings that a recorded job names; the defaults if it is not recorded here."""
+    """Return the settings of a recorded job; the defaults if it is not recorded here."""
     try:
         values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
         return read_settings(values)[0]
@@ -365,7 +365,7 @@ def recorded_settings(folder: JobFolder) -> YarnSettings:
 
 
 def recorded_source(folder: JobFolder, key: str) -> str | None:
-    """Where a recorded job says a setting; None if that is not known."""
+    """Return where a recorded job sets a setting; None if unknown."""
     try:
         source = json.loads(folder.job.read_bytes())["sources"].get(key)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -374,7 +374,7 @@ def recorded_source(folder: JobFolder, key: str) -> str | None:
 
 
 def page_of(report: ApplicationReport) -> str:
-    """Where the ResourceManager's pages lead to from an application's; empty if nowhere."""
+    """Return the tracking URL of an application; empty if it has none."""
     address = report.tracking_url or ""
     if "://" not in address and ":" in address:
         address = f"http://{address}"
@@ -382,7 +382,7 @@ def page_of(report: ApplicationReport) -> str:
 
 
 def sight(report: ApplicationReport) -> ApplicationStatus:
-    """What a report of the ResourceManager tells."""
+    """Convert an application report."""
     alive = report.state is None or report.state not in ENDED
     listens = alive and report.host not in (None, "", "N/A") and (report.rpc_port or -1) > 0
     attempt = report.current_attempt.number if report.current_attempt else None
@@ -402,7 +402,7 @@ def _said(diagnostics: str) -> str:
 
 
 def _waits_for(diagnostics: str) -> str:
-    """Why an application waits, without the moment and without the queue's numbers, which change all the time."""
+    """Return why an application is pending, without timestamp and queue usage, which change all the time."""
     said = _said(diagnostics).partition(" Details :")[0]
     return re.sub(r"^\[[^\]]*\] ", "", said).strip()
 

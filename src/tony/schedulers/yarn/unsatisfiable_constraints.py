@@ -1,4 +1,4 @@
-"""Constraints that cannot be read, and those that no cluster could keep to: YARN would be silent, and wait. Pure."""
+"""Constraints that are invalid or that no cluster could satisfy: YARN would silently wait forever. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _TAG = re.compile(r"[^\s,:()/=!]+")
 
 
 def unsatisfiable_constraints(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
-    """All of them; only those that cannot be read, if there are such."""
+    """Return all of them; only the invalid ones, if there are any."""
     unreadable = [*_unreadable(spec, settings), *_bad_tags(spec)]
     return unreadable or [*_labelled(spec, settings), *_never(spec, settings)]
 
 
 def hints(spec: JobSpec, settings: YarnSettings) -> list[str]:
-    """Constraints that keep away from what is not there, which may be meant."""
+    """Return hints for anti-affinity with tags that no container has, which may be intended."""
     tags = {tag for name, role in spec.effective_roles.items() for tag in tags_of(name, role)}
     return [
         f"{key}: no container of the job has the tag {tag}; there are {', '.join(sorted(tags))}."
@@ -40,7 +40,7 @@ def hints(spec: JobSpec, settings: YarnSettings) -> list[str]:
 
 
 def _speaks_of_all(constraint: PlacementConstraint, tag: str) -> bool:
-    """Whether containers of others may be meant."""
+    """Return True if containers of other applications may be meant."""
     targets = [target for simple in simple_ones(constraint) for target in simple.targets]
     return any(target.key != SELF and tag in target.values for target in targets)
 
@@ -57,7 +57,7 @@ def _bad_tags(spec: JobSpec) -> Iterator[Problem]:
     for name, role in spec.effective_roles.items():
         for tag in role.placement_tags:
             if not _TAG.fullmatch(tag):
-                message = "a tag is a word without blanks and without any of , : ( ) / = !"
+                message = "a tag must not contain blanks or any of , : ( ) / = !"
                 yield Problem(key=f"roles.{name}.placement_tags", value=tag, message=message)
 
 
@@ -71,13 +71,13 @@ def _labelled(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
             value, does = "true", "spreads tasks over"
         else:
             value = dict(texts(spec, settings)).get(key) or ", ".join(role.placement_tags)
-            does = "keeps to placement constraints on"
-        message = f"YARN {does} nodes without a label only, and {name} wants {label}. Leave one out."
+            does = "supports placement constraints on"
+        message = f"YARN {does} nodes without a label only, but {name} requests {label}. Remove one of the settings."
         yield Problem(key=key, value=value, message=message)
 
 
 def _never(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
-    """Roles that wait for containers which never come, or come only after them."""
+    """Yield roles that need containers which never exist, or only after their own."""
     roles = {name: role for name, role in spec.effective_roles.items() if role.instances}
     waiting = {name: _whole(role, settings) for name, role in roles.items()}
     there: Counter[str] = Counter()  # tag -> how many containers there can be
@@ -92,9 +92,9 @@ def _never(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
         if tag not in tags:
             why = f"no container of the job has the tag {tag}; there are {', '.join(sorted(tags))}"
         elif there[tag]:
-            why = f"it wants {count} containers with the tag {tag} in one place, and there can be {there[tag]}"
+            why = f"it requires {count} containers with the tag {tag} in one place, but at most {there[tag]} can exist"
         else:
-            why = f"it wants a container with the tag {tag} to be there first, and none can be"
+            why = f"it requires a container with the tag {tag} first, but none can be placed before"
         own = roles[name].placement is not None
         key, text = (f"roles.{name}.placement", roles[name].placement) if own else (OF_ALL, settings.placement)
         yield Problem(key=key, value=text, message=f"no task of {name} would ever start: {why}.")
@@ -105,7 +105,7 @@ def _whole(role: Role, settings: YarnSettings) -> PlacementConstraint:
 
 
 def _can_be(constraint: PlacementConstraint, there: Mapping[str, int]) -> bool:
-    """Whether it may come true beside these containers, as far as that is up to them."""
+    """Return True if these containers could satisfy the constraint, as far as it depends on them."""
     if constraint.composite:
         children = [_can_be(child, there) for child in constraint.composite.children]
         return all(children) if constraint.composite.kind is CompositeKind.AND else any(children)
@@ -114,7 +114,7 @@ def _can_be(constraint: PlacementConstraint, there: Mapping[str, int]) -> bool:
 
 
 def _needs(simple: SimpleConstraint) -> Iterator[tuple[str, int]]:
-    """The tags of which containers of the application must be there, and how many."""
+    """Yield the tags of which containers of the application must exist, and how many."""
     for target in simple.targets:
         if target.type is PlacementTargetType.ALLOCATION_TAG and target.key == SELF and (simple.minimum or 0) > 0:
             for tag in target.values:

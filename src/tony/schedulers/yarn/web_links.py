@@ -1,14 +1,14 @@
-"""Where Hadoop's own pages show a job, by the cluster's configuration: over https and with high availability too.
+"""Links to Hadoop's web pages of a job, from the cluster's configuration, including HTTPS and high availability.
 
-    http://rm:8088/cluster/app/{application}                             each ResourceManager: one that stands by sends
-                                                                         browsers on to the other
+    http://rm:8088/cluster/app/{application}                             each ResourceManager; a standby one redirects
+                                                                         browsers to the active one
     http://rm:8088/proxy/{application}/                                  the running job's own pages
     http://timeline:8188/applicationhistory/app/{application}            timeline server of versions 1 and 1.5
-    http://reader:8188/ws/v2/timeline/apps/{application}                 the reader of version 2, which has no pages
-    http://node:8042/node/containerlogs/{container}/{user}               NodeManager, while the application lives
+    http://reader:8188/ws/v2/timeline/apps/{application}                 reader of version 2, which has no web pages
+    http://node:8042/node/containerlogs/{container}/{user}               NodeManager, while the application runs
     {yarn.log.server.url}/{node}/{container}/{container}/{user}          history server, once the logs are aggregated
 
-Pure but for reading the configuration. An address that no other machine could reach, such as 0.0.0.0, is left out.
+Pure but for reading the configuration. Addresses that other machines cannot reach, such as 0.0.0.0, are left out.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class NodeAddress:
     """A NodeManager, as far as it is known.
 
     Attributes:
-        host, port: of its id; 0: not known.
-        web: host:port of its pages; empty: as the configuration says.
+        host, port: from its id; port 0 if unknown.
+        web: host:port of its web server; empty for the configured one.
     """
 
     host: str
@@ -42,10 +42,10 @@ class NodeAddress:
 
 
 def of_application(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
-    """The pages of a job.
+    """Return links to the pages of a job.
 
     Args:
-        ended: it has no pages of its own any more.
+        ended: the job has ended, so its own pages no longer exist.
 
     Raises:
         ConfigurationError: the configuration names no ResourceManager.
@@ -74,11 +74,11 @@ def _of_application(settings: Configuration, application: str, ended: bool) -> I
 def of_container(
     settings: Configuration, container: str, node: NodeAddress, user: str, *, ended: bool
 ) -> tuple[WebLink, ...]:
-    """The pages with what was printed in a container.
+    """Return links to the logs of a container.
 
     Args:
-        user: whose application it is.
-        ended: so has the application: its nodes show nothing of it any more.
+        user: owner of the application.
+        ended: the application has ended, so its nodes no longer show its logs.
     """
     name = quote(user, safe="")
     found: list[WebLink] = []
@@ -94,7 +94,7 @@ def of_container(
 
 
 def _timeline(settings: Configuration, application: str) -> str:
-    """Its timeline, if the cluster keeps one."""
+    """Return the URL of its timeline; empty if the cluster has no timeline server."""
     on = settings.get_bool(f"{_TIMELINE}.enabled")
     if not on and not settings.get_bool(f"{_TIMELINE}.generic-application-history.enabled"):
         return ""
@@ -114,7 +114,7 @@ def _timeline(settings: Configuration, application: str) -> str:
 
 
 def _usual_web(settings: Configuration, host: str) -> str:
-    """Where a node's pages are that nobody knows; its port may be any that was free."""
+    """Return the default web address of a node that did not report one; its port may be ephemeral."""
     key, port = ("webapp.https.address", 8044) if _is_secure(settings) else ("webapp.address", 8042)
     address = settings.get_address(f"yarn.nodemanager.{key}", port)
     port = address.port if address else port

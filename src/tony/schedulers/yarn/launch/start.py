@@ -1,4 +1,4 @@
-"""Runs `main()` of one of our modules: start.py MODULE. Must be read by any Python 3, so that an old one can say so."""
+"""Run `main()` of a module: start.py MODULE. Must parse under any Python 3, so that an old one can report itself."""
 
 import gc
 import os
@@ -9,7 +9,7 @@ NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
 
 
 def look_further():  # type: ignore[no-untyped-def]
-    """Becomes a newer interpreter of this node; returns if there is none."""
+    """Replace this process by a newer interpreter of the node; return if there is none."""
     for name in NEWER:
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
             path = os.path.join(folder, name)
@@ -18,17 +18,17 @@ def look_further():  # type: ignore[no-untyped-def]
 
 
 if sys.version_info < MINIMUM:
-    said = "tony: Python 3.11 or later is needed; " + sys.executable + " on host " + os.uname()[1]
+    said = "tony: Python 3.11 or later is required; " + sys.executable + " on host " + os.uname()[1]
     said += " is " + ".".join(map(str, sys.version_info[:2]))
     if os.environ.get("TONY_PYTHON"):
-        said += " (scheduler.yarn.python" + os.environ.get("TONY_PYTHON_PLACE", "") + "). Name a newer one, or "
-        said += 'ship your own: "own".'
+        said += " (scheduler.yarn.python" + os.environ.get("TONY_PYTHON_PLACE", "") + "). Set it to a newer one, or "
+        said += 'to "own" to ship yours.'
         sys.exit(said)
     look_further()  # type: ignore[no-untyped-call]
-    said += ", and no newer one is on PATH (" + os.environ.get("PATH", "") + "). Name one with scheduler.yarn.python, "
-    sys.exit(said + 'or ship your own with scheduler.yarn.python = "own".')
+    said += ", and PATH has no newer one (" + os.environ.get("PATH", "") + "). Set scheduler.yarn.python to "
+    sys.exit(said + 'a newer one, or to "own" to ship yours.')
 
-gc.disable()  # nothing of what is loaded ever becomes garbage; `bootstrap.settle` undoes it
+gc.disable()  # loaded modules never become garbage; `bootstrap.settle` enables it again
 here = os.path.dirname(os.path.abspath(__file__))
 programs = os.path.join(here, "programs-" + sys.implementation.cache_tag + ".zip")
 sys.path.insert(0, programs if os.path.exists(programs) else os.path.join(here, "programs.zip"))
