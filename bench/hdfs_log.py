@@ -97,7 +97,7 @@ async def _journal(
 ) -> tuple[float, list[float]]:
     """Writes a second with nobody waiting, and how long those waited who did."""
     cluster = ClusterClients.of(configuration, {})
-    journals._WAIT = PATIENCE  # it is to be seen how long they wait; in a job an effect waits for 3 s at most
+    journals._WAIT_SECONDS = PATIENCE  # it is to be seen how long they wait; in a job an effect waits for 3 s at most
     segment = folder / "events.1.jsonl"
     loop = asyncio.get_running_loop()
     safe = 0

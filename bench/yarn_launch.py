@@ -32,7 +32,7 @@ from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, AllocateResponse
 from tony.hadoop.wire.yarn_records import ContainerId
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, packed
+from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, encode_payload
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
 from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
@@ -130,7 +130,7 @@ def _master(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The application master in what looks like a container. It is killed in the end: nothing of its job is real."""
     tokens = folder / "tokens"
-    secrets = {JOB: packed(_papers(folder, tasks, manager, nodes, files))}
+    secrets = {JOB: encode_payload(_papers(folder, tasks, manager, nodes, files))}
     write_file(tokens, TokenCredentials(tokens={AM_RM: manager.token}, secrets=secrets))
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),

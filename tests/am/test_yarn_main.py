@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedulers.yarn.samples import papers
+from tests.schedulers.yarn.samples import payload
 from tony.am.yarn_main import in_cluster_time
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.schedulers.yarn.container_env import ContainerEnv
@@ -26,7 +26,7 @@ def test_the_job_began_when_yarn_took_it(tmp_path: Path, told: str, expected: fl
         "HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens"),
         "APP_SUBMIT_TIME_ENV": told,
     }
-    inside = ContainerEnv.look(environ)
+    inside = ContainerEnv.from_environ(environ)
     assert inside.submitted == expected
-    given = papers()
+    given = payload()
     assert in_cluster_time(given, inside).record.submitted == (expected or given.record.submitted)

@@ -15,7 +15,7 @@ from tony.linux import process
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, LaunchContext, TaskPart
-from tony.schedulers.local.allocator import LocalSource
+from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.ledger import HeldClaim, ResourceLedger, new_claim
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import prepared_job, two_roles
@@ -46,7 +46,9 @@ class LocalBench(conformance.Bench):
         self.spec = replace(spec or two_roles(), scheduler_settings=values)
         self.job = prepared_job(folder / "home", self.spec)
         self.job_id = self.job.folder.job_id
-        self.source = LocalSource(self.job, executor_command=[sys.executable, "-I", "-S", str(STAND_IN), str(folder)])
+        self.source = LocalAllocator(
+            self.job, executor_command=[sys.executable, "-I", "-S", str(STAND_IN), str(folder)]
+        )
 
     async def report(self, container: str) -> dict[str, Any]:
         path = self.folder / f"{container}.json"

@@ -116,8 +116,8 @@ async def bench(folder: Path, wanted: Sequence[faults.Fault]) -> AsyncIterator[P
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits seconds for what these tests provoke."""
-    monkeypatch.setattr(outstanding_requests, "_QUEUED_AFTER", 0.05)
-    monkeypatch.setattr(container_table, "_LAST_WAIT", 2.0)
+    monkeypatch.setattr(outstanding_requests, "_PENDING_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 2.0)
 
 
 @pytest.mark.parametrize("clause", [each for each in conformance.clauses(FAULTS) if each != _NEVER_IMPOSSIBLE])

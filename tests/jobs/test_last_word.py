@@ -104,7 +104,7 @@ class Elsewhere(Submitter):
         self._folder, self._sight = folder, sight
         self.swept = 0
 
-    async def look(self, job_id: str) -> ApplicationStatus | None:
+    async def application_status(self, job_id: str) -> ApplicationStatus | None:
         if self._sight:
             return self._sight
         there = whereabouts(self._folder)
@@ -169,7 +169,7 @@ class Bringing(Elsewhere):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
 
-    async def unrecorded(self, job_id: str) -> str:
+    async def describe_foreign(self, job_id: str) -> str:
         return f"{job_id} is ACCEPTED"
 
     def owns(self, job_id: str) -> bool:
@@ -218,7 +218,7 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
     ]
 
     class Slow(Elsewhere):
-        async def look(self, job_id: str) -> ApplicationStatus | None:
+        async def application_status(self, job_id: str) -> ApplicationStatus | None:
             if away:
                 raise SchedulerError("nobody answers")
             return seen.pop(0)
@@ -295,7 +295,7 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
     back = asyncio.Event()
 
     class Away(Elsewhere):
-        async def look(self, job_id: str) -> ApplicationStatus | None:
+        async def application_status(self, job_id: str) -> ApplicationStatus | None:
             if hangs:
                 await back.wait()
             raise SchedulerError("nobody answers")
@@ -321,7 +321,7 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
     failed = closed(folder, record, JobState.FAILED, "worker:0 failed")
 
     class Away(Bringing):
-        async def look(self, job_id: str) -> ApplicationStatus | None:
+        async def application_status(self, job_id: str) -> ApplicationStatus | None:
             raise SchedulerError("nobody answers")
 
     async with PlayedMaster(folder, running):

@@ -170,8 +170,8 @@ Played = tuple[JobFolder, JobRecord, Far]
 def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     """A recorded job that went far away."""
     FarScheduler.theirs = Far()
-    monkeypatch.setitem(registry._HOMES, "far", f"{__name__}:FarScheduler")
-    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
+    monkeypatch.setitem(registry._CLASSES, "far", f"{__name__}:FarScheduler")
+    monkeypatch.setattr(registry, "_WITH_REMOTE_LOGS", frozenset({"far"}))
     folder, record = recorded(home)
     record = replace(record, spec=replace(record.spec, scheduler="far"))
     write_json(folder.job, to_plain(record))

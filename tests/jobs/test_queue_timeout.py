@@ -43,12 +43,12 @@ class Queue(Desk):
         self.away = 0
         self.begun: Sequence[ev.Event] = ()
 
-    async def look(self, job_id: str) -> ApplicationStatus | None:
+    async def application_status(self, job_id: str) -> ApplicationStatus | None:
         if self.withdrawn:
             return ApplicationStatus(alive=False, note=self.withdrawn[0], result=JobState.KILLED)
         return ApplicationStatus(alive=True, note="Queue's AM resource limit exceeded.")
 
-    async def standing(self, job_id: str) -> str:
+    async def queue_position(self, job_id: str) -> str:
         return "position 3 of 5 pending applications in queue default"
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:

@@ -33,7 +33,7 @@ class Far(Desk):
     hangs = False
     has_log = True
 
-    async def look(self, job_id: str) -> ApplicationStatus | None:
+    async def application_status(self, job_id: str) -> ApplicationStatus | None:
         if self.hangs:
             await asyncio.Event().wait()
         raise SchedulerError("no ResourceManager answers")

@@ -25,7 +25,7 @@ from tony.mini.cluster_state import ClusterState, Process
 from tony.mini.daemons import MARKER
 from tony.mini.layout import Places
 from tony.mini.options import HadoopProperty, Label, MiniOptions
-from tony.mini.processes import last_words
+from tony.mini.processes import log_tail
 from tony.model.layout import Home
 
 
@@ -106,7 +106,7 @@ def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:
 def test_one_at_a_time(machine: Machine, cluster: MiniCluster) -> None:
     """Whoever comes second is told so."""
     other = MiniCluster(cluster.home, machine.environment)
-    with cluster._alone(), pytest.raises(UserError, match="another tony mini is changing the cluster"):
+    with cluster._lock(), pytest.raises(UserError, match="another tony mini is changing the cluster"):
         other.stop()
     assert 0 == other.stop()
 
@@ -154,10 +154,10 @@ def test_last_words(tmp_path: Path) -> None:
     """The last lines that say something, each of bounded length."""
     log = tmp_path / "log"
     log.write_text("".join(f"line {n}\n\tat a.b.C\n" for n in range(100)) + "x" * 1000 + "\nSHUTDOWN_MSG: bye\n")
-    words = last_words(log)
+    words = log_tail(log)
     assert 12 == len(words)
     assert ("line 89", "x" * 400) == (words[0], words[-1])
-    assert [] == last_words(tmp_path / "none")
+    assert [] == log_tail(tmp_path / "none")
 
 
 def test_asking_costs_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers import registry
-from tony.schedulers.cluster_files import ClusterFiles, of_environment
+from tony.schedulers.cluster_files import ClusterFiles, files_from_environment
 from tony.schedulers.yarn.artifacts import file_systems, in_place
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
@@ -129,7 +129,7 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.other_schedulers == {"yarn": {"conf": str(tmp_path), "queue": "q"}}
     assert not registry.load("local").submitter(home).remote_files(said.spec, said.other_schedulers).in_place
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    assert not of_environment(home).in_place
+    assert not files_from_environment(home).in_place
     spec = JobSpec(scheduler="yarn", scheduler_settings={"conf": str(tmp_path)})
     assert registry.load("yarn").submitter(home).remote_files(spec, {}).in_place
 

@@ -14,4 +14,4 @@ from tony.schedulers import registry
 def test_what_is_said_without_loading_one_is_so(tmp_path: Path, name: str) -> None:
     """Where log files are: the registry's short answer is that of the capabilities."""
     submitter = registry.load(name).submitter(Home(tmp_path))
-    assert registry.is_elsewhere(name) == (not submitter.capabilities.log_files)
+    assert registry.has_remote_logs(name) == (not submitter.capabilities.log_files)

@@ -42,8 +42,8 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """What cannot be had is said with its reason, on the task's page, the log's and in the API; then it is there, whole
     to its last line."""
     cluster = FarScheduler.theirs = Cluster()
-    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
-    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
+    monkeypatch.setitem(registry._CLASSES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
+    monkeypatch.setattr(registry, "_WITH_REMOTE_LOGS", frozenset({"far"}))
     monkeypatch.setattr(remote_record, "_REPEAT_SECONDS", 0.0)
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
@@ -73,8 +73,8 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_links_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On each page of the job, and of a task those of each container that it had."""
     FarScheduler.theirs = Cluster()
-    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
-    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
+    monkeypatch.setitem(registry._CLASSES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
+    monkeypatch.setattr(registry, "_WITH_REMOTE_LOGS", frozenset({"far"}))
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
     report = read_summary(folder)

@@ -131,9 +131,9 @@ class PairedCluster(MiniCluster):
         """Has a member of a pair be active, or standby, whatever the other one is."""
         _tell(self.state, name, standing)
 
-    def _planned(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
+    def _plan(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         others = tuple(name for pair in PAIRS.values() for name in pair[1:])
-        state = replace(super()._planned(options, java, jars), others=others)
+        state = replace(super()._plan(options, java, jars), others=others)
         state = replace(state, ports=ports.choose(port for daemon in state.daemons for port in daemon.ports))
         return replace(state, options=replace(options, settings=(*options.settings, *_addresses(state, self.places))))
 
@@ -158,8 +158,8 @@ class PairedCluster(MiniCluster):
                     return f"{there[0]} does not become active: {error}"
         return super()._missing(_as_seen(state), since)
 
-    def _furnish(self, state: ClusterState) -> None:
-        super()._furnish(_as_seen(state))
+    def _initialize(self, state: ClusterState) -> None:
+        super()._initialize(_as_seen(state))
 
 
 class PairedLab(YarnLab):

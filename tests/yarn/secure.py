@@ -153,7 +153,7 @@ class SecureCluster(MiniCluster):
             nodes = await manager.nodes((NodeState.RUNNING,))
             return None if len(nodes) == self.state.options.nodes else f"{len(nodes)} NodeManagers are there"
 
-    def _furnish(self, state: ClusterState) -> None:
+    def _initialize(self, state: ClusterState) -> None:
         self.ask(self._make_folders)
 
     async def _make_folders(self, settings: Configuration) -> None:

@@ -38,10 +38,10 @@ from tony.history.job_record import pending_report
 from tony.linux.process import is_alive
 from tony.mini.cluster import MiniCluster
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
-from tony.schedulers.yarn.allocator import YarnSource
+from tony.schedulers.yarn.allocator import YarnAllocator
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
-from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, Uploaded, unpacked
+from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, Uploaded, decode_payload
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
@@ -64,7 +64,7 @@ class RealBench(conformance.Bench):
         folder: where stand-ins write.
     """
 
-    def __init__(self, source: YarnSource, job_id: str, folder: Path) -> None:
+    def __init__(self, source: YarnAllocator, job_id: str, folder: Path) -> None:
         self.source, self.spec, self.job_id = source, two_roles(), job_id
         self._folder = folder
         self._later: list[asyncio.Task[None]] = []
@@ -78,7 +78,7 @@ class RealBench(conformance.Bench):
         return found
 
     async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
-        papers = unpacked(TaskPayload, (await self._report(container))["papers"].encode())
+        papers = decode_payload(TaskPayload, (await self._report(container))["papers"].encode())
         return papers.task, papers.credentials
 
     async def lives(self, container: str) -> bool:
@@ -149,7 +149,7 @@ async def bench(
             tokens=folder / "tokens",
             credentials=token,
         )
-        source = YarnSource(job, papers, inside)
+        source = YarnAllocator(job, papers, inside)
         made = RealBench(source, job.folder.job_id, folder)
         for fault in wanted:
             made.provoke(fault)

@@ -32,7 +32,7 @@ from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import GET_FILE_INFO, GetFileInfoRequest
 from tony.hadoop.wire.proto import ProtoMessage
-from tony.schedulers.yarn.web_links import of_application
+from tony.schedulers.yarn.web_links import links_for_application
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -165,7 +165,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
         assert done.returncode == 0, done.stderr
         assert lab.wait_application(other)["finalStatus"] == "KILLED"
     settings = Configuration.load(lab.cluster.conf, {})
-    for link in of_application(settings, job, ended=False):  # the standby's lead to the other's
+    for link in links_for_application(settings, job, ended=False):  # the standby's lead to the other's
         status, page, _ = fetch(link.href)
         assert (status, job in page) == (200, True), link
     doors = resource_managers(settings, door="admin.address", port=8033)

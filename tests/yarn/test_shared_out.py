@@ -122,7 +122,11 @@ def test_labels(lab: YarnLab) -> None:
             ["queue=other"],
             ["roles.worker.node_label", "the queue has no access to this node label; it can access none"],
         ),
-        ("", ["queue=other", "am_node_label=fast"], ["scheduler.yarn.am_node_label", "has no access to this node label"]),
+        (
+            "",
+            ["queue=other", "am_node_label=fast"],
+            ["scheduler.yarn.am_node_label", "has no access to this node label"],
+        ),
         ("[roles.worker]\nvcores = 36\n", [], ["36 vcores", "the largest of 2 nodes without a label has 32 vcores"]),
         ('[roles.worker]\nspread = true\nnode_label = "fast"\n', [], ["without a label only", "Remove one"]),
         (
@@ -130,7 +134,11 @@ def test_labels(lab: YarnLab) -> None:
             ["queue=small"],
             ["roles.worker.memory", "4096m", "the queue root.small can use at most 819m of 8192m in all, 10 %"],
         ),
-        ("", ["queue=small", "am_memory=820m"], ["scheduler.yarn.am_memory", "820m", "root.small can use at most 819m"]),
+        (
+            "",
+            ["queue=small", "am_memory=820m"],
+            ["scheduler.yarn.am_memory", "820m", "root.small can use at most 819m"],
+        ),
         ("", ["queue=dyn.ann"], ["unknown queue", "the full path: root.dyn.ann."]),
     ],
     ids=[
@@ -184,7 +192,7 @@ def test_nodes_that_are_away(lab: YarnLab) -> None:
         assert f"Submit again when one of these nodes is back: {FAST} (shutdown)" in " ".join(refused.stderr.split())
         done = lab.submit(lab.roles("", text.format(32)), "--detach")
         assert done.returncode == 0, done.stdout + done.stderr
-        told = f"Only nodes that are currently unavailable could run a task of worker (128m, 32 vcores): {FAST} (shutdown)."
+        told = f"unavailable could run a task of worker (128m, 32 vcores): {FAST} (shutdown)."
         assert told in done.stderr
         job = lab.only_job()
         assert lab.wait(job, "queued", "pending", "submitted", "running")
@@ -265,7 +273,9 @@ def test_killed_by_yarn_for_memory(lab: YarnLab) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     failure = lab.failure(lab.only_job())
     assert (failure["cause"], failure["task"]) == ("memory", "worker:0")
-    said = r"worker:0 failed on 127\.0\.1\.[12]: YARN killed it for exceeding its virtual memory limit: (\S+) GB used, 3.8 GB allowed\."
+    said = (
+        r"worker:0 failed on 127\.0\.1\.[12]: YARN killed it .* virtual memory limit: (\S+) GB used, 3.8 GB allowed\."
+    )
     used = re.match(said, failure["reason"])
     assert used, failure["reason"]
     assert float(used[1]) > 16

@@ -159,7 +159,7 @@ async def _begin(
     if record.framework_path:
         sys.path.append(record.framework_path)
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text("utf-8")), ignore_unknown=True)
-    await parts.allocator.bring_log()
+    await parts.allocator.fetch_event_logs()
     number = parts.allocator.attempt or len(segments(folder.path)) + 1
     recovered = await to_thread(recover_state, folder, record) if number > 1 else recover_state(folder, record)
     digest = settings_digest(record.spec)
@@ -177,8 +177,8 @@ async def _begin(
         number,
         address,
     )
-    if parts.allocator.keeps_measured:
-        parts.master.metrics.save_copy = parts.allocator.keep_measured
+    if parts.allocator.stores_metrics:
+        parts.master.metrics.save_copy = parts.allocator.store_metrics
     parts.master.barrier.attach_journal(parts.allocator.journal(folder.events(number), parts.master.on_durable))
     _hear_signals(parts.master, parts.allocator)
     parts.server = RpcServer(credentials.am, parts.master)
@@ -336,7 +336,7 @@ def _address(job: PreparedJob, allocator: ContainerAllocator) -> str:
 
 async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Master) -> None:
     """Start the status page where the scheduler links to one."""
-    proxy = allocator.page_door()
+    proxy = allocator.page_proxy()
     if proxy is None:
         return
     process = None

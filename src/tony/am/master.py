@@ -100,7 +100,7 @@ class Master:
         self._on_attached: Callable[[TaskId], None] = lambda task: None
         self._in_setup: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
-        self.executors.in_charge, self.executors.overlap = allocator.in_charge, allocator.overlap
+        self.executors.in_charge, self.executors.overlap = allocator.is_current_attempt, allocator.overlap
         self.metrics = MetricsStore(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
         self.executors.on_sample = self.metrics.ingest_sample
         self.executors.find_step_age = self.metrics.find_step_age

@@ -12,7 +12,7 @@ from tony.history.json_files import write_json
 from tony.linux.process import set_not_dumpable
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.yarn.allocator import YarnSource
+from tony.schedulers.yarn.allocator import YarnAllocator
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload
 
@@ -21,7 +21,7 @@ def main() -> int:
     """Run one AM attempt and return the exit code of the process. Errors are printed where YARN shows them."""
     set_not_dumpable()
     try:
-        payload, container = ContainerEnv.look(os.environ).take(JOB, JobPayload)
+        payload, container = ContainerEnv.from_environ(os.environ).take_payload(JOB, JobPayload)
         payload = in_cluster_time(payload, container)
         folder = Home(container.folder / "tony-home").job(payload.record.job_id)
         _create_job_folder(folder, payload, container)
@@ -29,7 +29,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     sys.argv[1:] = [str(folder.path)]
-    return run(lambda job: YarnSource(job, payload, container))
+    return run(lambda job: YarnAllocator(job, payload, container))
 
 
 def in_cluster_time(payload: JobPayload, container: ContainerEnv) -> JobPayload:

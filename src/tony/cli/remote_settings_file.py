@@ -40,10 +40,10 @@ def settings_here(flags: Flags) -> Iterator[Flags]:
 
 
 def _read(address: str) -> bytes:
-    from tony.schedulers.cluster_files import of_environment
+    from tony.schedulers.cluster_files import files_from_environment
     from tony.storage.remote_files import RemoteFile
 
-    files = of_environment(home())
+    files = files_from_environment(home())
     try:
         found = files.look(address)
         if not isinstance(found, RemoteFile):

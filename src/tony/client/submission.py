@@ -124,7 +124,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     prepare(home)
     aborted_submissions.remove_aborted_submissions(home)
     now = clock.wall()
-    folder = _new_folder(home, resolved.spec.scheduler, submitter.own_id(), now)
+    folder = _new_folder(home, resolved.spec.scheduler, submitter.allocate_job_id(), now)
     with aborted_submissions.mark_submission(home, folder.job_id), _complete_or_gone(folder) as accepted:
         staged = stage(
             resolved.spec,
@@ -188,10 +188,10 @@ def _made_meanwhile(tls: bool) -> Iterator[Callable[[], JobCredentials]]:
         yield other.submit(make_credentials, tls=True).result
 
 
-def _new_folder(home: Home, scheduler: str, own_id: str | None, now: float) -> JobFolder:
+def _new_folder(home: Home, scheduler: str, allocate_job_id: str | None, now: float) -> JobFolder:
     """A folder, just made, of an id that no other job has: two of one moment may draw the same."""
     for _ in range(_DRAWS):
-        folder = home.job(own_id or new_job_id(scheduler, now))
+        folder = home.job(allocate_job_id or new_job_id(scheduler, now))
         with _making(folder.path), contextlib.suppress(FileExistsError):
             folder.path.mkdir(mode=0o700)
             return folder

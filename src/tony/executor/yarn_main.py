@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _context() -> LaunchContext:
-    payload, container_env = ContainerEnv.look(os.environ).take(TASK, TaskPayload)
+    payload, container_env = ContainerEnv.from_environ(os.environ).take_payload(TASK, TaskPayload)
     task = replace(payload.task, framework_path=container_env.plug_in(payload.task.framework_path))
     marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
     work = container_env.folder / "work" / f"{task.role}-{task.index}"

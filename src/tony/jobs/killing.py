@@ -68,7 +68,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             if kept is None and lives and (error.gone or (here and hangs)):
                 save_kill_request(folder, KillRequest(actor=user_name(), now=now))
                 with contextlib.suppress(InfraError):  # then the request is valid only while this process runs
-                    await submitter.keep(folder)
+                    await submitter.store_kill_request(folder)
                 kept = clock.monotonic()
             if hangs:
                 raise _add_kill_hint(error, folder) from error

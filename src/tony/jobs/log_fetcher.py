@@ -30,7 +30,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers.interface import LogSink, Submitter
-from tony.schedulers.registry import is_elsewhere
+from tony.schedulers.registry import has_remote_logs
 
 #: Bytes that all open requests together may return.
 _CREDIT_BYTES = 8 << 20
@@ -421,7 +421,7 @@ class _Sink:
 
 def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
     """Return the submitter that knows where a job's output is; None if it is local, or if none knows."""
-    if not is_elsewhere(record.spec.scheduler):
+    if not has_remote_logs(record.spec.scheduler):
         return None
     try:
         submitter = facts.submitter_of(home, record)

@@ -72,7 +72,7 @@ class QueueLimit:
     async def _reason(self, report: JobReport) -> str:
         parts = [report.waiting]
         with contextlib.suppress(InfraError):
-            parts.insert(0, await self._submitter.standing(self._record.job_id))
+            parts.insert(0, await self._submitter.queue_position(self._record.job_id))
         limit = format_duration(self._limit or 0)
         where = "; ".join(part.rstrip(". ") for part in parts if part)
         known = f": {where}" if where else ""
@@ -82,7 +82,7 @@ class QueueLimit:
         give_up = clock.monotonic() + _END_TIMEOUT_SECONDS
         while clock.monotonic() < give_up:
             with contextlib.suppress(InfraError):
-                sight = await self._submitter.look(self._record.job_id)
+                sight = await self._submitter.application_status(self._record.job_id)
                 if sight is None or sight.alive is False:
                     return
             await asyncio.sleep(_POLL_SECONDS)

@@ -75,7 +75,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
 
 async def _query_scheduler(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | JobReport:
     """Return the scheduler's status; if it is unreachable or slow, a report of a known AM or the summary."""
-    query = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
+    query = asyncio.get_running_loop().create_task(submitter.application_status(folder.job_id))
     without = asyncio.get_running_loop().create_task(_query_without_scheduler(folder, submitter, query))
     try:
         await asyncio.wait([query, without], return_when=asyncio.FIRST_COMPLETED)
@@ -178,7 +178,7 @@ async def last_am_report(folder: JobFolder, submitter: Submitter, report: JobRep
     if was_killed_by_signal(report):
         with contextlib.suppress(InfraError, TimeoutError):
             async with asyncio.timeout(_END_TIMEOUT_SECONDS):
-                while (sight := await submitter.look(folder.job_id)) is not None and sight.alive is not False:
+                while (sight := await submitter.application_status(folder.job_id)) and sight.alive is not False:
                     await asyncio.sleep(_POLL_SECONDS)
                 report = add_signal_source(report, sight) if sight else report
     return keep(folder, report)
@@ -232,7 +232,7 @@ async def refresh(home: Home, job_id: str) -> None:
 
 async def _fetch_with_status(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | None:
     """Fetch the job directory; return the scheduler's status, `alive=None` if only the scheduler is unreachable."""
-    query = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
+    query = asyncio.get_running_loop().create_task(submitter.application_status(folder.job_id))
     try:
         await asyncio.wait([query], timeout=_SCHEDULER_TIMEOUT_SECONDS)
         if not query.done() or query.exception():
@@ -286,20 +286,20 @@ async def adopt(home: Home, job_id: str) -> bool:
         finally:
             if not folder.job.exists():
                 shutil.rmtree(folder.path, ignore_errors=True)
-        if not folder.job.exists() and (why := await submitter.unrecorded(job_id)):
+        if not folder.job.exists() and (why := await submitter.describe_foreign(job_id)):
             raise UnrecordedJobError(why)
         return folder.job.exists()
     return False
 
 
-async def end_unrecorded(home: Home, job_id: str) -> bool:
+async def kill_foreign(home: Home, job_id: str) -> bool:
     """Have the scheduler end a job that `adopt` found without a job directory; return False if it is not tony's.
 
     Raises:
         SchedulerError: the scheduler cannot be reached.
     """
     submitters = (registry.load(name).submitter(home) for name in registry.names())
-    return await next(each for each in submitters if each.owns(job_id)).end_unrecorded(job_id)
+    return await next(each for each in submitters if each.owns(job_id)).kill_foreign(job_id)
 
 
 async def _report_ended(

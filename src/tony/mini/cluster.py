@@ -18,7 +18,7 @@ from tony.linux.process import is_stopped, memory_of
 from tony.mini import ports, processes, readiness
 from tony.mini.cluster_state import ClusterState, Process, load, save
 from tony.mini.daemons import DaemonKind, MiniDaemon, command, daemons, parse, tool_command
-from tony.mini.disk_setup import check_place, format_name_node, user_name, write_files
+from tony.mini.disk_setup import check_path, format_name_node, user_name, write_files
 from tony.mini.hadoop_download import fetch
 from tony.mini.initial_setup import initialize_hdfs
 from tony.mini.java import find_java
@@ -30,12 +30,12 @@ from tony.model.layout import Home
 #: Seconds for a cluster to start; it takes about 10.
 START_TIMEOUT = 120.0
 #: Seconds for a daemon to end: a NodeManager whose ResourceManager is down takes 15 to shut down.
-_END_TIMEOUT = 20.0
+_END_SECONDS = 20.0
 #: Attempts to start with other ports, if another process took one after it was chosen.
-_TRIES = 3
+_START_ATTEMPTS = 3
 
 
-class _TakenPort(InfraError):  # noqa: N818 - reads better where it is raised
+class _PortInUse(InfraError):  # noqa: N818 - reads better where it is raised
     """A daemon could not bind its port."""
 
 
@@ -114,26 +114,26 @@ class MiniCluster:
             InfraError: a daemon died or is not ready in time; says which, with the end of its log.
         """
         options.check()
-        check_place(self.places.path)
+        check_path(self.places.path)
         java = find_java(self._environment, options.hadoop)
         jars = fetch(options.hadoop, java, self._environment, notice)
-        with self._alone():
+        with self._lock():
             self._refuse_second()
-            self._clear()
-            for left in reversed(range(_TRIES)):
-                state = self._planned(options, str(java.home), str(jars))
+            self._stop_and_remove()
+            for left in reversed(range(_START_ATTEMPTS)):
+                state = self._plan(options, str(java.home), str(jars))
                 try:
-                    return self._bring_up(state, timeout)
-                except _TakenPort as error:
-                    self._end_all()
+                    return self._start_all(state, timeout)
+                except _PortInUse as error:
+                    self._stop_all()
                     if not left:
                         raise
                     notice(f"{str(error).splitlines()[0]}: trying other ports")
                 except InfraError:
-                    self._end_all()  # keeps its files and logs for diagnosis
+                    self._stop_all()  # keeps its files and logs for diagnosis
                     raise
                 except BaseException:
-                    self._clear()
+                    self._stop_and_remove()
                     raise
         raise AssertionError
 
@@ -149,12 +149,12 @@ class MiniCluster:
         """
         if not self.home.path.is_dir():
             return 0
-        with self._alone():
+        with self._lock():
             with contextlib.suppress(RecordError):
                 state = load(self.places) if notice else None
                 if state is not None and notice is not None:
                     kill_applications(state, notice)
-            return self._clear()
+            return self._stop_and_remove()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> Process | None:
         """Send a signal to a daemon, and wait for its end if it is SIGTERM or SIGKILL. Its containers stay.
@@ -168,13 +168,13 @@ class MiniCluster:
         """
         state = self.state
         daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
-        with self._alone():
+        with self._lock():
             process = self.state.living().get(daemon.name)
             if process is None:
                 return None
             processes.signal_one(process, number)
-            if number in (signal.SIGTERM, signal.SIGKILL) and not processes.wait_for_end([process], _END_TIMEOUT):
-                raise InfraError(f"{daemon.name} still runs {_END_TIMEOUT:.0f} s after the signal; try --signal KILL")
+            if number in (signal.SIGTERM, signal.SIGKILL) and not processes.wait_for_end([process], _END_SECONDS):
+                raise InfraError(f"{daemon.name} still runs {_END_SECONDS:.0f} s after the signal; try --signal KILL")
             return process
 
     def restart(self, name: str, timeout: float = START_TIMEOUT) -> Sequence[str]:
@@ -189,7 +189,7 @@ class MiniCluster:
         """
         state = self.state
         daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
-        with self._alone():
+        with self._lock():
             old = self.state.living().get(daemon.name)
             if old is not None:
                 processes.end([old])
@@ -238,7 +238,7 @@ class MiniCluster:
         )
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         """Lock the cluster against concurrent changes. Locks the state directory itself, so that no file is left."""
         try:
             self.home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -261,12 +261,12 @@ class MiniCluster:
                 f"a cluster is already running in {self.places.path}; see: tony mini status; stop it: tony mini stop"
             )
 
-    def _planned(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
+    def _plan(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         path = options.path or f"{self.places.bin}:{self._environment.get('PATH') or os.defpath}"
         names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
         return ClusterState(options=options, java=java, jars=jars, path=path, ports=ports.choose(names))
 
-    def _bring_up(self, state: ClusterState, timeout: float) -> ClusterState:
+    def _start_all(self, state: ClusterState, timeout: float) -> ClusterState:
         self.places.path.mkdir(mode=0o700, exist_ok=True)
         write_files(state, self.places)
         # HDFS needs to be formatted first; YARN starts without HDFS.
@@ -280,12 +280,12 @@ class MiniCluster:
             if daemon not in yarn:
                 state = self._spawn(state, daemon)
         self._wait(state, {}, state.daemons, timeout)
-        self._furnish(state)
+        self._initialize(state)
         state = replace(state, ready=True)
         save(self.places, state)
         return state
 
-    def _furnish(self, state: ClusterState) -> None:
+    def _initialize(self, state: ClusterState) -> None:
         initialize_hdfs(state, user_name())
 
     def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:
@@ -305,20 +305,20 @@ class MiniCluster:
             living = state.living()
             for daemon in needed:
                 if daemon.name not in living:
-                    self._mourn(daemon)
+                    self._raise_died(daemon)
 
         readiness.wait(lambda: self._missing(state, since), alive, timeout)
 
     def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
         return readiness.waiting_for(state, since)
 
-    def _mourn(self, daemon: MiniDaemon) -> None:
+    def _raise_died(self, daemon: MiniDaemon) -> None:
         log = self.places.log(daemon.name)
-        kind = _TakenPort if processes.tells_of_a_taken_port(log) else InfraError
+        kind = _PortInUse if processes.is_port_in_use(log) else InfraError
         title = daemon.kind.name.replace("_", " ").title().replace(" ", "")
-        raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *processes.last_words(log)]))
+        raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *processes.log_tail(log)]))
 
-    def _end_all(self) -> int:
+    def _stop_all(self) -> int:
         """Stop daemons, then what they have started; keep the files."""
         try:
             state = load(self.places)
@@ -331,9 +331,9 @@ class MiniCluster:
             save(self.places, replace(state, ready=False))
         return len(living)
 
-    def _clear(self) -> int:
-        count = self._end_all()
-        deadline = time.monotonic() + _END_TIMEOUT
+    def _stop_and_remove(self) -> int:
+        count = self._stop_all()
+        deadline = time.monotonic() + _END_SECONDS
         while self.places.path.exists():
             try:
                 shutil.rmtree(self.places.path)
@@ -353,10 +353,10 @@ class MiniCluster:
         return readiness.waiting_for(state, {})
 
     def _status_of(self, daemon: MiniDaemon, process: Process | None, state: ClusterState) -> DaemonStatus:
-        stands = process is not None and is_stopped(process.pid)
+        is_suspended = process is not None and is_stopped(process.pid)
         return DaemonStatus(
             name=daemon.name,
-            state="dead" if process is None else "stopped" if stands else "running",
+            state="dead" if process is None else "stopped" if is_suspended else "running",
             pid=process.pid if process is not None else None,
             memory=memory_of([process.pid]) if process is not None else None,
             web=f"http://{state.address(f'{daemon.name}.web')}",

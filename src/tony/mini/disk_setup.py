@@ -15,7 +15,7 @@ from tony.mini import hadoop_command, site_xml
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemons import MiniDaemon, command
 from tony.mini.layout import Places
-from tony.mini.processes import last_words
+from tony.mini.processes import log_tail
 
 #: Folders without which NameNode and DataNode do not start; Hadoop's archives in Maven lack them.
 _WEB = ("hdfs", "datanode", "secondary", "static")
@@ -31,7 +31,7 @@ def user_name() -> str:
         raise UserError(f"Hadoop cannot run as user {os.geteuid()}: it has no entry in the password file.") from None
 
 
-def check_place(path: Path) -> None:
+def check_path(path: Path) -> None:
     """Refuse a path that Hadoop cannot use.
 
     Raises:
@@ -73,7 +73,7 @@ def format_name_node(state: ClusterState, places: Places, variables: dict[str, s
             line, env=variables, cwd=places.path, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False
         )
     if done.returncode != 0:
-        raise InfraError("\n".join([f"formatting the NameNode failed; see {log}:", *last_words(log)]))
+        raise InfraError("\n".join([f"formatting the NameNode failed; see {log}:", *log_tail(log)]))
 
 
 def _interpreter() -> str:

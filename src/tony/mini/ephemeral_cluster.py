@@ -22,7 +22,7 @@ from tony.mini.options import MiniOptions
 from tony.model.layout import Home
 
 #: Seconds to wait for the guard to stop the cluster.
-_END = 60.0
+_STOP_SECONDS = 60.0
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def run_ephemeral_cluster(
         assert guard.stdin is not None
         guard.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            guard.wait(_END)
+            guard.wait(_STOP_SECONDS)
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from tony.mini.java import Java, find_maven
 POM = Path(__file__).parent / "pom.xml"
 _PARTIAL = ".partial-"
 #: Timeout in seconds for downloading 100 MB.
-_TIME_LIMIT = 1800.0
+_TIMEOUT_SECONDS = 1800.0
 #: Lines of Maven's output that an error shows.
 _LINES = 8
 
@@ -46,7 +46,7 @@ def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Calla
     maven = find_maven(environment)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache):
+        with _lock(cache):
             if not folder.is_dir():
                 notice(f"downloading Hadoop {hadoop} with Maven (about 100 MB, only the first time)")
                 _make(folder, hadoop, maven, java, environment)
@@ -67,7 +67,7 @@ def _folder(cache: Path, hadoop: str) -> Path:
 
 
 @contextlib.contextmanager
-def _alone(cache: Path) -> Iterator[None]:
+def _lock(cache: Path) -> Iterator[None]:
     """Lock the cache for one download at a time, and remove what a killed one has left."""
     handle = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -102,12 +102,12 @@ def _run_maven(jars: Path, hadoop: str, maven: Path, java: Java, environment: Ma
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_TIME_LIMIT,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InfraError(f"Maven could not download Hadoop {hadoop} within {_TIME_LIMIT:.0f} s.") from None
+        raise InfraError(f"Maven could not download Hadoop {hadoop} within {_TIMEOUT_SECONDS:.0f} s.") from None
     if done.returncode != 0 or not any(jars.glob("hadoop-yarn-server-nodemanager-*.jar")):
         lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-        told = "\n".join(line[:500] for line in lines[:_LINES])
-        raise InfraError(f"Maven could not download Hadoop {hadoop} (exit code {done.returncode}):\n{told}")
+        output = "\n".join(line[:500] for line in lines[:_LINES])
+        raise InfraError(f"Maven could not download Hadoop {hadoop} (exit code {done.returncode}):\n{output}")

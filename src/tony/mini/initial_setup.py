@@ -9,7 +9,7 @@ from tony.mini.cluster_state import ClusterState
 from tony.mini.readiness import send
 
 #: Timeout in seconds: the first request makes Java load many classes, while all other daemons do the same.
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 def initialize_hdfs(state: ClusterState, user: str) -> None:
@@ -42,4 +42,4 @@ def _label_nodes(state: ClusterState) -> None:
 
 
 def _send(address: str, method: str, path: str, body: str | None = None) -> None:
-    send(address, method, path, body, _PATIENCE)
+    send(address, method, path, body, _TIMEOUT_SECONDS)

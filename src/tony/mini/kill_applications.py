@@ -13,13 +13,15 @@ from tony.linux.process import is_stopped
 from tony.mini.cluster_state import ClusterState
 from tony.mini.readiness import send
 
-_ALIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
-_WHY = "its cluster was stopped (tony mini stop)"
+_ACTIVE_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+_DIAGNOSTICS = "its cluster was stopped (tony mini stop)"
 #: Ids that are listed.
-_NAMED = 3
+_MAX_SHOWN = 3
 #: Seconds for a response of the ResourceManager, for all containers to end, and for followers to fetch the reason.
-_PATIENCE, _ENDING, _HEARING = 5.0, 20.0, 3.0
-_PAUSE = 0.2
+_TIMEOUT_SECONDS = 5.0
+_END_SECONDS = 20.0
+_FOLLOWER_SECONDS = 3.0
+_POLL_SECONDS = 0.2
 
 
 def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> None:
@@ -35,16 +37,16 @@ def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> Non
         if not names:
             return
         verb = "application is" if len(names) == 1 else "applications are"
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        notice(f"{len(names)} {verb} still running and will be killed: {', '.join(names[:_NAMED])}{more}")
+        more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+        notice(f"{len(names)} {verb} still running and will be killed: {', '.join(names[:_MAX_SHOWN])}{more}")
         for name in names:
             _kill(state, name)
-        if _wait(lambda: not _running(state) and not _containers(state), _ENDING):
-            time.sleep(_HEARING)
+        if _wait(lambda: not _running(state) and not _containers(state), _END_SECONDS):
+            time.sleep(_FOLLOWER_SECONDS)
 
 
 def _running(state: ClusterState) -> list[str]:
-    found = _get(state, f"/ws/v1/cluster/apps?states={_ALIVE}").get("apps") or {}
+    found = _get(state, f"/ws/v1/cluster/apps?states={_ACTIVE_STATES}").get("apps") or {}
     return sorted(each["id"] for each in found.get("app", []))
 
 
@@ -55,13 +57,13 @@ def _containers(state: ClusterState) -> int:
 
 
 def _kill(state: ClusterState, name: str) -> None:
-    body = json.dumps({"state": "KILLED", "diagnostics": _WHY})
+    body = json.dumps({"state": "KILLED", "diagnostics": _DIAGNOSTICS})
     with contextlib.suppress(InfraError):  # it has just ended
-        send(state.address("rm.web"), "PUT", f"/ws/v1/cluster/apps/{name}/state", body, _PATIENCE)
+        send(state.address("rm.web"), "PUT", f"/ws/v1/cluster/apps/{name}/state", body, _TIMEOUT_SECONDS)
 
 
 def _get(state: ClusterState, path: str) -> Any:
-    return json.loads(send(state.address("rm.web"), "GET", path, patience=_PATIENCE))
+    return json.loads(send(state.address("rm.web"), "GET", path, patience=_TIMEOUT_SECONDS))
 
 
 def _wait(done: Callable[[], bool], patience: float) -> bool:
@@ -69,5 +71,5 @@ def _wait(done: Callable[[], bool], patience: float) -> bool:
     while not done():
         if time.monotonic() > deadline:
             return False
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_SECONDS)
     return True

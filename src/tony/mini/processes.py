@@ -23,7 +23,7 @@ _LINES = 12
 _TAIL = 65536
 #: Our own children, so that they can be reaped. They usually outlive this process.
 _children: list[subprocess.Popen[bytes]] = []
-_BUSY = re.compile(r"BindException|Address already in use|Port in use", re.IGNORECASE)
+_PORT_IN_USE = re.compile(r"BindException|Address already in use|Port in use", re.IGNORECASE)
 
 
 def environment(state: ClusterState, places: Places, own: Mapping[str, str]) -> dict[str, str]:
@@ -71,10 +71,10 @@ def signal_one(process: Process, number: int) -> bool:
 
 def end(processes: Iterable[Process], timeout: float = 10.0) -> None:
     """Kill processes, and wait until they are gone."""
-    doomed = list(processes)
-    for process in doomed:
+    killed = list(processes)
+    for process in killed:
         signal_one(process, signal.SIGKILL)
-    wait_for_end(doomed, timeout)
+    wait_for_end(killed, timeout)
 
 
 def wait_for_end(processes: Collection[Process], timeout: float) -> bool:
@@ -107,7 +107,7 @@ def sweep(places: Places, timeout: float = 10.0) -> int:
     return kill_until_none(kill, timeout)
 
 
-def last_words(log: Path) -> list[str]:
+def log_tail(log: Path) -> list[str]:
     """Return the last informative lines of a log: stack traces without their frames."""
     try:
         with open(log, "rb") as file:
@@ -121,9 +121,9 @@ def last_words(log: Path) -> list[str]:
     return [line[:400] for line in lines[-_LINES:]]
 
 
-def tells_of_a_taken_port(log: Path) -> bool:
+def is_port_in_use(log: Path) -> bool:
     """Return True if a daemon died because its port was in use."""
-    return any(_BUSY.search(line) for line in last_words(log))
+    return any(_PORT_IN_USE.search(line) for line in log_tail(log))
 
 
 def _working_in(folder: Path) -> list[int]:

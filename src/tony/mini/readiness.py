@@ -14,7 +14,7 @@ from tony.mini.cluster_state import ClusterState
 from tony.mini.daemons import DaemonKind, MiniDaemon
 
 #: Timeout in seconds of one response; a starting daemon may accept a connection without responding.
-_PATIENCE = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 class NotYet(Exception):  # noqa: N818 - not an error: a negative result
@@ -29,14 +29,14 @@ def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
             still know their previous process, which does not count.
     """
     try:
-        _ask_hdfs(state, since)
-        _ask_yarn(state, since)
+        _check_hdfs(state, since)
+        _check_yarn(state, since)
     except NotYet as reason:
         return str(reason)
     return None
 
 
-def send(address: str, method: str, path: str, body: str | None = None, patience: float = _PATIENCE) -> bytes:
+def send(address: str, method: str, path: str, body: str | None = None, patience: float = _TIMEOUT_SECONDS) -> bytes:
     """Send one request to a daemon's web server.
 
     Args:
@@ -56,8 +56,8 @@ def send(address: str, method: str, path: str, body: str | None = None, patience
     finally:
         connection.close()
     if answer.status not in (200, 202):  # done, or accepted
-        told = content.decode(errors="replace")[:500]
-        raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {told}")
+        text = content.decode(errors="replace")[:500]
+        raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {text}")
     return content
 
 
@@ -75,26 +75,26 @@ def _bean(state: ClusterState, port: str, bean: str, name: str) -> Any:
     return beans[0]
 
 
-def _ask_hdfs(state: ClusterState, since: Mapping[str, float]) -> None:
+def _check_hdfs(state: ClusterState, since: Mapping[str, float]) -> None:
     facts = _bean(state, "nn.web", "Hadoop:service=NameNode,name=NameNodeInfo", "the NameNode")
-    there = len(json.loads(facts.get("LiveNodes") or "{}"))
-    if there < state.options.datanodes:
-        raise NotYet(f"{there} of {state.options.datanodes} DataNodes are live")
+    live = len(json.loads(facts.get("LiveNodes") or "{}"))
+    if live < state.options.datanodes:
+        raise NotYet(f"{live} of {state.options.datanodes} DataNodes are live")
     for daemon in state.daemons:
         if daemon.kind is DaemonKind.DATA_NODE and daemon.name in since:
-            _ask_data_node(state, daemon)
+            _check_data_node(state, daemon)
     if facts.get("Safemode"):
         raise NotYet("the NameNode is in safe mode")
 
 
-def _ask_data_node(state: ClusterState, daemon: MiniDaemon) -> None:
+def _check_data_node(state: ClusterState, daemon: MiniDaemon) -> None:
     facts = _bean(state, f"{daemon.name}.web", "Hadoop:service=DataNode,name=DataNodeInfo", daemon.name)
     actors = json.loads(facts.get("BPServiceActorInfo") or "[]")
     if not any(actor.get("ActorState") == "RUNNING" for actor in actors):
         raise NotYet(f"{daemon.name} has not registered")
 
 
-def _ask_yarn(state: ClusterState, since: Mapping[str, float]) -> None:
+def _check_yarn(state: ClusterState, since: Mapping[str, float]) -> None:
     found = _get(state, "rm.web", "/ws/v1/cluster/nodes?states=RUNNING", "the ResourceManager").get("nodes") or {}
     nodes = {node["id"]: node for node in found.get("node", [])}
     wanted = [daemon for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]

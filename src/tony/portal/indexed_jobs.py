@@ -34,7 +34,7 @@ from tony.portal.record_cache import RecordCache
 from tony.portal.scan_threads import ScanThreads
 from tony.portal.status_from_log import StatusFromLog
 from tony.portal.tensorboard_event_files import TensorBoardSource, find_owner
-from tony.schedulers.registry import is_elsewhere
+from tony.schedulers.registry import has_remote_logs
 from tony.storage.local_store import JobDirectory
 from tony.storage.store import FileStore
 from tony.web.folder_job_view import FolderView
@@ -167,7 +167,7 @@ class IndexedJobs:
         if key in self._views:  # the view holds the same directory open
             held = self._views[key].place.store or held
         folder = self._cache.folder(entry, identity)
-        logs_here = isinstance(held, JobDirectory) and not is_elsewhere(entry.head.scheduler)
+        logs_here = isinstance(held, JobDirectory) and not has_remote_logs(entry.head.scheduler)
         lock = self._copying.setdefault(str(folder.path), threading.Lock())
         refresh = partial(run, partial(self._update_copy, held, entry, folder, lock, logs=not logs_here))
         if not self._is_fresh(folder, held):

@@ -37,7 +37,7 @@ class ClusterFiles(RemoteFiles):
         self._folders: dict[tuple[NameService, str], bool] = {}
 
     def look(self, address: str) -> RemoteFile | RemoteFolder:
-        service, path = self._place(address)
+        service, path = self._split(address)
         client = self._client(service)
         try:
             status = client.status(path)
@@ -56,7 +56,7 @@ class ClusterFiles(RemoteFiles):
             raise ValueError(f"permission denied: {service.uri}{path} cannot be read: {error}") from error
 
     def open(self, file: RemoteFile, length: int | None = None) -> Bytes:
-        service, path = self._place(file.address)
+        service, path = self._split(file.address)
         try:
             return self._client(service).open(path, length=length)
         except FileMissingError:
@@ -68,7 +68,7 @@ class ClusterFiles(RemoteFiles):
         for client in self._clients.values():
             client.close()
 
-    def _place(self, address: str) -> tuple[NameService, str]:
+    def _split(self, address: str) -> tuple[NameService, str]:
         system, path = remote_paths.parts(address)
         try:
             return name_service(self._cluster.configuration, system or None), path
@@ -104,7 +104,9 @@ class ClusterFiles(RemoteFiles):
         return known
 
 
-def of_environment(home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})) -> ClusterFiles:
+def files_from_environment(
+    home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})
+) -> ClusterFiles:
     """Return the file systems of the cluster that the job, the environment or a running `tony mini` names.
 
     Args:
@@ -114,11 +116,11 @@ def of_environment(home: Home, settings: Mapping[str, Mapping[str, object]] = Ma
         ValueError: no cluster is configured.
         ConfigurationError: its configuration is invalid.
     """
-    said, _ = read_settings(settings.get("yarn", {}))
-    if not named_folder(said, home):
+    yarn_settings, _ = read_settings(settings.get("yarn", {}))
+    if not named_folder(yarn_settings, home):
         raise ValueError(
             "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (or "
             "scheduler.yarn.conf) to the folder with core-site.xml and hdfs-site.xml, or copy the file here first: "
             "hdfs dfs -get."
         )
-    return ClusterFiles(find_cluster(said, home), in_place=False)
+    return ClusterFiles(find_cluster(yarn_settings, home), in_place=False)

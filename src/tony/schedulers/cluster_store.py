@@ -34,16 +34,16 @@ class ClusterStore(FileStore):
     def __init__(
         self, address: str, home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})
     ) -> None:
-        said, _ = read_settings(settings.get("yarn", {}))
+        yarn_settings, _ = read_settings(settings.get("yarn", {}))
         try:
             self.address = remote_paths.checked(address)
             system, self._root = remote_paths.parts(self.address)
-            if not named_folder(said, home):
+            if not named_folder(yarn_settings, home):
                 raise ValueError(
                     "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR to the "
                     "folder with core-site.xml and hdfs-site.xml."
                 )
-            cluster = find_cluster(said, home)
+            cluster = find_cluster(yarn_settings, home)
             self._made: set[str] = set()
             self._files = cluster.web_files_of(name_service(cluster.configuration, system or None))
         except (ValueError, ConfigurationError) as error:
@@ -51,41 +51,41 @@ class ClusterStore(FileStore):
 
     def list(self, path: str = "") -> Sequence[Item]:
         try:
-            found = self._files.list(self._place(path))
+            found = self._files.list(self._split(path))
         except FileMissingError:
             return ()
         return tuple(_item(each, each.name) for each in found if each.name)
 
     def find(self, path: str) -> Item | None:
-        found = self._files.find(self._place(path))
+        found = self._files.find(self._split(path))
         return None if found is None else _item(found, path.rpartition("/")[2])
 
     def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         try:
-            with self._files.open(self._place(path), offset) as stream:
+            with self._files.open(self._split(path), offset) as stream:
                 while piece := stream.read(PIECE):
                     yield piece
         except FileMissingError:
             return
 
     def write(self, path: str, content: bytes | Path) -> None:
-        place = self._place(path)
-        folder, _, name = place.rpartition("/")
+        target = self._split(path)
+        folder, _, name = target.rpartition("/")
         draft = f"{folder}/.{name}.new"
         if folder not in self._made:
             self._files.make_directories(folder, 0o700)
             self._made.add(folder)
         self._files.create(draft, content, permission=0o600, overwrite=True)
-        self._files.rename(draft, place, overwrite=True)
+        self._files.rename(draft, target, overwrite=True)
 
     def remove(self, path: str) -> None:
         self._made.clear()
-        self._files.delete(self._place(path), recursive=True)
+        self._files.delete(self._split(path), recursive=True)
 
     def close(self) -> None:
         self._files.close()
 
-    def _place(self, path: str) -> str:
+    def _split(self, path: str) -> str:
         if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
             raise StorageError(f"{path!r} is not a path below {self.address}")
         return f"{self._root}/{path}" if path else self._root

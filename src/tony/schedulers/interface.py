@@ -128,8 +128,8 @@ class ContainerAllocator(ABC):
     overlap: float = 0.0
     #: This AM attempt as the scheduler counts them; None: count the event logs.
     attempt: int | None = None
-    #: Whether `keep_measured` does anything.
-    keeps_measured: bool = False
+    #: Whether `store_metrics` does anything.
+    stores_metrics: bool = False
     #: Address of the AM for executors and clients; set before `open`.
     master_address: str = ""
     #: host:port of the job's page, if it has one; set before `open`.
@@ -140,7 +140,7 @@ class ContainerAllocator(ABC):
         """Host name under which other machines reach this one."""
         return socket.getfqdn()
 
-    def page_door(self) -> PageProxy | None:
+    def page_proxy(self) -> PageProxy | None:
         """Return the proxy of the job's page; None if the scheduler has no web proxy."""
         return None
 
@@ -152,7 +152,7 @@ class ContainerAllocator(ABC):
             SchedulerError: the scheduler cannot be used.
         """
 
-    def in_charge(self) -> bool:
+    def is_current_attempt(self) -> bool:
         """Return True if certainly no later AM attempt of this job has been started yet.
 
         Otherwise connected executors are not told to count on this AM: a later one may give up their programs.
@@ -166,7 +166,7 @@ class ContainerAllocator(ABC):
             SchedulerError: the scheduler is lost for good, and with it the job.
         """
 
-    async def bring_log(self) -> None:  # noqa: B027 - nothing to do where the job's folder outlives the AM
+    async def fetch_event_logs(self) -> None:  # noqa: B027 - nothing to do where the job's folder outlives the AM
         """Fetch complete event logs of earlier AM attempts into the job directory, and fence their writers.
 
         Called before `open`.
@@ -187,7 +187,7 @@ class ContainerAllocator(ABC):
         """
         return None
 
-    async def keep_measured(self, copy: Path) -> None:  # noqa: B027 - see `bring_log`
+    async def store_metrics(self, copy: Path) -> None:  # noqa: B027 - see `fetch_event_logs`
         """Persist the metrics recorded so far for the next AM attempt and for readers.
 
         The final metrics are in the job directory when `finish` is called.
@@ -356,7 +356,7 @@ class Submitter(ABC):
 
     capabilities: Capabilities
 
-    def own_id(self) -> str | None:
+    def allocate_job_id(self) -> str | None:
         """Return a new job's id from a scheduler that allocates ids; None: the client makes one. After `check`."""
         return None
 
@@ -411,14 +411,14 @@ class Submitter(ABC):
         """
         await self.sweep(folder)
 
-    async def keep(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the AM uses the same folder
+    async def store_kill_request(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the AM uses the same folder
         """Publish the kept state in the job directory where the next AM attempt finds it.
 
         Raises:
             SchedulerError, HadoopError: it cannot be written.
         """
 
-    async def standing(self, job_id: str) -> str:
+    async def queue_position(self, job_id: str) -> str:
         """Describe the queue position of a job whose AM is pending; empty if unknown.
 
         Raises:
@@ -430,7 +430,7 @@ class Submitter(ABC):
         """Return True if this scheduler allocated the id, so that the job can be found by it from any machine."""
         return False
 
-    async def look(self, job_id: str) -> ApplicationStatus | None:
+    async def application_status(self, job_id: str) -> ApplicationStatus | None:
         """Return the scheduler's current view of a job; None where the job directory has everything.
 
         Raises:
@@ -487,7 +487,7 @@ class Submitter(ABC):
         """
         return {}
 
-    async def unrecorded(self, job_id: str) -> str:
+    async def describe_foreign(self, job_id: str) -> str:
         """Describe the status of a known job that has no history to `fetch`, and why; empty if the job is unknown.
 
         Raises:
@@ -495,7 +495,7 @@ class Submitter(ABC):
         """
         return ""
 
-    async def end_unrecorded(self, job_id: str) -> bool:
+    async def kill_foreign(self, job_id: str) -> bool:
         """Kill a running job that `unrecorded` describes, if it is certainly a job of tony and not of another tool.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from tony.schedulers.interface import Scheduler
 
-_HOMES = {
+_CLASSES = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",
     "yarn": "tony.schedulers.yarn.scheduler:YarnScheduler",
 }
@@ -16,17 +16,17 @@ _HOMES = {
 
 #: Schedulers whose `Capabilities` say that log files are on other machines; named here so that readers need not load
 #: them.
-_ELSEWHERE = frozenset({"yarn"})
+_WITH_REMOTE_LOGS = frozenset({"yarn"})
 
 
-def is_elsewhere(name: str) -> bool:
+def has_remote_logs(name: str) -> bool:
     """Return True if a scheduler's jobs leave their log files on other machines."""
-    return name in _ELSEWHERE
+    return name in _WITH_REMOTE_LOGS
 
 
 def names() -> tuple[str, ...]:
     """Return every valid value of `scheduler.name`."""
-    return tuple(_HOMES)
+    return tuple(_CLASSES)
 
 
 def load(name: str) -> Scheduler:
@@ -35,7 +35,7 @@ def load(name: str) -> Scheduler:
     Raises:
         LookupError: there is none.
     """
-    module, _, class_name = _HOMES[name].partition(":")
+    module, _, class_name = _CLASSES[name].partition(":")
     return cast("Scheduler", getattr(import_module(module), class_name)())
 
 
@@ -45,4 +45,4 @@ def package_of(name: str) -> str:
     Raises:
         LookupError: there is none of that name.
     """
-    return _HOMES[name].partition(":")[0].rpartition(".")[0]
+    return _CLASSES[name].partition(":")[0].rpartition(".")[0]

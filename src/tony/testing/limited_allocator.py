@@ -14,10 +14,10 @@ from pathlib import Path
 
 from tony.am import main as am
 from tony.schedulers.local import allocator
-from tony.schedulers.local.allocator import LocalSource
+from tony.schedulers.local.allocator import LocalAllocator
 
 
-class CrampedSource(LocalSource):
+class CrampedSource(LocalAllocator):
     """Grants as production does, within that room."""
 
     room: Path
@@ -32,7 +32,7 @@ class CrampedSource(LocalSource):
         for role, total in getattr(self, "_asked", {}).items():
             more = max(0, min(total - living[role], left))
             left -= more
-            self._grants.want(role, min(total, living[role] + more))
+            self._allocation.set_demand(role, min(total, living[role] + more))
         super()._grant()
 
 
@@ -46,5 +46,5 @@ def _read(room: Path) -> int:
 def main() -> int:
     """Runs one attempt."""
     CrampedSource.room = Path(sys.argv.pop(1))
-    vars(allocator)["LocalSource"] = CrampedSource  # in this process: production has no door for it
+    vars(allocator)["LocalAllocator"] = CrampedSource  # in this process: production has no door for it
     return am.main()

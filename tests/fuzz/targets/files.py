@@ -63,7 +63,7 @@ def remnants(data: bytes) -> None:
     """What a master that died has left for others to end."""
     place = scratch("remains") / "remains"
     place.write_bytes(data)
-    found = cleanup.noted(place)
+    found = cleanup.read_launch_record(place)
     assert all(pid > 0 for pid in found.executors)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.linux import process
-from tony.schedulers.local.allocator import LocalSource
+from tony.schedulers.local.allocator import LocalAllocator
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 #: Starts a process without parent, environment or session of ours, then dies as from a kernel's hand.
@@ -28,7 +28,7 @@ async def main(folder: Path) -> None:
     spec = replace(two_roles(), scheduler_settings={"ledger": str(folder / "ledger")})
     job = prepared_job(folder / "home", spec)
     argv = [sys.executable, "-I", "-S", "-c", LEAVER, str(folder)]
-    source = LocalSource(job, executor_command=argv, adopt_orphans=True)
+    source = LocalAllocator(job, executor_command=argv, adopt_orphans=True)
     events: asyncio.Queue[Event] = asyncio.Queue()
     await source.open(events.put_nowait)
     source.set_demand("ps", 1)

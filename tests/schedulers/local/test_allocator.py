@@ -22,7 +22,7 @@ from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.local import cleanup
-from tony.schedulers.local.allocator import LocalSource
+from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.ledger import ResourceLedger, new_claim
 from tony.storage.localization import Interpreter
 from tony.testing.conformance import PATIENCE
@@ -112,7 +112,7 @@ def test_executor_is_told_where_it_runs(tmp_path: Path) -> None:
         assert cgroup.limit(part.cgroup) in (None, 16 * MIB)
         report = await made.report(container)
         assert report["session"] == report["pid"]
-        noted = cleanup.noted(folder.remains)
+        noted = cleanup.read_launch_record(folder.remains)
         assert (noted.groups, list(noted.executors)) == (part.cgroup, [report["pid"]])
 
     play(scenario, tmp_path)
@@ -151,7 +151,7 @@ def test_last_words_are_quoted(tmp_path: Path) -> None:
         await until(lambda: bool(ends(events)))
         log = made.job.folder.logs / "ps-0.executor.log"
         assert ends(events)[0].cause == (
-            f"its executor exited with code 7: ending at once, as ordered; full log: {log}"
+            f"its executor exited with exit code 7: ending at once, as ordered; full log: {log}"
         )
 
     play(scenario, tmp_path)
@@ -175,7 +175,7 @@ def test_missing_executor(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")}))
-        source = LocalSource(job, executor_command=["/no/such/program"])
+        source = LocalAllocator(job, executor_command=["/no/such/program"])
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
@@ -292,7 +292,7 @@ def test_unusable_settings(tmp_path: Path) -> None:
     """Settings that only the application master sees wrong are still all told."""
     job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"speed": 1, "gpus": -1}))
     with pytest.raises(ConfigError) as caught:
-        LocalSource(job)
+        LocalAllocator(job)
     assert len(caught.value.problems) == 2
 
 
@@ -302,7 +302,7 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr("tony.schedulers.local.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
 
     async def scenario() -> None:
-        source = LocalSource(prepared_job(tmp_path / "home", two_roles()))
+        source = LocalAllocator(prepared_job(tmp_path / "home", two_roles()))
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
@@ -322,7 +322,7 @@ class Inherited:
     def __init__(self, claim: int) -> None:
         self.claim = claim
 
-    def hand_on(self, claim: int) -> None:
+    def pass_on(self, claim: int) -> None:
         """Nobody follows."""
 
 
@@ -372,20 +372,20 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
 async def die(made: LocalBench) -> int:
     """Has the source do nothing any more, as far as that can be in one process; answers what its supervisor keeps."""
     source = made.source
-    assert isinstance(source, LocalSource)
+    assert isinstance(source, LocalAllocator)
     source._sink = None
     for task in source._tasks:
         task.cancel()
     await source._server.close()
-    assert source._holding
-    return os.dup(source._holding.descriptors[0])
+    assert source._claim
+    return os.dup(source._claim.descriptors[0])
 
 
-def successor(made: LocalBench, claim: int) -> LocalSource:
+def successor(made: LocalBench, claim: int) -> LocalAllocator:
     """The source of the next master. Its supervision is only played: a test's own process can adopt no orphans."""
-    assert isinstance(made.source, LocalSource)
-    later = LocalSource(made.job, executor_command=made.source._command)
-    later._supervision = Inherited(claim)  # type: ignore[assignment]
+    assert isinstance(made.source, LocalAllocator)
+    later = LocalAllocator(made.job, executor_command=made.source._command)
+    later._supervisor = Inherited(claim)  # type: ignore[assignment]
     return later
 
 

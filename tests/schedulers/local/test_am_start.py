@@ -65,7 +65,7 @@ def test_says_why_it_did_not_come_up(folder: JobFolder) -> None:
     with pytest.raises(SchedulerError) as caught:
         asyncio.run(start_master(folder, program("print('no secret, no job'); sys.exit(3)")))
     text = str(caught.value)
-    assert f"the application master of {folder.job_id} exited with code 3; end of its log:" in text
+    assert f"the application master of {folder.job_id} exited with exit code 3; end of its log:" in text
     assert text.endswith("line 99\n  no secret, no job")
     assert "line 89" not in text
 
@@ -78,7 +78,7 @@ def test_silent_death(folder: JobFolder) -> None:
 
 def test_one_that_never_comes_up_is_ended(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left behind of a start that failed."""
-    monkeypatch.setattr(am_start, "_PATIENCE", 0.5)
+    monkeypatch.setattr(am_start, "_START_SECONDS", 0.5)
     with pytest.raises(SchedulerError, match=r"did not start within 0\.5 s"):
         asyncio.run(start_master(folder, program("open('pid', 'w').write(str(os.getpid())); time.sleep(600)")))
     pid = folder.path / "pid"
@@ -111,6 +111,6 @@ def test_program_that_is_not_there(folder: JobFolder) -> None:
 
 def test_the_real_one_explains_itself(folder: JobFolder) -> None:
     """A folder that is no job's ends the real master with its reason in the log."""
-    with pytest.raises(SchedulerError, match="exited with code"):
+    with pytest.raises(SchedulerError, match="exited with exit code"):
         asyncio.run(start_master(folder))
     assert master_command(folder)[-1] == str(folder.path)

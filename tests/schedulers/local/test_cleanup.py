@@ -91,7 +91,7 @@ def test_watchdog_may_finish(start: Start, tmp_path: Path) -> None:
 def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> None:
     """The list grows, and need not be there; a pid is noted with its process's birth."""
     file = tmp_path / "remains"
-    assert cleanup.noted(file) == NOTHING
+    assert cleanup.read_launch_record(file) == NOTHING
     cleanup.record_launch(file, groups=("/a b", "/c"))
     executor = start()
     born = process.start_time(executor.pid)
@@ -100,7 +100,7 @@ def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> Non
         container="c-1", role="w", pid=executor.pid, start=born, devices=("GPU-1", "0"), groups=("/a b",)
     )
     cleanup.record_launch(file, launched=held)
-    found = cleanup.noted(file)
+    found = cleanup.read_launch_record(file)
     assert found == cleanup.LaunchRecord(launched=(held,), groups=("/a b", "/c"))
     assert found.executors == {executor.pid: born}
 
@@ -112,10 +112,10 @@ def test_line_that_a_full_disk_cut_short_is_left_out(tmp_path: Path, torn: str) 
     cleanup.record_launch(file, groups=("/a",))
     with file.open("a") as out:
         out.write(torn)
-    assert cleanup.noted(file) == cleanup.LaunchRecord(groups=("/a",))
+    assert cleanup.read_launch_record(file) == cleanup.LaunchRecord(groups=("/a",))
     held = cleanup.Launched(container="c-2", role="w", pid=1, start=2)
     cleanup.record_launch(file, launched=held, groups=("/b",))
-    assert cleanup.noted(file) == cleanup.LaunchRecord(launched=(held,), groups=("/a", "/b"))
+    assert cleanup.read_launch_record(file) == cleanup.LaunchRecord(launched=(held,), groups=("/a", "/b"))
 
 
 def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
@@ -150,15 +150,15 @@ def test_the_highest_number_of_a_container(tmp_path: Path) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
     one.write_bytes(b'{"container":"c-9"}\n{"container":"c-12"}\n')
     two.write_bytes(b'{"containers":["c-2","c-3"]}\n{"text":"c-99 "}')
-    assert cleanup.highest([one, two, tmp_path / "3"]) == 12
-    assert cleanup.highest([]) == 0
+    assert cleanup.highest_container_number([one, two, tmp_path / "3"]) == 12
+    assert cleanup.highest_container_number([]) == 0
 
 
 def test_noted_executors_are_ended_without_a_look_at_their_environment(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Executors hide it from all but root. All below them ends with them; a successor of a pid is spared."""
-    monkeypatch.setattr(cleanup, "_WATCHDOG", 0.05)
+    monkeypatch.setattr(cleanup, "_WATCHDOG_SECONDS", 0.05)
     name = job()
     executor = start(sys.executable, "-c", "import os, time; os.fork(); time.sleep(600)")
     born = process.start_time(executor.pid)
@@ -185,16 +185,16 @@ def test_orphans_are_adopted_and_ended(tmp_path: Path, way: tuple[str, ...]) -> 
 #: Says what is left while an executor, a helper and a stranger are there. A process of its own: all its children count.
 ALONE = """
 import os, subprocess, sys
-from tony.schedulers.local.cleanup import nothing_left
+from tony.schedulers.local.cleanup import is_nothing_left
 helper = subprocess.Popen(["sleep", "600"])
 executor = subprocess.Popen(["sleep", "600"], start_new_session=True)
 os.mkdir("group")
-print(nothing_left({executor.pid}, ["group"]), os.path.exists("group"))
+print(is_nothing_left({executor.pid}, ["group"]), os.path.exists("group"))
 stray = subprocess.Popen(["true"], start_new_session=True)
 os.waitid(os.P_PID, stray.pid, os.WEXITED | os.WNOWAIT)
-print(nothing_left({executor.pid}, ()))
+print(is_nothing_left({executor.pid}, ()))
 stray.wait()
-print(nothing_left({executor.pid}, ()))
+print(is_nothing_left({executor.pid}, ()))
 for each in (helper, executor):
     each.kill()
     each.wait()
@@ -204,7 +204,7 @@ for each in (helper, executor):
 def test_nothing_is_left_when_nobody_is_there(tmp_path: Path) -> None:
     """Executors and helpers in our own session do not count; whoever else is our child does, dead or alive."""
     if process.own_children() is None:
-        assert not cleanup.nothing_left((), ())
+        assert not cleanup.is_nothing_left((), ())
         return
     argv = [sys.executable, "-c", ALONE]
     result = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60)

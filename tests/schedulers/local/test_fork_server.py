@@ -165,11 +165,11 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
         await bench.ended(await bench.start(python()))
         stopped = bench.server.pid
         os.kill(stopped, signal.SIGSTOP)
-        monkeypatch.setattr(fork_server, "_PATIENCE", 0.3)
+        monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 0.3)
         with pytest.raises(OSError, match="did not answer"):
             await bench.start(python())
         assert process.start_time(stopped) is None
-        monkeypatch.setattr(fork_server, "_PATIENCE", PATIENCE)
+        monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", PATIENCE)
         assert await bench.ended(await bench.start(python())) == 5
 
     play(tmp_path, scene)

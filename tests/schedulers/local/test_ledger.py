@@ -279,7 +279,7 @@ def test_all_of_a_line_get_their_turn(
 ) -> None:
     """In the order in which they came, also where the kernel tells nobody of changes."""
     if deaf:
-        monkeypatch.setattr(claim_queue, "_DEAF", 0.01)
+        monkeypatch.setattr(claim_queue, "_POLL_WITHOUT_INOTIFY_SECONDS", 0.01)
         for name in ("DeparturesWatch", "FileWatch"):
             monkeypatch.setattr(claim_queue, name, refuse)
     holder = posted(ledger, 100)

@@ -10,7 +10,7 @@ import pytest
 from tony.errors import SchedulerError
 from tony.model.layout import Home
 from tony.schedulers.local import ledger_location
-from tony.schedulers.local.ledger_location import open_ledger, trouble_with
+from tony.schedulers.local.ledger_location import open_ledger, why_unusable
 from tony.schedulers.local.settings import LocalSettings
 
 
@@ -60,15 +60,15 @@ def test_strangers_closed_folder_is_refused(tmp_path: Path, monkeypatch: pytest.
     """A folder of somebody else's must be open to all, and sticky: or he alone decides whose claims stay."""
     monkeypatch.setattr(ledger_location.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)  # type: ignore[attr-defined]
     tmp_path.chmod(0o777)
-    assert trouble_with(tmp_path) == "it belongs to another user and has mode 777 instead of 1777"
+    assert why_unusable(tmp_path) == "it belongs to another user and has mode 777 instead of 1777"
     tmp_path.chmod(0o1777)
-    assert trouble_with(tmp_path) == ""
+    assert why_unusable(tmp_path) == ""
 
 
 def test_missing_folder_is_no_trouble(tmp_path: Path) -> None:
     """It can be made, unless its parent is missing too; looking makes nothing."""
-    assert trouble_with(tmp_path / "new") == ""
-    assert "does not exist" in trouble_with(tmp_path / "none" / "new")
+    assert why_unusable(tmp_path / "new") == ""
+    assert "does not exist" in why_unusable(tmp_path / "none" / "new")
     assert list(tmp_path.iterdir()) == []
 
 

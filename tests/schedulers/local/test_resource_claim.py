@@ -42,7 +42,7 @@ def test_held_and_given_back(place: Path) -> None:
     """One claim, with its devices and one open file; nothing is left of it."""
     held = hold(place)
     assert len(held.descriptors) == 0
-    assert asyncio.run(held.obtain(print)).devices == ("a",)
+    assert asyncio.run(held.acquire(print)).devices == ("a",)
     assert len(held.descriptors) == 1
     assert len(os.listdir(place)) == 1
     held.close()
@@ -51,12 +51,12 @@ def test_held_and_given_back(place: Path) -> None:
 
 def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cleaner may have taken the file, or the whole folder: others must see the claim again."""
-    monkeypatch.setattr(resource_claim, "_REFRESH", 0.01)
+    monkeypatch.setattr(resource_claim, "_REFRESH_SECONDS", 0.01)
 
     async def scenario() -> None:
         held = hold(place)
-        await held.obtain(print)
-        keeping = asyncio.ensure_future(held.keep())
+        await held.acquire(print)
+        keeping = asyncio.ensure_future(held.keep_alive())
         before = seen(place)
         shutil.rmtree(place)
         async with asyncio.timeout(PATIENCE):
@@ -74,7 +74,7 @@ def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is said, and the claim is made in the new one."""
-    monkeypatch.setattr(resource_claim, "_BROKEN", 0.01)
+    monkeypatch.setattr(resource_claim, "_REOPEN_SECONDS", 0.01)
 
     async def scenario() -> list[str]:
         said: list[str] = []
@@ -82,7 +82,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
         with ledger.locked():
             other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
         held = hold(place)
-        waiting = asyncio.ensure_future(held.obtain(said.append))
+        waiting = asyncio.ensure_future(held.acquire(said.append))
         async with asyncio.timeout(PATIENCE):
             while not said:
                 await asyncio.sleep(0.005)
@@ -103,12 +103,12 @@ def test_as_much_as_there_is_and_more_later(place: Path) -> None:
 
     async def scenario() -> None:
         other, another = hold(place, Need(memory=5, gpus=0)), hold(place, Need(memory=1, gpus=0))
-        await other.obtain(print)
+        await other.acquire(print)
         elastic = hold(place, *(Need(memory=memory, gpus=0) for memory in (9, 7, 4)))
         assert (elastic.size, elastic.can_grow, elastic.grow()) == (0, False, None)
-        claim = await elastic.obtain(print)
+        claim = await elastic.acquire(print)
         assert (claim.memory, elastic.size, elastic.can_grow, elastic.grow()) == (4, 4, True, None)
-        await another.obtain(print)
+        await another.acquire(print)
         other.close()
         grown = elastic.grow()
         assert grown is not None
@@ -132,7 +132,7 @@ def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 
         [Need(memory=memory, gpus=1)],
         Machine(memory=10, gpus=("a",)),
         inherited=descriptor,
-        hand_on=handed_on.append,
+        pass_on=handed_on.append,
     )
 
 
@@ -146,11 +146,11 @@ def test_a_claim_that_an_earlier_master_was_granted(place: Path) -> None:
 
     async def scenario() -> None:
         first = take_over(place, nothing(), [])
-        await first.obtain(print)
+        await first.acquire(print)
         before = seen(place)
         second = take_over(place, os.dup(first.descriptors[0]), [])
         assert second.is_granted
-        assert (await second.obtain(print)).devices == ("a",)
+        assert (await second.acquire(print)).devices == ("a",)
         assert seen(place) == before
         second.close()
         assert seen(place) == []
@@ -169,13 +169,13 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
         handed_on: list[int] = []
         first = take_over(place, nothing(), handed_on)
         assert not first.is_granted
-        waiting = asyncio.ensure_future(first.obtain(lambda text: None))
+        waiting = asyncio.ensure_future(first.acquire(lambda text: None))
         await until(lambda: handed_on)
         before = seen(place)
         second = take_over(place, os.dup(handed_on[0]), handed_on)
         with ledger.locked():
             later = ledger.post(new_claim(job="later", job_name="n", memory=10, gpus=1))
-        going_on = asyncio.ensure_future(second.obtain(lambda text: None))
+        going_on = asyncio.ensure_future(second.acquire(lambda text: None))
         await asyncio.sleep(0)
         assert set(before) < set(seen(place))
         assert len(seen(place)) == 3

@@ -32,7 +32,7 @@ def attempt(first):
     present = supervisor.present()
     with notes.open("a") as out:
         taken = liveness_lock.take(folder.am_lock)
-        print(os.getpid(), present.pid, present.lives, first, taken, present.claim is not None,
+        print(os.getpid(), present.pid, present.is_running, first, taken, present.claim is not None,
               signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, file=out)
     word = words[number]
     if word == "kill":
@@ -52,7 +52,7 @@ def attempt(first):
         os.kill(os.getpid(), signal.SIGKILL)
     if word == "hand-on":
         file = os.open(folder.path / "claim", os.O_RDWR | os.O_CREAT)
-        present.hand_on(file)
+        present.pass_on(file)
         os.kill(os.getpid(), signal.SIGKILL)
     if word == "summary":
         folder.summary.write_text("{}")

@@ -18,9 +18,9 @@ from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.interface import PreparedJob
-from tony.schedulers.yarn.allocator import YarnSource
+from tony.schedulers.yarn.allocator import YarnAllocator
 from tony.schedulers.yarn.container_env import ContainerEnv
-from tony.schedulers.yarn.launch_payload import TASK, JobPayload, TaskPayload, unpacked
+from tony.schedulers.yarn.launch_payload import TASK, JobPayload, TaskPayload, decode_payload
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
 from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
@@ -52,12 +52,12 @@ class Played:
         self.job_id = job.record.job_id
         self.events: list[Event] = []
         self._folder, self._room, self._attempt = folder, room, attempt
-        self.source: YarnSource
+        self.source: YarnAllocator
 
     def make(self) -> None:
         """The source, once everybody listens."""
         self.manager.nodes = tuple(node.node for node in self.nodes)
-        self.source = YarnSource(self.job, self._papers(), self._inside())
+        self.source = YarnAllocator(self.job, self._payload(), self._container_env())
         self.source.master_address = "tls:127.0.0.1:4711"
 
     def ends(self, container: ContainerId, status: int) -> None:
@@ -110,8 +110,8 @@ class Played:
         return from_bytes(found.tokens)
 
     def papers_of(self, container: str) -> TaskPayload:
-        """Likewise, its papers."""
-        return unpacked(TaskPayload, self.tokens_of(container).secrets[TASK])
+        """Likewise, its payload."""
+        return decode_payload(TaskPayload, self.tokens_of(container).secrets[TASK])
 
     def _report(self, _: object, _incoming: object) -> GetApplicationReportResponse:
         report = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
@@ -139,7 +139,7 @@ class Played:
         found = self.files.files.get(f"{FOLDER}/{name}")
         return found.content if found else None
 
-    def _papers(self) -> JobPayload:
+    def _payload(self) -> JobPayload:
         door, web = self.manager.server.address, f"127.0.0.1:{self.files.port}"
         return JobPayload(
             record=self.job.record,
@@ -160,7 +160,7 @@ class Played:
             room=self._room,
         )
 
-    def _inside(self) -> ContainerEnv:
+    def _container_env(self) -> ContainerEnv:
         token = self.manager.token
         return ContainerEnv(
             container=f"container_1410901177871_0001_{self._attempt:02}_000001",
@@ -177,13 +177,13 @@ class Played:
 SECRET = credentials()
 
 
-async def hang_up(source: YarnSource) -> None:
+async def hang_up(source: YarnAllocator) -> None:
     """What the end of the process does: nothing more goes to HDFS."""
     journal, publisher = source._journal, source._publisher
     if publisher and publisher._work:
         publisher._work.cancel()
-    if publisher and publisher._beginning:
-        await asyncio.wait([publisher._beginning])
+    if publisher and publisher._first_files:
+        await asyncio.wait([publisher._first_files])
     if journal:
         await asyncio.wait([journal._opening], timeout=1.0)
         if journal._log:

@@ -1,4 +1,4 @@
-"""A job for YARN with something of everything, and its papers."""
+"""A job for YARN with something of everything, and its payload."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def uploaded(name: str, *, public: bool = False) -> Uploaded:
     )
 
 
-def papers(job: JobRecord | None = None) -> JobPayload:
+def payload(job: JobRecord | None = None) -> JobPayload:
     """What its application master gets."""
     return JobPayload(
         record=job or record(),

@@ -49,8 +49,8 @@ NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits seconds for what these tests provoke."""
-    monkeypatch.setattr(outstanding_requests, "_QUEUED_AFTER", 0.05)
-    monkeypatch.setattr(container_table, "_LAST_WAIT", 2.0)
+    monkeypatch.setattr(outstanding_requests, "_PENDING_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 2.0)
 
 
 def with_worker(**fields: Any) -> JobSpec:
@@ -287,7 +287,7 @@ async def test_closed_while_it_starts(tmp_path: Path) -> None:
         (-100, "Container released on a *lost* node", "its node was lost", True),
         (-102, "Container preempted by scheduler", "preempted it", True),
         (137, "", "SIGKILL", False),
-        (7, "", "exited with code 7", False),
+        (7, "", "exited with exit code 7", False),
         (-104, "Current usage: 173.1 MB of 128 MB physical memory used", "173.1 MB used, 128 MB allowed", False),
         (
             -103,
@@ -389,7 +389,7 @@ async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> Non
 
 async def test_where_there_is_no_room_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that is left out is taken back when a job waits for long and gets nothing."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocator._NO_ROOM", 0.2)
+    monkeypatch.setattr("tony.schedulers.yarn.allocator._MAX_EXCLUSION_WAIT_SECONDS", 0.2)
     async with playing(tmp_path) as played:
         played.manager.nodes *= 3  # all on one host
         played.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
@@ -492,12 +492,12 @@ async def test_the_application_was_ended(tmp_path: Path) -> None:
 
 async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """YARN tells that it runs until it has ended it: killed. If it does not tell, another master may have the job."""
-    monkeypatch.setattr(attempt_diagnostics, "_ASK_AGAIN", 0.01)
+    monkeypatch.setattr(attempt_diagnostics, "_POLL_SECONDS", 0.01)
     async with playing(tmp_path) as played:
         played.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *played.reports]
         played.manager.server.order(GONE, times=1000)
         await played.until(lambda: played.of(UserCommand))
-    monkeypatch.setattr(attempt_diagnostics, "_ASKED", 0.1)
+    monkeypatch.setattr(attempt_diagnostics, "_REASON_SECONDS", 0.1)
     async with playing(tmp_path / "other") as played:
         (container,) = await played.launched(1)
         await played.clients_door.stop()
@@ -550,9 +550,9 @@ async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None
 
 async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of a job the nodes have ended the containers: whoever follows need not wait until YARN says so."""
-    monkeypatch.setattr(container_table, "_LAST_WAIT", 60.0)
-    monkeypatch.setattr(container_table, "_SILENCE", 0.1)
-    monkeypatch.setattr(container_table, "_LOOK", 0.02)
+    monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr(container_table, "_RM_SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(container_table, "_POLL_SECONDS", 0.02)
     async with playing(tmp_path) as played:
         await played.launched(2)
         hold = HoldResponse()
@@ -625,9 +625,9 @@ async def test_a_bug_in_the_heartbeat_is_heard(tmp_path: Path, monkeypatch: pyte
 async def test_no_token(tmp_path: Path) -> None:
     """A master without its token can only say so."""
     async with playing(tmp_path, opens=False) as played:
-        played.source._inside = replace(
-            played.source._inside,
-            credentials=played.source._inside.credentials.without("YARN_AM_RM_TOKEN"),
+        played.source._container_env = replace(
+            played.source._container_env,
+            credentials=played.source._container_env.credentials.without("YARN_AM_RM_TOKEN"),
         )
         with pytest.raises(SchedulerError, match="no AMRMToken for the ResourceManager"):
             await played.source.open(played.events.append)
@@ -703,7 +703,7 @@ async def test_what_ends_before_it_has_begun_tells_no_secret(
         really(files, name, content)
 
     monkeypatch.setattr(JobFiles, "put", note)
-    monkeypatch.setattr(publishing, "_SOON", 60.0)
+    monkeypatch.setattr(publishing, "_MIN_RETRY_SECONDS", 60.0)
     async with playing(tmp_path, opens=False) as played:
         played.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
         await played.source.open(played.events.append)
@@ -717,8 +717,8 @@ async def test_what_ends_before_it_has_begun_tells_no_secret(
 @pytest.mark.parametrize("operation", ["CREATE", "DELETE", "APPEND"])
 async def test_hdfs_refuses_at_the_end(tmp_path: Path, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """YARN hears how it ended, whatever happens to the record; and one thing that fails hinders no other."""
-    monkeypatch.setattr(publishing, "_LAST", 1.0)
-    monkeypatch.setattr(event_log_replication, "_SOON", 0.1)
+    monkeypatch.setattr(publishing, "_FINISH_SECONDS", 1.0)
+    monkeypatch.setattr(event_log_replication, "_HOPELESS_SECONDS", 0.1)
     async with playing(tmp_path) as played:
         played.log()
         await played.until(lambda: played.file("events.1.jsonl") is not None and played.file("job.json"))
@@ -745,8 +745,8 @@ async def test_hdfs_is_away_for_a_moment_at_the_end(tmp_path: Path, operation: s
 
 async def test_more_events_than_wait_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While HDFS takes none they stay in the container's file; all of them are there in the end, in order."""
-    monkeypatch.setattr(event_log_replication, "_PIECE", 100)
-    monkeypatch.setattr(event_log_replication, "_WAITING", 500)
+    monkeypatch.setattr(event_log_replication, "_READ_BYTES", 100)
+    monkeypatch.setattr(event_log_replication, "_MAX_BUFFERED_BYTES", 500)
     lines = b"".join(b'{"number":%d}\n' % number for number in range(1000))
     async with playing(tmp_path) as played:
         played.log()
@@ -788,7 +788,7 @@ async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.Monkey
 
     async with playing(tmp_path) as played:
         await played.source.close()
-        monkeypatch.setattr(publishing.Publisher, "finish", stumble)
+        monkeypatch.setattr(publishing.RecordPublisher, "finish", stumble)
         with pytest.raises(RuntimeError, match="a bug"):
             await played.source.finish(_report(played))
         assert played.manager.final is not None

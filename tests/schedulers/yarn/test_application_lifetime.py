@@ -24,7 +24,7 @@ def ended(took: float | None, said: str = SAID, state: ApplicationState = Applic
             ended(4.5),
             3.0,
             "job.toml:6",
-            "YARN killed the job: it exceeded its lifetime of 3 s (scheduler.yarn.lifetime, job.toml:6), queue time included",
+            "it exceeded its lifetime of 3 s (scheduler.yarn.lifetime, job.toml:6), queue time included",
         ),
         (ended(None), 3.0, None, "exceeded its lifetime of 3 s (scheduler.yarn.lifetime), queue time included"),
         (

@@ -11,7 +11,7 @@ from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers.yarn import artifacts as module
 from tony.schedulers.yarn import python_archive
-from tony.schedulers.yarn.artifacts import parcels
+from tony.schedulers.yarn.artifacts import build_artifacts
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.storage.object_cache import Cache, Stored
 
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
 
 def test_plain(cache: Cache) -> None:
     """Our programs, which all users may share, and each staged object once, which nobody else may read."""
-    needs = parcels(record(), YarnSettings(python="/usr/bin/python3"), cache)
+    needs = build_artifacts(record(), YarnSettings(python="/usr/bin/python3"), cache)
     assert [(each.name, each.size, each.public, each.path) for each in needs.wanted] == [
         ("c" * 64 + ".zip", 100, True, cache.object("c" * 64)),
         (SOURCE.digest, 1234, False, cache.object(SOURCE.digest)),
@@ -42,7 +42,7 @@ def test_plain(cache: Cache) -> None:
 def test_everything(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an interpreter and a plug-in; their names end as nodes want it for what they unpack."""
     monkeypatch.setattr(module, "store_plug_in", lambda *_: ADAPTER)
-    needs = parcels(record(), YarnSettings(python="own"), cache)
+    needs = build_artifacts(record(), YarnSettings(python="own"), cache)
     assert [each.name for each in needs.wanted[:3]] == ["c" * 64 + ".zip", "d" * 64 + ".tar.gz", "e" * 64 + ".zip"]
     assert (needs.interpreter, needs.plug_in) == (needs.wanted[1].name, needs.wanted[2].name)
     assert [each.public for each in needs.wanted] == [True, False, False, False, False]
@@ -57,7 +57,7 @@ def test_an_environment_that_runs_our_programs(cache: Cache) -> None:
         roles = record().spec.effective_roles
         return record(staged=StagedJob(roles={name: StagedRole(items=items) for name in roles}))
 
-    assert parcels(job(packed), settings, cache).objects == (packed.digest,)
+    assert build_artifacts(job(packed), settings, cache).objects == (packed.digest,)
     for items in ((), (replace(packed, suffix=".zip"),)):
         with pytest.raises(ConfigError, match=r"has no packed environment: set `python` to an archive of it, \.tar"):
-            parcels(job(*items), settings, cache)
+            build_artifacts(job(*items), settings, cache)

@@ -213,7 +213,7 @@ def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[UploadRequest]
         (
             -1,
             1 << 20,
-            r"11 bytes have to be uploaded, but the quota of /user leaves 1m of 1m \(while being written, each file takes",
+            r"11 bytes have to be uploaded, but the quota of /user leaves 1m of 1m \(while being written",
         ),
         (9, -1, r"11 bytes have to be uploaded, but the quota of /user leaves 4 of 9 names\. Delete files"),
         (5, 1 << 20, r"leaves 1m of 1m .* and leaves 0 of 5 names\."),

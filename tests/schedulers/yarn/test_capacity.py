@@ -4,7 +4,7 @@ import pytest
 
 from tony.hadoop.wire.reports import NodeLabel, QueueConfiguration, QueueConfigurationEntry, QueueInfo, QueueState
 from tony.hadoop.wire.yarn_records import NodeId, NodeReport, NodeState, Resource, ResourceTypeInfo
-from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode, Queue, offer
+from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode, Queue, build_capacity
 
 HALF = QueueConfiguration(absolute_max_capacity=0.5, effective_max_capacity=Resource(memory=6144, vcores=18))
 ALL = QueueConfiguration(absolute_max_capacity=1.0, effective_max_capacity=Resource(memory=12288, vcores=36))
@@ -36,7 +36,7 @@ def report(host: str, state: NodeState, port: int = 1, labels: tuple[str, ...] =
 def offered(
     name: str = "a", queue: QueueInfo | None = LEAF, root: QueueInfo | None = ROOT, nodes: tuple[NodeReport, ...] = ()
 ) -> ClusterCapacity:
-    return offer(
+    return build_capacity(
         maximum=Resource(memory=4096, vcores=8),
         types=[ResourceTypeInfo(name="memory-mb")],
         labels=[NodeLabel(name="fast"), NodeLabel(name="lent", exclusive=False)],

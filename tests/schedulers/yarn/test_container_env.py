@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedulers.yarn.samples import papers
+from tests.schedulers.yarn.samples import payload
 from tony.errors import PlatformError
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
 from tony.hadoop.tokens.token import HadoopToken
 from tony.schedulers.yarn.container_env import ContainerEnv
-from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, TaskPayload, packed
+from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, TaskPayload, encode_payload
 
 HDFS = HadoopToken(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
 
@@ -19,7 +19,9 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What a NodeManager puts into the environment."""
     monkeypatch.chdir(tmp_path)
     tokens = tmp_path / "container_tokens"
-    write_file(tokens, TokenCredentials(tokens={"hdfs": HDFS}, secrets={JOB: packed(papers()), "theirs": b"kept"}))
+    write_file(
+        tokens, TokenCredentials(tokens={"hdfs": HDFS}, secrets={JOB: encode_payload(payload()), "theirs": b"kept"})
+    )
     return {
         "CONTAINER_ID": "container_1700000000000_0007_01_000001",
         "NM_HOST": "node-1",
@@ -32,7 +34,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_look(environ: dict[str, str], tmp_path: Path) -> None:
     """Of several folders the first is ours."""
-    inside = ContainerEnv.look(environ)
+    inside = ContainerEnv.from_environ(environ)
     assert inside == ContainerEnv(
         container="container_1700000000000_0007_01_000001",
         host="node-1",
@@ -50,7 +52,7 @@ def test_look(environ: dict[str, str], tmp_path: Path) -> None:
 def test_no_web_pages(environ: dict[str, str]) -> None:
     """A NodeManager may have none."""
     del environ["NM_HTTP_PORT"]
-    assert ContainerEnv.look(environ).http == ""
+    assert ContainerEnv.from_environ(environ).http == ""
 
 
 @pytest.mark.parametrize("missing", ["CONTAINER_ID", "NM_HOST", "LOG_DIRS", "LOCAL_DIRS", "HADOOP_TOKEN_FILE_LOCATION"])
@@ -58,14 +60,14 @@ def test_no_container(environ: dict[str, str], missing: str) -> None:
     """Started by hand, it says what is missing."""
     del environ[missing]
     with pytest.raises(PlatformError, match=f"^not running in a YARN container: {missing} is not set$"):
-        ContainerEnv.look(environ)
+        ContainerEnv.from_environ(environ)
 
 
 def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
     """They are gone from the file that the user's programs may read; everything else in it stays."""
-    before = ContainerEnv.look(environ)
-    taken, inside = before.take(JOB, JobPayload)
-    assert taken == papers()
+    before = ContainerEnv.from_environ(environ)
+    taken, inside = before.take_payload(JOB, JobPayload)
+    assert taken == payload()
     left = read_file(tmp_path / "container_tokens")
     assert left == inside.credentials
     assert left.tokens == {"hdfs": HDFS}
@@ -77,17 +79,17 @@ def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
 
 def test_no_papers(environ: dict[str, str]) -> None:
     """Neither none, nor others, nor those taken before."""
-    inside = ContainerEnv.look(environ)
+    inside = ContainerEnv.from_environ(environ)
     with pytest.raises(PlatformError, match=r"container_tokens has no launch payload 'tony.task' of this version"):
-        inside.take(TASK, TaskPayload)
+        inside.take_payload(TASK, TaskPayload)
     with pytest.raises(PlatformError, match=r"no launch payload 'theirs' of this version"):
-        inside.take("theirs", TaskPayload)
+        inside.take_payload("theirs", TaskPayload)
     with pytest.raises(PlatformError, match=r"no launch payload 'tony.job'"):
-        inside.take(JOB, JobPayload)[1].take(JOB, JobPayload)
+        inside.take_payload(JOB, JobPayload)[1].take_payload(JOB, JobPayload)
 
 
 def test_plug_in(environ: dict[str, str], tmp_path: Path) -> None:
     """A framework's adapter that is not ours lies in the container's folder, wherever it was at the submitter's."""
-    inside = ContainerEnv.look(environ)
+    inside = ContainerEnv.from_environ(environ)
     assert inside.plug_in("/home/ann/lib") == str(tmp_path / "tony-framework")
     assert inside.plug_in(None) is None

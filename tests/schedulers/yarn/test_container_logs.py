@@ -111,7 +111,7 @@ class Shelf:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> PlayedCluster:
     """Whose aggregation is asked for without long pauses."""
-    monkeypatch.setattr(container_logs, "_LOOK", 0.001)
+    monkeypatch.setattr(container_logs, "_POLL_SECONDS", 0.001)
     return PlayedCluster()
 
 
@@ -167,7 +167,7 @@ async def test_half_of_it_is_said_to_be_half(
     cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, state: LogAggregationStatus, words: str
 ) -> None:
     """What is there is taken; that something is missing is said."""
-    monkeypatch.setattr(container_logs, "_AGGREGATION", 0.01)
+    monkeypatch.setattr(container_logs, "_AGGREGATION_SECONDS", 0.01)
     cluster.ended(state)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"x"}))]])}
     shelf = Shelf()
@@ -198,7 +198,7 @@ async def test_hdfs_has_all_of_it_and_no_resource_manager_answers(
     cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
     """A job that has ended needs none then. If a container is missing there, only the ResourceManager knows more."""
-    monkeypatch.setattr(container_logs, "_HELD_UP", 0.01)
+    monkeypatch.setattr(container_logs, "_REPORT_SECONDS", 0.01)
 
     async def away(_: PlayedCluster, __: ApplicationId) -> ApplicationReport:
         if hangs:
@@ -234,7 +234,7 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) 
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
     with pytest.raises(SchedulerError, match="no container of this application was ever launched"):
         await asyncio.wait_for(
-            ContainerLogs(cluster.me, JOB).fetch({}, Shelf(), ended=True), container_logs._AGGREGATION / 2
+            ContainerLogs(cluster.me, JOB).fetch({}, Shelf(), ended=True), container_logs._AGGREGATION_SECONDS / 2
         )
 
 

@@ -50,8 +50,8 @@ def known(number: int, epoch: int = 0) -> KnownContainer:
 async def second(tmp_path: Path, *numbers: int, nodes: int = 2) -> AsyncIterator[Played]:
     """The second attempt, not registered yet, and what runs of the first one's, on the first node."""
     async with playing(tmp_path, attempt=2, opens=False) as played:
-        played.source._knows = True
-        played.source._papers = replace(played.source._papers, node_count=nodes)
+        played.source._has_history = True
+        played.source._payload = replace(played.source._payload, node_count=nodes)
         played.manager.previous = tuple(runs(played, number) for number in numbers)
         yield played
 
@@ -137,7 +137,7 @@ async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None
 
 async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can say what became of its containers: they count as living on until their lease is over."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_COME", -59.5)
+    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as played:
         await played.source.open(played.events.append)
         assert await played.source.recover([known(1)]) == [name(1)]
@@ -149,7 +149,7 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others do the work of its containers: those that run are ended, and of each its end is certain then."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_COME", -59.5)
+    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as played:
         await played.source.open(played.events.append)
         assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
@@ -190,9 +190,11 @@ async def test_a_later_attempt_has_told_where_it_listens(tmp_path: Path) -> None
 
 async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All nodes have come back to the new one: what it does not tell of then has ended, and that is certain."""
-    monkeypatch.setattr(container_recovery, "_LAST_NODE", 0.05)
+    monkeypatch.setattr(container_recovery, "_LAST_NODE_SECONDS", 0.05)
     async with second(tmp_path, nodes=2) as played:
-        played.source._inside = replace(played.source._inside, container="container_e01_1410901177871_0001_02_000001")
+        played.source._container_env = replace(
+            played.source._container_env, container="container_e01_1410901177871_0001_02_000001"
+        )
         await played.source.open(played.events.append)
         assert await played.source.recover([known(1)]) == []
 
@@ -231,8 +233,8 @@ async def test_the_log_is_taken_and_brought(tmp_path: Path, closes: list[str]) -
     """Whole, with the torn end that it has; whoever wrote it finds it no more, and may not write anew."""
     async with playing(tmp_path, attempt=3, opens=False) as played:
         played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b'{"a":1}\n{"b')
-        await played.source.bring_log()
-        await played.source.bring_log()
+        await played.source.fetch_event_logs()
+        await played.source.fetch_event_logs()
         assert played.job.folder.events(1).read_bytes() == b'{"a":1}\n{"b'
         assert played.job.folder.events(2).read_bytes() == b""
         assert played.file("events.1.jsonl") is None
@@ -244,23 +246,23 @@ async def test_the_log_is_taken_and_brought(tmp_path: Path, closes: list[str]) -
 async def test_the_first_attempt_takes_nothing(tmp_path: Path, closes: list[str]) -> None:
     """There is nobody before it."""
     async with playing(tmp_path, opens=False) as played:
-        await played.source.bring_log()
+        await played.source.fetch_event_logs()
         assert closes == []
 
 
 async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for; after too long another attempt may have more luck, and nothing is touched."""
-    monkeypatch.setattr(previous_attempts, "_AGAIN", 0.01)
+    monkeypatch.setattr(previous_attempts, "_RETRY_SECONDS", 0.01)
     async with playing(tmp_path, attempt=2, opens=False) as played:
         played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b"kept\n")
         played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 3)
-        await played.source.bring_log()
+        await played.source.fetch_event_logs()
         assert played.job.folder.events(1).read_bytes() == b"kept\n"
     async with playing(tmp_path / "other", attempt=2, opens=False) as played:
-        monkeypatch.setattr("tony.schedulers.yarn.allocator._FOR_HDFS", 0.0001)
+        monkeypatch.setattr("tony.schedulers.yarn.allocator._HDFS_WAIT_SHARE", 0.0001)
         played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
         with pytest.raises(NotInCharge, match="another AM attempt may continue"):
-            await played.source.bring_log()
+            await played.source.fetch_event_logs()
         played.files.troubles_over()
 
 
@@ -291,7 +293,7 @@ async def test_a_lost_node_that_answers(tmp_path: Path) -> None:
 
 async def test_a_lost_node_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its programs may run on, behind a partition: the end is presumed, once."""
-    monkeypatch.setattr(container_table, "_PROOF", 0.1)
+    monkeypatch.setattr(container_table, "_PROOF_SECONDS", 0.1)
     async with playing(tmp_path) as played:
         (container,) = await played.launched()
         await played.node(container).server.stop()

@@ -15,7 +15,7 @@ from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token import HadoopToken
 from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.delegation_tokens import FileLogin, credentials_of_job, for_programs, renewer
+from tony.schedulers.yarn.delegation_tokens import FileLogin, credentials_of_job, token_renewer, tokens_for_programs
 from tony.schedulers.yarn.settings import read_settings
 from tony.testing.hadoop.fake_namenode import PlayedNameNode
 from tony.testing.hadoop.ipc_server import FakeIpcServer
@@ -100,7 +100,7 @@ async def test_what_the_user_brings(tmp_path: Path) -> None:
     found = await of_job({"fs.defaultFS": "hdfs://127.0.0.1:1", **ALWAYS}, environ)
     assert {"a": ours, "b": hive} == found.tokens
     assert {"key": b"1"} == found.secrets
-    assert found == for_programs(found)
+    assert found == tokens_for_programs(found)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ async def test_what_the_user_brings(tmp_path: Path) -> None:
 )
 def test_who_renews(given: Mapping[str, str], expected: str) -> None:
     """The ResourceManager, where there is security."""
-    assert expected == renewer(Configuration.load(None, {}, given=given), "ann")
+    assert expected == token_renewer(Configuration.load(None, {}, given=given), "ann")
 
 
 def test_nobody_to_renew() -> None:
     """The setting is named."""
     with pytest.raises(ConfigurationError, match=r"yarn\.resourcemanager\.principal \(not set\): is required"):
-        renewer(Configuration.load(None, {}, given=KERBEROS), "ann")
+        token_renewer(Configuration.load(None, {}, given=KERBEROS), "ann")
 
 
 def test_file_login() -> None:

@@ -12,7 +12,7 @@ from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.schedulers import registry
-from tony.schedulers.yarn.dry_run import rendered
+from tony.schedulers.yarn.dry_run import render_dry_run
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submission_context import master_container
@@ -53,7 +53,7 @@ CASES: dict[str, JobRecord] = {
 @pytest.mark.parametrize("name", CASES)
 def test_as_written_down(name: str) -> None:
     """A change of one letter is seen."""
-    text = json.dumps(rendered(CASES[name]), indent=2) + "\n"
+    text = json.dumps(render_dry_run(CASES[name]), indent=2) + "\n"
     assert text == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
 
 
@@ -68,13 +68,13 @@ def test_names_of_services_keep_their_letters() -> None:
 def test_by_the_submitter(tmp_path: Path) -> None:
     """`--dry-run` asks for it without a cluster, and makes nothing."""
     submitter = registry.load("yarn").submitter(Home(tmp_path))
-    assert submitter.render(prepared(CASES["plain"])) == rendered(CASES["plain"])
+    assert submitter.render(prepared(CASES["plain"])) == render_dry_run(CASES["plain"])
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_secrets(name: str) -> None:
     """Of the user's variables only the names are told."""
-    text = json.dumps(rendered(CASES[name]))
+    text = json.dumps(render_dry_run(CASES[name]))
     assert "hunter2" not in text
     assert ("SECRET" in text) is (name != "one_task")

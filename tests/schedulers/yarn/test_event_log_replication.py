@@ -19,7 +19,7 @@ LOG, CLOSED = f"{scene.FOLDER}/events.1.jsonl", f"{scene.FOLDER}/events.1.closed
 
 async def test_urgent_is_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits does so for one write, however seldom the others are; what is said to be safe is in HDFS."""
-    monkeypatch.setattr(event_log_replication, "_SELDOM", 1000.0)
+    monkeypatch.setattr(event_log_replication, "_WRITE_SECONDS", 1000.0)
     async with playing(tmp_path, opens=False) as played:
         said = played.log(b"header\n")
         played.wrote(b"one\n")
@@ -31,7 +31,7 @@ async def test_urgent_is_there_at_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 async def test_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small writes of the log are few of the file's; it is said of them, too."""
-    monkeypatch.setattr(event_log_replication, "_SELDOM", 0.2)
+    monkeypatch.setattr(event_log_replication, "_WRITE_SECONDS", 0.2)
     appends = 0
 
     def count(_: str) -> None:
@@ -52,7 +52,7 @@ async def test_a_job_does_not_hang_on_hdfs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While it takes nothing the wait is given up, at first after a moment and then at once; it catches up later."""
-    monkeypatch.setattr(event_log_replication, "_WAIT", 0.1)
+    monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.1)
     caplog.set_level(logging.INFO, logger="tony")
     async with playing(tmp_path, opens=False) as played:
         said = played.log(b"header\n")
@@ -74,7 +74,7 @@ async def test_a_job_does_not_hang_on_hdfs(
 
 async def test_it_cannot_even_be_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first effects wait no longer than others; all is there when HDFS is."""
-    monkeypatch.setattr(event_log_replication, "_WAIT", 0.1)
+    monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.1)
     async with playing(tmp_path, opens=False) as played:
         played.files.fail_next("MKDIRS", *[Trouble.FORBIDDEN] * 3)
         said = played.log(b"header\n")
@@ -85,7 +85,7 @@ async def test_it_cannot_even_be_begun(tmp_path: Path, monkeypatch: pytest.Monke
 
 async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more is said to be in safety, so that nothing is done; whoever watches hears why."""
-    monkeypatch.setattr(event_log_replication, "_WAIT", 0.3)
+    monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.3)
     async with playing(tmp_path) as played:
         said = played.log(b"header\n")
         await played.until(lambda: said == [7])
@@ -100,16 +100,16 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
 
 async def test_whoever_slept_waits_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A master that was stopped for long may have a successor: that its time is over while it slept proves nothing."""
-    monkeypatch.setattr(event_log_replication, "_WAIT", 0.05)
-    monkeypatch.setattr(event_log_replication, "_STOOD_STILL", 0.05)
+    monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(event_log_replication, "_SUSPENDED_SECONDS", 0.05)
     async with playing(tmp_path, opens=False) as played:
         said = played.log(b"header\n")
         await played.until(lambda: said == [7])
         played.files.fail_next("APPEND", *[Trouble.SAFE_MODE] * 10_000)
         log = played.source._journal
         assert isinstance(log, event_log_replication.HdfsJournal)
-        log._is_late(asyncio.get_running_loop().time() - 1.0)
-        assert (said, log._patience is not None) == ([7], True)
+        log._on_timeout(asyncio.get_running_loop().time() - 1.0)
+        assert (said, log._timer is not None) == ([7], True)
         size = played.wrote(b"one\n", urgent=True)
         await played.until(lambda: size in said)
 

@@ -17,7 +17,7 @@ ENDS = {
             "[2026-11-21 15:34:20.245]Container exited with a non-zero exit code 3. Error file: prelaunch.err.\n"
             "Last 4096 bytes of prelaunch.err :\noops\nLast 4096 bytes of stderr :\n\n\n"
         ),
-        "its executor exited with code 3: oops",
+        "its executor exited with exit code 3: oops",
         False,
     ),
     "killed": (
@@ -55,7 +55,7 @@ ENDS = {
             "[2026-11-21 15:34:21.175]Container exited with a non-zero exit code 127. Error file: prelaunch.err.\n"
             "Last 4096 bytes of prelaunch.err :\n/bin/bash: line 1: no-such-program: command not found\n\n"
         ),
-        "its executor exited with code 127: /bin/bash: line 1: no-such-program: command not found",
+        "its executor exited with exit code 127: /bin/bash: line 1: no-such-program: command not found",
         False,
     ),
     "too much memory": (
@@ -72,7 +72,10 @@ ENDS = {
             "[2026-11-21 15:46:19.325]Container killed on request. Exit code is 143\n"
             "[2026-11-21 15:46:19.325]Container exited with a non-zero exit code 143. \n"
         ),
-        "YARN killed it for exceeding its physical memory limit: 313.1 MB used, 128 MB allowed. Request more with `memory`",
+        (
+            "YARN killed it for exceeding its physical memory limit: 313.1 MB used, 128 MB allowed. "
+            "Request more with `memory`"
+        ),
         False,
     ),
     "too much address space": (
@@ -93,7 +96,10 @@ ENDS = {
     "too much memory, said otherwise": (
         -104,
         "",
-        "YARN killed it for exceeding its physical memory limit: it used more than it requested. Request more with `memory`",
+        (
+            "YARN killed it for exceeding its physical memory limit: it used more than it requested. "
+            "Request more with `memory`"
+        ),
         False,
     ),
     "a staged file that was changed": (
@@ -158,7 +164,7 @@ ENDS = {
     "ended by the ResourceManager": (-106, "N/A", "the ResourceManager killed it", True),
     "bad disks": (-101, "", "the disks of its node failed", True),
     "after the end": (-107, "Container killed on request", "the application had finished", False),
-    "a status that we do not know": (-200, "", "its executor exited with code -200", False),
+    "a status that we do not know": (-200, "", "its executor exited with exit code -200", False),
 }
 
 
@@ -196,7 +202,7 @@ def test_long_words() -> None:
     """Of much only the end is told: that is where programs say why they give up."""
     said = "\n".join(f"line {number}" for number in range(300))
     told = cause(ContainerStatus(exit_status=1, diagnostics=said))
-    assert told.startswith("its executor exited with code 1: ...")
+    assert told.startswith("its executor exited with exit code 1: ...")
     assert told.endswith("line 299")
     assert len(told) < 700
 

@@ -5,8 +5,8 @@ from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode
 from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode, Queue
-from tony.schedulers.yarn.demand_spec import room
-from tony.schedulers.yarn.feasibility import misfits, notices
+from tony.schedulers.yarn.demand_spec import suitable_node_counts
+from tony.schedulers.yarn.feasibility import notices, unsatisfiable_requests
 from tony.schedulers.yarn.settings import YarnSettings
 
 BIG = ClusterNode(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
@@ -28,7 +28,7 @@ def job(resources: Resources, **more: object) -> JobSpec:
 
 
 def told(spec: JobSpec, offer: ClusterCapacity = OFFER, **settings: object) -> list[Problem]:
-    return misfits(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
+    return unsatisfiable_requests(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
 
 
 def noticed(spec: JobSpec, offer: ClusterCapacity = OFFER, **settings: object) -> list[str]:
@@ -148,7 +148,7 @@ def test_room() -> None:
         "none": Role(instances=0),
     }
     spec, offer = JobSpec(command="true", roles=roles), replace(OFFER, nodes=[BIG, FAST, gone])
-    assert room(spec, YarnSettings(), offer) == {"small": 2, "large": 1, "fast": 1}
+    assert suitable_node_counts(spec, YarnSettings(), offer) == {"small": 2, "large": 1, "fast": 1}
 
 
 def test_mounts_without_an_image() -> None:
@@ -284,7 +284,7 @@ def test_master_too_large() -> None:
 def test_everything_at_once() -> None:
     """Queue, master and each role are told together."""
     roles = {"worker": Role(resources=Resources(vcores=17)), "ps": Role(resources=Resources(vcores=18))}
-    found = misfits(JobSpec(roles=roles), YarnSettings(am_vcores=20), replace(OFFER, queue=None))
+    found = unsatisfiable_requests(JobSpec(roles=roles), YarnSettings(am_vcores=20), replace(OFFER, queue=None))
     assert [problem.key for problem in found] == [
         "scheduler.yarn.queue",
         "scheduler.yarn.am_vcores",

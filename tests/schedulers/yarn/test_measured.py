@@ -82,7 +82,7 @@ def test_from_one_master_to_the_next(
     assert hdfs.files[f"{THERE}/metrics.db"].content == first.metrics.read_bytes()
     assert hdfs.files[f"{THERE}/metrics.db"].permission == 0o600
     assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
-    PreviousAttempts(2, files, second, lambda path: True, 30.0).bring_measured()
+    PreviousAttempts(2, files, second, lambda path: True, 30.0).fetch_metrics()
     with open_metrics(second.metrics) as metrics:
         assert metrics.latest("worker:0", "cpu") == 0.5
 
@@ -111,7 +111,7 @@ def test_hdfs_that_refuses_hinders_nothing(
     asyncio.run(measure())
     hdfs.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 10)
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
-    PreviousAttempts(2, files, folder(tmp_path, "second"), lambda path: True, 30.0).bring_measured()
+    PreviousAttempts(2, files, folder(tmp_path, "second"), lambda path: True, 30.0).fetch_metrics()
     with open_metrics(here.metrics) as metrics:
         assert metrics.latest("worker:0", "cpu") == 0.5
 
@@ -119,5 +119,5 @@ def test_hdfs_that_refuses_hinders_nothing(
 def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles) -> None:
     """Then there is nothing to bring."""
     second = folder(tmp_path, "second")
-    PreviousAttempts(2, files, second, lambda path: True, 30.0).bring_measured()
+    PreviousAttempts(2, files, second, lambda path: True, 30.0).fetch_metrics()
     assert list(second.path.iterdir()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.schedulers.yarn.node_blacklist import Exclusions
+from tony.schedulers.yarn.node_blacklist import NodeBlacklist
 
 
 class Yarn:
@@ -14,7 +14,7 @@ class Yarn:
         self.out: set[str] = set()
         self.nodes = nodes
         self.told: list[tuple[str, ...]] = []
-        self.exclusions = Exclusions(
+        self.exclusions = NodeBlacklist(
             lambda: self.nodes,
             {} if room is None else {"worker": room},
             unfit=lambda: unfit,
@@ -61,10 +61,10 @@ def test_they_give_way_where_nothing_else_is() -> None:
     yarn = Yarn(3)
     for host in ("a", "b"):
         yarn.exclusions.exclude(host)
-    yarn.exclusions.give_way()
+    yarn.exclusions.clear()
     assert yarn.out == set()
     yarn.nodes = 6
-    yarn.exclusions.look()
+    yarn.exclusions.refresh()
     yarn.exclusions.include("a")
     assert yarn.out == set()
     yarn.exclusions.exclude("a")
@@ -78,7 +78,7 @@ def test_nodes_come_and_go() -> None:
     yarn.exclusions.exclude("b")
     for nodes, out in ((6, {"a", "b"}), (3, {"a"}), (2, set[str]()), (6, {"a", "b"})):
         yarn.nodes = nodes
-        yarn.exclusions.look()
+        yarn.exclusions.refresh()
         assert yarn.out == out
 
 

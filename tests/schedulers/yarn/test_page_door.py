@@ -12,7 +12,7 @@ from tests.schedulers.yarn.played import JOB, playing
 from tests.schedulers.yarn.samples import uploaded
 from tony.dataclass import replace
 from tony.schedulers.interface import PageProxy
-from tony.schedulers.yarn.allocator import YarnSource
+from tony.schedulers.yarn.allocator import YarnAllocator
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.testing.sample_jobs import two_roles
 
@@ -33,11 +33,11 @@ async def door_of(
     """What an application master is told that sees this configuration."""
     spec = replace(two_roles(), scheduler_settings={"am_memory": memory})
     async with playing(folder, opens=False, spec=spec) as played:
-        papers = played._papers()
-        seen = {**papers.configuration, **configuration}
-        source = YarnSource(played.job, replace(papers, configuration=seen, pages=pages), played._inside())
+        payload = played._payload()
+        seen = {**payload.configuration, **configuration}
+        source = YarnAllocator(played.job, replace(payload, configuration=seen, pages=pages), played._container_env())
         try:
-            door = source.page_door()
+            door = source.page_proxy()
         finally:
             source._files.close()
     assert door is not None

@@ -38,7 +38,7 @@ for name, module in sorted(sys.modules.items()):
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def decode_payload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Both archives as a node has them."""
     folder = tmp_path_factory.mktemp("node")
     made = Cache(folder / "cache")
@@ -90,7 +90,7 @@ def test_the_same_files_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     assert (again.digest, again.reused) == (one.digest, True)
 
 
-@pytest.mark.parametrize("package", pages_archive._NEEDED)
+@pytest.mark.parametrize("package", pages_archive._REQUIRED)
 def test_without_one_of_the_packages_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_without_one_of_the_packages_there_is_none(
 
 def test_without_charts_there_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pages can do without is no reason to have none."""
-    monkeypatch.setattr(pages_archive, "_WANTED", ("no-such-package",))
+    monkeypatch.setattr(pages_archive, "_OPTIONAL", ("no-such-package",))
     files = pages_archive._files()
     assert files is not None
     assert not [name for name, _, _ in files if "uplot" in name.lower()]

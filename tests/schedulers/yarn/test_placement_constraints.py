@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.hadoop.wire.placement import all_of, apart
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.container_request import ask_of
+from tony.schedulers.yarn.container_request import build_container_request
 from tony.schedulers.yarn.placement_constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.settings import YarnSettings
 
@@ -30,14 +30,14 @@ def test_a_job_without_any() -> None:
     """Is asked for by hosts and labels, as ever."""
     spec = job(worker=Role(), ps=Role(node_label="big"))
     assert placed(spec, NONE) == {}
-    assert ask_of(spec, "worker", NONE, NODES).hosts == ("n1",)
-    assert ask_of(spec, "ps", NONE, NODES).label == "big"
+    assert build_container_request(spec, "worker", NONE, NODES).hosts == ("n1",)
+    assert build_container_request(spec, "ps", NONE, NODES).label == "big"
 
 
 def test_an_ask_with_a_constraint() -> None:
     """Tags and constraint, neither hosts nor label."""
     spec = job(worker=Role(placement="notin,node,worker", placement_tags=("a", "b")))
-    ask = ask_of(spec, "worker", NONE, NODES)
+    ask = build_container_request(spec, "worker", NONE, NODES)
     assert (ask.tags, ask.constraint) == (("a", "b"), parse("notin,node,worker"))
     assert (ask.hosts, ask.racks, ask.label) == ((), (), None)
 
@@ -56,8 +56,8 @@ def test_who_is_spoken_of_has_tags() -> None:
     )
     key = "roles.worker.placement"
     assert placed(spec, NONE) == {"worker": key, "ps": key, "db": key}
-    assert ask_of(spec, "ps", NONE, NODES).tags == ("ps",)
-    assert ask_of(spec, "other", NONE, NODES).hosts == ("n1",)
+    assert build_container_request(spec, "ps", NONE, NODES).tags == ("ps",)
+    assert build_container_request(spec, "other", NONE, NODES).hosts == ("n1",)
     assert placed(job(worker=Role(placement_tags=("a",)), ps=Role(spread=True), none=Role(instances=0)), NONE) == {
         "worker": "roles.worker.placement_tags",
         "ps": "roles.ps.spread",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tony
-from tony.schedulers.yarn.pyc_compiler import compiled
+from tony.schedulers.yarn.pyc_compiler import compile_pyc
 
 _CODE = """
 import hashlib, sys
@@ -41,7 +41,7 @@ def test_with_and_without_what_is_installed(tmp_path: Path) -> None:
     path = tmp_path / "a b.py"
     path.write_text("y = 'ä'\ndef f(x): return x + 1\n", encoding="utf-8")
     source = path.read_bytes()
-    fresh = compiled(source, path, "tony/a b.py")
+    fresh = compile_pyc(source, path, "tony/a b.py")
     assert fresh[4:8] == b"\x01\0\0\0"
     code = marshal.loads(fresh[16:])
     assert {code.co_filename, *(each.co_filename for each in code.co_consts if isinstance(each, CodeType))} == {
@@ -51,12 +51,12 @@ def test_with_and_without_what_is_installed(tmp_path: Path) -> None:
     exec(code, names)
     assert (names["y"], names["f"](1)) == ("ä", 2)
     installed = Path(py_compile.compile(str(path), doraise=True) or "")
-    assert compiled(source, path, "tony/a b.py") == fresh
+    assert compile_pyc(source, path, "tony/a b.py") == fresh
     installed.write_bytes(installed.read_bytes()[:40])
-    assert compiled(source, path, "tony/a b.py") == fresh
+    assert compile_pyc(source, path, "tony/a b.py") == fresh
     py_compile.compile(str(path))
     path.write_text("y = 1\n")
-    assert marshal.loads(compiled(b"y = 1\n", path, "tony/a.py")[16:]).co_consts[0] == 1
+    assert marshal.loads(compile_pyc(b"y = 1\n", path, "tony/a.py")[16:]).co_consts[0] == 1
 
 
 def test_what_is_installed_is_used(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_what_is_installed_is_used(tmp_path: Path) -> None:
     installed = Path(py_compile.compile(str(path), doraise=True) or "")
     other = marshal.dumps(compile("y = 2\n", "a.py", "exec"))
     installed.write_bytes(installed.read_bytes()[:16] + other)
-    assert marshal.loads(compiled(b"y = 1\n", path, "a.py")[16:]).co_consts[0] == 2
+    assert marshal.loads(compile_pyc(b"y = 1\n", path, "a.py")[16:]).co_consts[0] == 2
 
 
 def test_what_is_no_python(tmp_path: Path) -> None:
     """Whoever can do without it decides."""
     with pytest.raises(SyntaxError):
-        compiled(b"x =", tmp_path / "a.py", "a.py")
+        compile_pyc(b"x =", tmp_path / "a.py", "a.py")

@@ -99,7 +99,7 @@ def test_left_out(place: Path) -> None:
 
 def test_made_once(cache: Cache, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same interpreter is not even read a second time."""
-    monkeypatch.setattr(python_archive, "_made", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(python_archive, "_build", lambda *_: pytest.fail("made again"))
     assert store_interpreter(cache) == replace(stored, reused=True)
 
 
@@ -144,7 +144,7 @@ def test_no_program(cache: Cache, tmp_path: Path) -> None:
 
 def with_elf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes scripts for programs without shared libraries."""
-    monkeypatch.setattr(python_archive, "libraries", lambda _: Libraries())
+    monkeypatch.setattr(python_archive, "read_libraries", lambda _: Libraries())
 
 
 def test_does_not_work_elsewhere(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_much_that_was_measured_comes_at_the_end(
     files: PlayedWebHdfs, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large file would be brought again and again for little."""
-    monkeypatch.setattr("tony.schedulers.yarn.record_download._MOST_AGAIN", 10)
+    monkeypatch.setattr("tony.schedulers.yarn.record_download._MAX_REPEATED_BYTES", 10)
     files.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 11)
     record(files, folder).fetch()
     assert measured(folder) == (None, [])

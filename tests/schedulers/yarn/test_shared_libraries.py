@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.yarn.shared_libraries import Libraries, libraries, looking_in
+from tony.schedulers.yarn.shared_libraries import Libraries, read_libraries, with_search_path
 
 STRINGS = b"\0libpython3.11.so.1.0\0libc.so.6\0/home/ann/python/lib\0rest"
 
@@ -30,7 +30,7 @@ def program(*, path_tag: int | None = 29) -> bytes:
 @pytest.mark.parametrize("tag", [15, 29])
 def test_needs_and_places(tag: int) -> None:
     """Old and new ways to name a folder."""
-    assert libraries(program(path_tag=tag)) == Libraries(
+    assert read_libraries(program(path_tag=tag)) == Libraries(
         needed=("libpython3.11.so.1.0", "libc.so.6"),
         path="/home/ann/python/lib",
         path_at=512 + STRINGS.index(b"/home"),
@@ -39,14 +39,14 @@ def test_needs_and_places(tag: int) -> None:
 
 def test_no_place() -> None:
     """Most programs name none."""
-    assert libraries(program(path_tag=None)) == Libraries(needed=("libpython3.11.so.1.0", "libc.so.6"))
+    assert read_libraries(program(path_tag=None)) == Libraries(needed=("libpython3.11.so.1.0", "libc.so.6"))
 
 
 def test_another_place() -> None:
     """Only that text changes."""
-    changed = looking_in(program(), "$ORIGIN/../lib")
-    assert libraries(changed).path == "$ORIGIN/../lib"
-    assert libraries(changed).needed == libraries(program()).needed
+    changed = with_search_path(program(), "$ORIGIN/../lib")
+    assert read_libraries(changed).path == "$ORIGIN/../lib"
+    assert read_libraries(changed).needed == read_libraries(program()).needed
     assert len(changed) == len(program())
     assert sum(a != b for a, b in zip(changed, program(), strict=True)) <= len("/home/ann/python/lib")
 
@@ -67,12 +67,12 @@ def test_another_place() -> None:
 def test_refused(given: bytes, folder: str, message: str) -> None:
     """With the reason."""
     with pytest.raises(ValueError, match=f"^{message}$"):
-        looking_in(given, folder)
+        with_search_path(given, folder)
 
 
 def test_of_this_machine() -> None:
     """Every program here needs the C library."""
-    needed = libraries(Path(sys.executable).resolve().read_bytes()).needed
+    needed = read_libraries(Path(sys.executable).resolve().read_bytes()).needed
     assert any(name.startswith("libc.") for name in needed)
 
 
@@ -85,6 +85,6 @@ def test_garbage() -> None:
             damaged[dice.randrange(6, 400)] = dice.randrange(256)
         content = bytes(damaged[: dice.choice((len(damaged), dice.randrange(len(damaged))))])
         try:
-            libraries(content)
+            read_libraries(content)
         except ValueError:
             pass

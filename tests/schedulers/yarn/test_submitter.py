@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedulers.yarn.samples import papers, record
+from tests.schedulers.yarn.samples import payload, record
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
@@ -24,7 +24,7 @@ from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn import submitter as submitters
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.submitter import YarnSubmitter, sight
+from tony.schedulers.yarn.submitter import YarnSubmitter, to_application_status
 from tony.testing.hadoop.fake_applications import PlayedApplications
 from tony.testing.hadoop.faults import HoldResponse
 from tony.testing.hadoop.ipc_server import FakeIpcServer
@@ -61,8 +61,8 @@ class Scene:
 
 @asynccontextmanager
 async def scene(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.setattr(YarnSubmitter, "_provide", lambda *_: papers())  # staging has tests of its own
-    monkeypatch.setattr(submitters, "_TAKEN_BACK", 2.0)
+    monkeypatch.setattr(YarnSubmitter, "_provide", lambda *_: payload())  # staging has tests of its own
+    monkeypatch.setattr(submitters, "_WITHDRAW_SECONDS", 2.0)
     async with FakeIpcServer() as server:
         made = Scene(server, folder)
         made.settle()
@@ -131,7 +131,7 @@ def test_what_yarn_knows_of_the_end(
     state: ApplicationState, final: FinalStatus | None, result: JobState | None
 ) -> None:
     """What the master told counts; that it failed without a word says nothing of the job's programs."""
-    seen = sight(ApplicationReport(id=ID, state=state, final_status=final))
+    seen = to_application_status(ApplicationReport(id=ID, state=state, final_status=final))
     assert (seen.result, seen.alive) == (result, state is ApplicationState.RUNNING)
 
 
@@ -141,11 +141,11 @@ def test_why_an_application_waits_is_told_without_numbers() -> None:
         "[Sat Nov 21 16:00:00 +0000 2026] Application is added to the scheduler and is not yet activated. Queue's AM "
         "resource limit exceeded.  Details : AM Partition = <DEFAULT_PARTITION>; AM Resource Request = <memory:512>; "
     )
-    waiting = sight(ApplicationReport(state=ApplicationState.ACCEPTED, diagnostics=said))
+    waiting = to_application_status(ApplicationReport(state=ApplicationState.ACCEPTED, diagnostics=said))
     assert waiting.note == (
         "Application is added to the scheduler and is not yet activated. Queue's AM resource limit exceeded."
     )
-    ended = sight(ApplicationReport(state=ApplicationState.FAILED, diagnostics=said))
+    ended = to_application_status(ApplicationReport(state=ApplicationState.FAILED, diagnostics=said))
     assert ended.note == said.strip()
 
 
@@ -155,7 +155,7 @@ def test_a_configuration_that_is_elsewhere(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "core-site.xml").write_text(site)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     monkeypatch.setattr(submitters, "recorded_settings", lambda _: YarnSettings(conf="/nowhere/conf"))
-    found = YarnSubmitter(Home(tmp_path))._found("application_1700000000000_0007")
+    found = YarnSubmitter(Home(tmp_path))._cluster_of("application_1700000000000_0007")
     assert found.files.uri == "hdfs://nn:8020"
 
 
@@ -170,7 +170,7 @@ async def test_checked_against_the_cluster(tmp_path: Path, monkeypatch: pytest.M
         assert await asyncio.to_thread(made.submitter.check, spec) == []
         assert any("node-1 (lost)" in sentence for sentence in made.submitter.notices(spec))
         assert made.submitter._nodes == {}
-        assert made.submitter.own_id()
+        assert made.submitter.allocate_job_id()
 
 
 def test_a_file_system_of_its_own_for_logs() -> None:

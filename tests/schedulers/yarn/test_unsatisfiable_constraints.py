@@ -12,7 +12,7 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.unsatisfiable_constraints import hints, unsatisfiable_constraints
+from tony.schedulers.yarn.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
 
 
 def told_of(roles: Mapping[str, Role], settings: str | None = None) -> list[Problem]:
@@ -126,6 +126,6 @@ def test_waiting_for_each_other() -> None:
 def test_who_is_not_there() -> None:
     """May be meant, and is said."""
     spec = JobSpec(roles={"worker": Role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
-    assert hints(spec, YarnSettings()) == [
+    assert constraint_hints(spec, YarnSettings()) == [
         "roles.worker.placement: no container of the job has the tag pss; there are ps, worker."
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from tony.errors import TonyError
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.web_links import NodeAddress, of_application, of_container
+from tony.schedulers.yarn.web_links import NodeAddress, links_for_application, links_for_container
 
 JOB, CONTAINER = "application_1_0002", "container_1_0002_01_000003"
 RM = {"yarn.resourcemanager.hostname": "rm"}
@@ -118,14 +118,14 @@ APP, PROXY, OWN = f"cluster/app/{JOB}", f"proxy/{JOB}/", "the job's own pages"
 )
 def test_pages_of_an_application(said: Mapping[str, str], ended: bool, links: Mapping[str, str]) -> None:
     """Each ResourceManager's, the timeline server's if there is one, and the running job's behind a proxy."""
-    found = of_application(Configuration.load(given=said), JOB, ended=ended)
+    found = links_for_application(Configuration.load(given=said), JOB, ended=ended)
     assert links == {link.label: link.href for link in found}
 
 
 def test_a_configuration_that_says_too_little() -> None:
     """It is said what is missing."""
     with pytest.raises(TonyError, match=r"ha\.rm-ids .* is needed"):
-        of_application(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}), JOB, ended=True)
+        links_for_application(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}), JOB, ended=True)
 
 
 NODE = NodeAddress(host="n1", port=45454, web="n1:8042")
@@ -162,11 +162,11 @@ def test_pages_of_a_container(
     said: Mapping[str, str], node: NodeAddress, ended: bool, links: Mapping[str, str]
 ) -> None:
     """Its node's, as long as its application lives; and those of the server that shows aggregated logs."""
-    found = of_container(Configuration.load(given=said), CONTAINER, node, "ann", ended=ended)
+    found = links_for_container(Configuration.load(given=said), CONTAINER, node, "ann", ended=ended)
     assert links == {link.label: link.href for link in found}
 
 
 def test_a_users_name_is_quoted() -> None:
     """It comes from a file system."""
-    (link,) = of_container(Configuration.load(), CONTAINER, NODE, 'a/"b', ended=False)
+    (link,) = links_for_container(Configuration.load(), CONTAINER, NODE, 'a/"b', ended=False)
     assert link.href.endswith(f"{CONTAINER}/a%2F%22b")

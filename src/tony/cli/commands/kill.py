@@ -46,6 +46,6 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
 def _ended_by_scheduler(job: str) -> bool:
     """A job of another machine that has not begun: only its scheduler knows it."""
-    from tony.jobs.remote_jobs import end_unrecorded
+    from tony.jobs.remote_jobs import kill_foreign
 
-    return asyncio.run(end_unrecorded(own_home(), job))
+    return asyncio.run(kill_foreign(own_home(), job))

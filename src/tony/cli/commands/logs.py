@@ -20,7 +20,7 @@ from tony.jobs.log_reader import LogLine, portions, readers
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
-from tony.schedulers.registry import is_elsewhere
+from tony.schedulers.registry import has_remote_logs
 from tony.units import exact_size
 
 
@@ -107,7 +107,7 @@ def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail:
 
 def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
     """Has what lies on other machines brought here."""
-    if not is_elsewhere(record.spec.scheduler):
+    if not has_remote_logs(record.spec.scheduler):
         return
     import asyncio
 

@@ -23,33 +23,33 @@ from tony.schedulers.interface import ContainerAllocator, KnownContainer, Prepar
 from tony.schedulers.local import cleanup, rlimits_check, supervisor
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.container import ContainerStage, LocalContainer
-from tony.schedulers.local.container_recovery import Adoption
+from tony.schedulers.local.container_recovery import LocalContainerRecovery
 from tony.schedulers.local.feasibility import unsatisfiable_requests
 from tony.schedulers.local.fork_server import ForkServer
 from tony.schedulers.local.ledger import LedgerBusy
 from tony.schedulers.local.ledger_location import open_ledger
 from tony.schedulers.local.machine_capacity import measure
-from tony.schedulers.local.orphan_cleanup import STUBBORN, OrphanCleanup
+from tony.schedulers.local.orphan_cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
 from tony.schedulers.local.peak_demand import needs
 from tony.schedulers.local.resource_claim import ResourceClaim
-from tony.schedulers.local.role_allocation import Grants
+from tony.schedulers.local.role_allocation import RoleAllocation
 from tony.schedulers.local.settings import read_settings
-from tony.schedulers.local.task_launcher import HOST, Launcher
+from tony.schedulers.local.task_launcher import HOST, TaskLauncher
 from tony.storage.localization import Interpreter
 
 #: Seconds to wait at the job's end for killed executors to exit.
-_LAST_WAIT = 10.0
+_EXECUTOR_EXIT_SECONDS = 10.0
 #: Executors started at one time; each needs some open files for that moment.
-_STARTING = 2
+_MAX_CONCURRENT_STARTS = 2
 #: Seconds between attempts to enlarge the claim of a job that has less than it could use.
-_GROWING = 0.5
+_GROW_INTERVAL_SECONDS = 0.5
 #: Open files for connected clients, should the limit be low.
-_CLIENTS = 100
+_CLIENT_FILES = 100
 
 _log = logging.getLogger(__name__)
 
 
-class LocalSource(ContainerAllocator):
+class LocalAllocator(ContainerAllocator):
     """Containers on this machine.
 
     Args:
@@ -70,19 +70,19 @@ class LocalSource(ContainerAllocator):
             raise ConfigError(problems)
         self._command = list(executor_command or command(*self._settings.executor.split()))
         self._adopt_orphans = adopt_orphans
-        self._supervision = supervisor.present() if adopt_orphans else None
+        self._supervisor = supervisor.present() if adopt_orphans else None
         self._sink: Sink | None = None
-        self._holding: ResourceClaim | None = None
+        self._claim: ResourceClaim | None = None
         self._server = ForkServer()
-        self._launcher = Launcher(job, self._server, self._command)
-        self._adoption = Adoption(job, self._server, self._executor_ended)
-        self._leftovers = OrphanCleanup(
-            job.folder, adopts_orphans=adopt_orphans, supervision=self._supervision, executors=self._executor_pids
+        self._launcher = TaskLauncher(job, self._server, self._command)
+        self._recovery = LocalContainerRecovery(job, self._server, self._on_executor_ended)
+        self._orphan_cleanup = OrphanCleanup(
+            job.folder, adopts_orphans=adopt_orphans, supervision=self._supervisor, executors=self._executor_pids
         )
-        self._starting = asyncio.Semaphore(_STARTING)
-        self._grants = Grants(self._spec)
+        self._starting = asyncio.Semaphore(_MAX_CONCURRENT_STARTS)
+        self._allocation = RoleAllocation(self._spec)
         self._admitted = self._recovered = self._growing = False
-        self._never = ""
+        self._unsatisfiable_reason = ""
         self._containers: dict[str, LocalContainer] = {}
         self._number = 0
         self._queued = ""
@@ -97,56 +97,58 @@ class LocalSource(ContainerAllocator):
         self._sink = sink
         if self._adopt_orphans:
             process.set_child_subreaper()
-        allow_open_files(rlimits_check.open_files(self._spec) + _CLIENTS)
+        allow_open_files(rlimits_check.open_files(self._spec) + _CLIENT_FILES)
         try:
             self._server.open()  # early, while this process has a single thread
         except OSError as error:
             raise SchedulerError(
                 f"cannot start the executors' fork server: {resource_limits.describe_os_error(error)}"
             ) from error
-        self._recovered = not self._adoption.has_predecessors
+        self._recovered = not self._recovery.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
         if notice:
             _log.warning(notice)
-        wishes = needs(self._spec)
-        machine = await to_thread(measure, self._settings, with_gpus=wishes[0].gpus > 0)
-        supervision = self._supervision
-        self._holding = ResourceClaim(
+        sizes = needs(self._spec)
+        machine = await to_thread(measure, self._settings, with_gpus=sizes[0].gpus > 0)
+        supervision = self._supervisor
+        self._claim = ResourceClaim(
             lambda: open_ledger(self._settings, self._job.home)[0],
             ledger,
             self._job.record,
-            wishes,
+            sizes,
             machine,
             inherited=supervision.claim if supervision else None,
-            hand_on=supervision.hand_on if supervision else lambda claim: None,
+            pass_on=supervision.pass_on if supervision else lambda claim: None,
         )
-        if not self._holding.is_granted:
-            self._never = " ".join(problem.message for problem in unsatisfiable_requests(self._spec, machine))
-        if not self._never:
-            self._spawn(self._obtain(self._holding))
+        if not self._claim.is_granted:
+            self._unsatisfiable_reason = " ".join(
+                problem.message for problem in unsatisfiable_requests(self._spec, machine)
+            )
+        if not self._unsatisfiable_reason:
+            self._create_task(self._acquire_claim(self._claim))
 
-    async def _obtain(self, holding: ResourceClaim) -> None:
-        claim = await holding.obtain(self._say_queued)
-        self._grants.admit(claim.memory, claim.devices or ())
+    async def _acquire_claim(self, resource_claim: ResourceClaim) -> None:
+        claim = await resource_claim.acquire(self._report_queued)
+        self._allocation.admit(claim.memory, claim.devices or ())
         self._admitted = True
-        self._say_queued("")
+        self._report_queued("")
         self._grant()
-        await holding.keep()
+        await resource_claim.keep_alive()
 
     # --- recovery of earlier AM attempts ----------------------------------------------------------------------------
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        if not self._adoption.has_predecessors:
+        if not self._recovery.has_predecessors:
             return ()
-        self._number = max(self._number, await to_thread(self._adoption.highest_number))
-        await self._leftovers.end_helpers()
-        noted = cleanup.noted(self._job.folder.remains)
+        self._number = max(self._number, await to_thread(self._recovery.highest_number))
+        await self._orphan_cleanup.end_helpers()
+        noted = cleanup.read_launch_record(self._job.folder.remains)
         new = [each for each in known if each.id not in self._containers]
-        for held in self._adoption.adopt(new, noted, self._leftovers.supervisor):
+        for held in self._recovery.reattach(new, noted, self._orphan_cleanup.supervisor):
             self._containers[held.id] = held
-            self._grants.adopt(held.role, held.devices)
+            self._allocation.add_recovered(held.role, held.devices)
         adopted = [each.id for each in known if each.task and each.id in self._containers]
-        if not await self._leftovers.end_others(noted, kept=list(self._containers)):
+        if not await self._orphan_cleanup.end_others(noted, kept=list(self._containers)):
             _log.warning("some processes of an earlier AM attempt could not be killed")
         _log.info("recovered %d of %d containers", len(adopted), len(known))
         self._recovered = True
@@ -156,41 +158,41 @@ class LocalSource(ContainerAllocator):
     # --- demand and grants ----------------------------------------------------------------------------------------
 
     def set_demand(self, role: str, total: int) -> None:
-        impossible = (total and self._never) or self._grants.impossible(role, total)
-        if impossible:
-            self._emit(Unsatisfiable(role=role, reason=impossible))
+        reason = (total and self._unsatisfiable_reason) or self._allocation.why_impossible(role, total)
+        if reason:
+            self._emit(Unsatisfiable(role=role, reason=reason))
             return
-        self._grants.want(role, total)
+        self._allocation.set_demand(role, total)
         self._grant()
 
     def _grant(self) -> None:
         """Grant what fits and report the rest as pending. Does nothing until recovery is done."""
         if not (self._admitted and self._recovered) or self._sink is None:
             return
-        for role, devices in self._grants.take():
+        for role, devices in self._allocation.allocate():
             self._number += 1
             resources = self._spec.effective_roles[role].resources
             container = LocalContainer(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
             self._containers[container.id] = container
             self._emit(Granted(container=container.id, role=role, host=HOST))
-        grows = self._holding is not None and self._holding.can_grow
-        shortage = self._grants.shortage(grows=grows)
-        self._say_queued(shortage)
-        if shortage and not self._growing and self._holding and grows:
+        grows = self._claim is not None and self._claim.can_grow
+        pending_reason = self._allocation.pending_reason(grows=grows)
+        self._report_queued(pending_reason)
+        if pending_reason and not self._growing and self._claim and grows:
             self._growing = True
-            self._spawn(self._grow(self._holding))
+            self._create_task(self._grow(self._claim))
 
-    async def _grow(self, holding: ResourceClaim) -> None:
+    async def _grow(self, resource_claim: ResourceClaim) -> None:
         """Enlarge the claim of a job that has less than it could use, as soon as that delays no other job."""
         try:
-            while self._grants.shortage() and holding.can_grow:
+            while self._allocation.pending_reason() and resource_claim.can_grow:
                 with contextlib.suppress(LedgerBusy, SchedulerError, OSError):
-                    before, claim = holding.size, holding.grow()
+                    before, claim = resource_claim.size, resource_claim.grow()
                     if claim:
-                        self._grants.enlarge(claim.memory - before, claim.devices or ())
+                        self._allocation.enlarge(claim.memory - before, claim.devices or ())
                         self._grant()
                         continue
-                await asyncio.sleep(_GROWING)
+                await asyncio.sleep(_GROW_INTERVAL_SECONDS)
         finally:
             self._growing = False
 
@@ -204,34 +206,36 @@ class LocalSource(ContainerAllocator):
             return
         held.stage = ContainerStage.STARTING
         try:
-            laid = await to_thread(self._launcher.lay_down, held, TaskId(task.role, task.index))
+            interpreter = await to_thread(self._launcher.prepare_work_dir, held, TaskId(task.role, task.index))
             if held.cause or self._sink is None:
-                self._bury_unstarted(held)
+                self._finish_unstarted(held)
             else:
                 async with self._starting:
-                    await self._start(held, task, credentials, laid)
+                    await self._start(held, task, credentials, interpreter)
         except (TonyError, OSError) as error:
             if held.cause or self._sink is None:  # it failed because we ended it
-                self._bury_unstarted(held)
+                self._finish_unstarted(held)
                 return
             cgroup.remove(held.groups)
             self._forget(held)
             why = resource_limits.describe_os_error(error)
             raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error
 
-    async def _start(self, held: LocalContainer, task: TaskPart, credentials: AmCredentials, laid: Interpreter) -> None:
+    async def _start(
+        self, held: LocalContainer, task: TaskPart, credentials: AmCredentials, interpreter: Interpreter
+    ) -> None:
         held.executor = await self._launcher.start(
             held,
             task,
             credentials,
-            laid,
-            inherited=self._holding.descriptors if self._holding else (),
-            ended=lambda how: self._executor_ended(held, how),
+            interpreter,
+            inherited=self._claim.descriptors if self._claim else (),
+            ended=lambda how: self._on_executor_ended(held, how),
         )
         held.stage = ContainerStage.RUNNING
         if held.cause or self._sink is None:  # it was killed or released in the meantime
             held.executor.kill()
-        self._launcher.note(held, held.executor)
+        self._launcher.record_launch(held, held.executor)
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -261,37 +265,37 @@ class LocalSource(ContainerAllocator):
             return
         held.cause = cause
         if held.stage is ContainerStage.GRANTED:
-            self._gone(held, cause)
+            self._report_ended(held, cause)
         elif held.executor:
             held.executor.kill()
         else:
-            self._spawn(self._interrupt(held))
+            self._create_task(self._interrupt_start(held))
 
-    async def _interrupt(self, held: LocalContainer) -> None:
+    async def _interrupt_start(self, held: LocalContainer) -> None:
         """Kill the copying of a starting container's files: extracting a large environment takes minutes."""
         while held.stage is ContainerStage.STARTING:
-            await self._leftovers.interrupt(held)
-            await asyncio.sleep(STUBBORN)
+            await self._orphan_cleanup.interrupt(held)
+            await asyncio.sleep(RETRY_INTERVAL_SECONDS)
 
-    def _executor_ended(self, held: LocalContainer, how: str) -> None:
+    def _on_executor_ended(self, held: LocalContainer, how: str) -> None:
         if held.force:
             held.force.cancel()
         if self._sink:
-            self._spawn(self._bury(held, held.cause or how))
+            self._create_task(self._finish(held, held.cause or how))
 
-    def _bury_unstarted(self, held: LocalContainer) -> None:
+    def _finish_unstarted(self, held: LocalContainer) -> None:
         if self._sink:
-            self._spawn(self._bury(held, held.cause))
+            self._create_task(self._finish(held, held.cause))
 
-    async def _bury(self, held: LocalContainer, cause: str) -> None:
+    async def _finish(self, held: LocalContainer, cause: str) -> None:
         """Kill what is left of a container, and report its end."""
         held.stage = ContainerStage.ENDING
-        while not (self._leftovers.none_of(held) or await self._leftovers.end(held)):
+        while not (self._orphan_cleanup.is_nothing_left(held) or await self._orphan_cleanup.end(held)):
             _log.warning("some processes of container %s could not be killed; trying again", held.id)
-            await asyncio.sleep(STUBBORN)
-        self._gone(held, cause)
+            await asyncio.sleep(RETRY_INTERVAL_SECONDS)
+        self._report_ended(held, cause)
 
-    def _gone(self, held: LocalContainer, cause: str) -> None:
+    def _report_ended(self, held: LocalContainer, cause: str) -> None:
         self._emit(ContainerEnded(container=held.id, cause=cause))
         self._forget(held)
 
@@ -301,7 +305,7 @@ class LocalSource(ContainerAllocator):
     def _forget(self, held: LocalContainer) -> None:
         """Return the container's share of the claim, so that it can be granted again."""
         del self._containers[held.id]
-        self._grants.ended(held.role, held.devices)
+        self._allocation.release(held.role, held.devices)
         self._grant()
 
     async def close(self) -> None:
@@ -318,47 +322,47 @@ class LocalSource(ContainerAllocator):
         for executor in living:
             executor.kill()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WAIT):
+            async with asyncio.timeout(_EXECUTOR_EXIT_SECONDS):
                 for executor in living:
                     await executor.wait_gone()
         await self._server.close()
-        await self._leftovers.end_all()
+        await self._orphan_cleanup.end_all()
         self._containers.clear()
-        if self._holding:
-            self._holding.close()
+        if self._claim:
+            self._claim.close()
 
     async def _close_unopened(self) -> None:
         if self._job.folder.remains.exists():
-            await self._leftovers.end_all()
-        claim = self._supervision.claim if self._supervision else None
+            await self._orphan_cleanup.end_all()
+        claim = self._supervisor.claim if self._supervisor else None
         if claim is not None:
             ledger, _ = open_ledger(self._settings, self._job.home)
-            held = ledger.taken_over(claim, self._job.folder.job_id)
+            held = ledger.inherited_claim(claim, self._job.folder.job_id)
             if held:
                 held.withdraw()
             ledger.close()
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def _say_queued(self, reason: str) -> None:
+    def _report_queued(self, reason: str) -> None:
         if reason != self._queued:
             self._queued = reason
             self._emit(Queued(reason=reason))
 
     def _emit(self, event: Event) -> None:
         """Call the sink on the next loop iteration: never from inside a call of its own."""
-        asyncio.get_running_loop().call_soon(self._tell, event)
+        asyncio.get_running_loop().call_soon(self._deliver, event)
 
-    def _tell(self, event: Event) -> None:
+    def _deliver(self, event: Event) -> None:
         if self._sink:
             self._sink(event)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _create_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception():
             _log.error("bug: a background task of the local scheduler failed", exc_info=task.exception())

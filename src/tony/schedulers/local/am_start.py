@@ -19,11 +19,12 @@ from tony.schedulers.local.executor_processes import describe_end
 from tony.schedulers.local.settings import DEFAULT_MASTER
 
 #: Seconds an application master may take to start; it takes a tenth of a second on an idle machine.
-_PATIENCE = 60.0
+_START_SECONDS = 60.0
 #: Poll interval in seconds for the next AM attempt, if the first has died while starting.
-_LOOK_AGAIN = 0.02
+_POLL_SECONDS = 0.02
 #: Lines of its log that are shown if it does not start, and bytes that are read for them.
-_LINES, _TAIL = 10, 16 * 1024
+_LOG_LINES = 10
+_LOG_TAIL_BYTES = 16 * 1024
 
 
 def master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
@@ -46,15 +47,15 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
     Raises:
         SchedulerError: it did not start, and has been killed.
     """
-    process, ready = _wake(folder, argv) or _spawn(argv or master_command(folder), folder)
+    process, ready = _use_prefork(folder, argv) or _spawn(argv or master_command(folder), folder)
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_START_SECONDS):
             await _wait_up(process, ready, folder)
     except BaseException as error:
         _kill(process)
         process.wait()
         if isinstance(error, TimeoutError):
-            raise SchedulerError(_explain(folder, f"did not start within {_PATIENCE:g} s")) from None
+            raise SchedulerError(_explain(folder, f"did not start within {_START_SECONDS:g} s")) from None
         raise
     finally:
         os.close(ready)
@@ -71,7 +72,7 @@ def _kill(process: subprocess.Popen[bytes] | standby.PreforkAm) -> None:
     process.kill()
 
 
-def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.PreforkAm, int] | None:
+def _use_prefork(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.PreforkAm, int] | None:
     """Use the pre-forked AM, if there is one."""
     found = None if argv else standby.take()
     if found is None:
@@ -111,10 +112,10 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
 async def _wait_up(process: subprocess.Popen[bytes] | standby.PreforkAm, ready: int, folder: JobFolder) -> None:
     """Wait for the end of the pipe, which means up or dead. If dead, the supervisor may start the next AM attempt."""
     loop = asyncio.get_running_loop()
-    news = asyncio.Event()
-    loop.add_reader(ready, news.set)
+    ready_event = asyncio.Event()
+    loop.add_reader(ready, ready_event.set)
     try:
-        await news.wait()
+        await ready_event.wait()
     finally:
         loop.remove_reader(ready)
     while not (folder.am.exists() or folder.summary.exists()):
@@ -123,13 +124,13 @@ async def _wait_up(process: subprocess.Popen[bytes] | standby.PreforkAm, ready: 
             if returncode == 0 or folder.summary.exists():
                 return
             raise SchedulerError(_explain(folder, describe_end(returncode)))
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _explain(folder: JobFolder, what: str) -> str:
     lines = []
     with contextlib.suppress(OSError), folder.am_log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-        lines = file.read().decode("utf-8", errors="replace").splitlines()[-_LINES:]
-    said = "its log is empty" if not lines else "end of its log:\n" + "\n".join(f"  {line}" for line in lines)
-    return f"the application master of {folder.job_id} {what}; {said}"
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+    tail = "its log is empty" if not lines else "end of its log:\n" + "\n".join(f"  {line}" for line in lines)
+    return f"the application master of {folder.job_id} {what}; {tail}"

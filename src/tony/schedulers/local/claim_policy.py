@@ -132,8 +132,8 @@ def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | s
     short_of_gpus = claim.gpus > 0 and claim.gpus > len(devices) - sum(other.gpus for other in older)
     if not short_of_memory and not short_of_gpus:
         return replace(claim, devices=tuple(devices[: claim.gpus]))
-    wants = _wants(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
-    return f"waiting: {wants}{_jobs_ahead_of(granted, older, gpus_only=not short_of_memory)}"
+    shortage = _shortage(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
+    return f"waiting: {shortage}{_jobs_ahead_of(granted, older, gpus_only=not short_of_memory)}"
 
 
 def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
@@ -146,7 +146,7 @@ def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine
     others = list(others)
     granted = [other for other in others if other.granted and _is_credible(other, claim, machine)]
     free, devices = _free([claim, *granted], machine)
-    waiting = [other for other in others if not other.granted and _possible(other, claim, machine)]
+    waiting = [other for other in others if not other.granted and _is_possible(other, claim, machine)]
     free -= sum(other.memory for other in waiting)
     spare = len(devices) - sum(other.gpus for other in waiting)
     if memory - claim.memory > free or gpus - claim.gpus > spare:
@@ -163,7 +163,7 @@ def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[li
         if other.granted:
             if _is_credible(other, claim, machine):
                 granted.append(other)
-        elif other.ticket < claim.ticket and _possible(other, claim, machine):
+        elif other.ticket < claim.ticket and _is_possible(other, claim, machine):
             older.append(other)
     return granted, older
 
@@ -180,10 +180,10 @@ def _free(granted: Iterable[Claim], machine: Machine) -> tuple[int, list[str]]:
 
 def _is_credible(other: Claim, claim: Claim, machine: Machine) -> bool:
     """Return False if another user's claim holds more than the whole machine."""
-    return other.is_trusted or _possible(other, claim, machine)
+    return other.is_trusted or _is_possible(other, claim, machine)
 
 
-def _possible(other: Claim, claim: Claim, machine: Machine) -> bool:
+def _is_possible(other: Claim, claim: Claim, machine: Machine) -> bool:
     """Return True if the claim can ever be granted on the machine as we see it: its owner may see a larger one.
 
     The machine's GPUs are known only if our claim wants some.
@@ -191,7 +191,7 @@ def _possible(other: Claim, claim: Claim, machine: Machine) -> bool:
     return other.memory <= machine.memory and (not claim.gpus or other.gpus <= len(machine.gpus))
 
 
-def _wants(claim: Claim, machine: Machine, memory: int | None, gpus: int | None) -> str:
+def _shortage(claim: Claim, machine: Machine, memory: int | None, gpus: int | None) -> str:
     parts = []
     if memory is not None:
         free = format_size(max(memory, 0))

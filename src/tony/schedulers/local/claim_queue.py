@@ -18,24 +18,27 @@ from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, 
 from tony.schedulers.local.machine_capacity import Machine
 
 #: Seconds after a change at which to check again: the kernel reports that a file was closed just before it unlocks it.
-_LOOK_AGAIN = (0.01, 0.1)
+_RECHECK_SECONDS = (0.01, 0.1)
 #: Poll intervals in seconds: of the first in the queue with inotify working, and without (no watches left for this
 #: user); and of those behind it, whose pending reason alone would change.
-_SAFETY, _DEAF, _BEHIND = 5.0, 0.5, 30.0
+_POLL_SECONDS = 5.0
+_POLL_WITHOUT_INOTIFY_SECONDS = 0.5
+_POLL_BEHIND_SECONDS = 30.0
 #: Seconds between attempts to lock the ledger, doubling; decisions take milliseconds.
-_BUSY_FIRST, _BUSY_MOST = 0.001, 0.1
+_MIN_LOCK_RETRY_SECONDS = 0.001
+_MAX_LOCK_RETRY_SECONDS = 0.1
 #: Seconds that other processes may keep the ledger locked before that is reported.
-_BUSY_PATIENCE = 2.0
+_BUSY_REPORT_SECONDS = 2.0
 
 
 async def acquire_claim(
     ledger: ResourceLedger,
     claim: Claim,
     machine: Machine,
-    say: Callable[[str], None],
+    on_pending: Callable[[str], None],
     *,
     held: HeldClaim | None = None,
-    posted: Callable[[HeldClaim], None] = lambda held: None,
+    on_posted: Callable[[HeldClaim], None] = lambda held: None,
     larger: Sequence[Claim] = (),
 ) -> HeldClaim:
     """Post a claim and wait until it is granted. If cancelled, withdraw it.
@@ -43,24 +46,24 @@ async def acquire_claim(
     Args:
         say: called with the pending reason at each check; often the same one.
         held: the claim, if it has been posted already.
-        posted: called with the claim as soon as it is posted.
+        on_posted: called with the claim as soon as it is posted.
         larger: larger claims that are preferred if one can be granted at the same moment, the largest first.
 
     Raises:
         SchedulerError: the ledger has been removed.
         OSError: the file system refuses.
     """
-    place = _Place(ledger, claim, machine, say, held, posted, larger)
+    place = _QueuePlace(ledger, claim, machine, on_pending, held, on_posted, larger)
     try:
         return await place.wait_granted()
     except BaseException:
         place.leave()
         raise
     finally:
-        place.stop_listening()
+        place.stop_watching()
 
 
-class _Place:
+class _QueuePlace:
     """One claim's place in the queue."""
 
     def __init__(
@@ -68,104 +71,107 @@ class _Place:
         ledger: ResourceLedger,
         claim: Claim,
         machine: Machine,
-        say: Callable[[str], None],
+        on_pending: Callable[[str], None],
         held: HeldClaim | None,
-        posted: Callable[[HeldClaim], None],
+        on_posted: Callable[[HeldClaim], None],
         larger: Sequence[Claim],
     ) -> None:
         self._ledger = ledger
         self._claim = claim
         self._machine = machine
-        self._say = say
+        self._on_pending = on_pending
         self._held = held
-        self._posted = posted
+        self._on_posted = on_posted
         self._larger = larger
-        self._before: Claim | None = None
-        self._news = asyncio.Event()
+        self._blocker: Claim | None = None
+        self._change = asyncio.Event()
         self._watch: FolderWatch | None = None
 
     async def wait_granted(self) -> HeldClaim:
-        listening: str | None = ""  # "": nothing yet; later a ticket, or None: the folder
+        watched: str | None = ""  # "": nothing yet; later a ticket, or None: the folder
         pauses: Iterator[float] = iter(())
-        while (held := await self._look()) is None:
-            behind = self._before.ticket if self._before else None
-            if behind != listening:
-                self._listen(behind)  # and check again: something may have changed before
-                listening, pauses = behind, iter(() if behind else _LOOK_AGAIN)
-            elif await self._changed(pauses):
-                pauses = iter(_LOOK_AGAIN)
+        while (held := await self._try_acquire()) is None:
+            behind = self._blocker.ticket if self._blocker else None
+            if behind != watched:
+                self._watch_for(behind)  # and check again: something may have changed before
+                watched, pauses = behind, iter(() if behind else _RECHECK_SECONDS)
+            elif await self._wait_for_change(pauses):
+                pauses = iter(_RECHECK_SECONDS)
         return held
 
     def leave(self) -> None:
         if self._held:
             self._held.withdraw()
 
-    def stop_listening(self) -> None:
+    def stop_watching(self) -> None:
         if self._watch:
             self._watch.close()
             self._watch = None
 
-    def _listen(self, behind: str | None) -> None:
-        self.stop_listening()
-        self._news.clear()
+    def _watch_for(self, behind: str | None) -> None:
+        self.stop_watching()
+        self._change.clear()
         with contextlib.suppress(OSError):
             if behind is None:
-                self._watch = DeparturesWatch(self._ledger.path, self._news.set)
+                self._watch = DeparturesWatch(self._ledger.path, self._change.set)
             else:
-                self._watch = FileWatch(self._ledger.place_of(behind), self._news.set)
+                self._watch = FileWatch(self._ledger.place_of(behind), self._change.set)
 
-    async def _changed(self, pauses: Iterator[float]) -> bool:
+    async def _wait_for_change(self, pauses: Iterator[float]) -> bool:
         """Wait until the next check is due; return True if a change was seen."""
-        if self._before and not self._watch:
-            return await self._differs(self._before)
-        pause = next(pauses, _BEHIND if self._before else _SAFETY if self._watch else _DEAF)
+        if self._blocker and not self._watch:
+            return await self._poll_for_change(self._blocker)
+        pause = next(
+            pauses,
+            _POLL_BEHIND_SECONDS if self._blocker else _POLL_SECONDS if self._watch else _POLL_WITHOUT_INOTIFY_SECONDS,
+        )
         try:
             async with asyncio.timeout(pause):
-                await self._news.wait()
+                await self._change.wait()
         except TimeoutError:
             return False
-        self._news.clear()
+        self._change.clear()
         return True
 
-    async def _differs(self, before: Claim) -> bool:
+    async def _poll_for_change(self, before: Claim) -> bool:
         """Poll for a change without inotify, by reading one small file and not the whole ledger."""
-        until = clock.monotonic() + _BEHIND
+        until = clock.monotonic() + _POLL_BEHIND_SECONDS
         while clock.monotonic() < until:
-            await asyncio.sleep(_DEAF)
+            await asyncio.sleep(_POLL_WITHOUT_INOTIFY_SECONDS)
             if self._ledger.claim_of(before.ticket) != before:
                 return True
         return False
 
-    async def _look(self) -> HeldClaim | None:
+    async def _try_acquire(self) -> HeldClaim | None:
         """Decide as soon as the ledger can be locked."""
-        since, pause = clock.monotonic(), _BUSY_FIRST
+        since, pause = clock.monotonic(), _MIN_LOCK_RETRY_SECONDS
         while True:
             try:
                 with self._ledger.locked():
                     return self._decide()
             except LedgerBusy:
                 busy = clock.monotonic() - since
-                if busy > _BUSY_PATIENCE:
-                    self._say(_lock_notice(self._ledger))
+                if busy > _BUSY_REPORT_SECONDS:
+                    self._on_pending(_lock_notice(self._ledger))
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _BUSY_MOST)
+                pause = min(2 * pause, _MAX_LOCK_RETRY_SECONDS)
 
     def _decide(self) -> HeldClaim | None:
         others = [claim for claim in self._ledger.claims() if claim.ticket != self._claim.ticket]
         outcomes = (decide(claim, others, self._machine) for claim in self._larger)
         granted = next((found for found in outcomes if isinstance(found, Claim)), None)
         outcome = granted or decide(self._claim, others, self._machine)
-        self._before = blocker(self._claim, others, self._machine) if isinstance(outcome, str) else None
+        self._blocker = blocker(self._claim, others, self._machine) if isinstance(outcome, str) else None
         if self._held and not self._held.is_seen:  # the file was removed: other jobs do not see this claim
             self._held.withdraw()
             self._held = None
         if self._held is None:
             self._held = self._ledger.post(self._claim if isinstance(outcome, str) else outcome)
-            self._posted(self._held)
+            self._on_posted(self._held)
         elif isinstance(outcome, Claim):
             self._held.update(outcome)
         if isinstance(outcome, str):
-            self._say(outcome)
+            self._on_pending(outcome)
             return None
         return self._held
 

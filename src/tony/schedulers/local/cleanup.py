@@ -25,13 +25,13 @@ EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 PROGRAM_VARIABLE = "TONY_TASK"
 _MARKERS = (PROGRAM_VARIABLE, EXECUTOR_VARIABLE)
 #: Marks a line that was cut short, so that it is not read together with the next one.
-_TORN = "\0"
+_TORN_LINE_MARK = "\0"
 #: Container ids in an event log.
 _NUMBER = re.compile(rb'"c-(\d{1,9})"')
 #: Seconds that an executor's watchdog gets to kill what the executor left behind.
-_WATCHDOG = 3.0
+_WATCHDOG_SECONDS = 3.0
 #: Seconds to keep killing processes that do not die.
-_STUBBORN = 10.0
+_KILL_SECONDS = 10.0
 
 
 def marker(job_id: str, container: str) -> str:
@@ -46,11 +46,11 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
         False if a process does not die (it is stuck in the kernel); call again.
     """
     text = marker(job_id, container)
-    _leave_to_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
+    _wait_for_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
     return _end(lambda: process.with_marker(*_texts(text)), groups, {})
 
 
-def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
+def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
     """Return True if the kernel tells at once that an ended executor left nothing, so that no search is needed.
 
     Everything it started is below us, and its orphans are our children: there must be no children but running
@@ -61,30 +61,30 @@ def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
         False also where the kernel does not list a process's children.
     """
     children = process.own_children()
-    return children is not None and not _strays(children, executors) and cgroup.remove(groups, timeout=0.0)
+    return children is not None and not _orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
 
 
-def end_job(job_id: str, noted: LaunchRecord, kept: Collection[str] = ()) -> bool:
+def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> bool:
     """Kill everything of a job, executors first; otherwise as `end_container`.
 
     Args:
         kept: containers to spare.
     """
-    spared = [held for held in noted.launched if held.container in kept]
-    groups = set(noted.groups) - {group for held in spared for group in held.groups}
+    spared = [held for held in launched.launched if held.container in kept]
+    groups = set(launched.groups) - {group for held in spared for group in held.groups}
     pids = {held.pid for held in spared}
 
     def found(*variables: str) -> list[int]:
         return _others([f"{variable}={job_id}/" for variable in variables], job_id, kept)
 
     executors = {
-        pid: start for pid, start in noted.executors.items() if pid not in pids and process.start_time(pid) == start
+        pid: start for pid, start in launched.executors.items() if pid not in pids and process.start_time(pid) == start
     }
     executors.update(_with_starts(found(EXECUTOR_VARIABLE)))
     family = _with_starts(below for pid in executors for below in process.descendants(pid))
     for pid in executors.keys() - family.keys():
         _kill_same(pid, executors[pid])
-    _leave_to_watchdogs(lambda: found(EXECUTOR_VARIABLE), family)
+    _wait_for_watchdogs(lambda: found(EXECUTOR_VARIABLE), family)
     return _end(lambda: found(*_MARKERS), sorted(groups), {**executors, **family})
 
 
@@ -100,11 +100,11 @@ def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
     Returns:
         False if some were killed and are not dead yet; call again.
     """
-    all_dead = _end_strays_of(supervisor, _strays(_children(supervisor), executors)) if supervisor else True
+    all_dead = _kill_orphans_of(supervisor, _orphans(_children(supervisor), executors)) if supervisor else True
     children = process.own_children()
     if children is None:
         children = process.children(os.getpid())
-    for pid in _strays(children, executors):
+    for pid in _orphans(children, executors):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)  # a child keeps its pid until it is waited for: no other process is hit
             all_dead = os.waitpid(pid, os.WNOHANG)[0] == pid and all_dead
@@ -118,7 +118,7 @@ def end_helpers(supervisor: int) -> None:
     dead: then everything below them has become the supervisor's child as well.
     """
     own = os.getpid()
-    deadline = time.monotonic() + _WATCHDOG
+    deadline = time.monotonic() + _WATCHDOG_SECONDS
     while time.monotonic() < deadline:
         helpers = [pid for pid in _children(supervisor) if pid != own and _session_of(pid) == os.getsid(0)]
         if not any(process.is_alive(pid) for pid in helpers):
@@ -178,11 +178,11 @@ def record_launch(file: Path, *, launched: Launched | None = None, groups: Seque
     with file.open("a+b") as out:
         size = out.seek(0, os.SEEK_END)
         if size and (out.seek(size - 1), out.read(1))[1] != b"\n":  # cut short by a full disk, or with its writer
-            lines.insert(0, f"{_TORN}\n")
+            lines.insert(0, f"{_TORN_LINE_MARK}\n")
         out.write("".join(lines).encode())
 
 
-def noted(file: Path) -> LaunchRecord:
+def read_launch_record(file: Path) -> LaunchRecord:
     """Read the recorded launches; empty if there is no such file. Skips lines that were cut short."""
     launched, groups = [], []
     try:
@@ -191,7 +191,7 @@ def noted(file: Path) -> LaunchRecord:
         lines = []
     for line in lines:
         kind, _, rest = line.removesuffix("\n").partition(" ")
-        if not line.endswith("\n") or _TORN in line:
+        if not line.endswith("\n") or _TORN_LINE_MARK in line:
             continue
         if kind == "group":
             groups.append(rest)
@@ -201,7 +201,7 @@ def noted(file: Path) -> LaunchRecord:
     return LaunchRecord(launched=tuple(launched), groups=tuple(groups))
 
 
-def highest(logs: Iterable[Path]) -> int:
+def highest_container_number(logs: Iterable[Path]) -> int:
     """Return the highest container number in any of the event logs; 0 for none."""
     found = 0
     for log in logs:
@@ -211,7 +211,7 @@ def highest(logs: Iterable[Path]) -> int:
     return found
 
 
-def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
+def _orphans(children: Iterable[int], executors: Collection[int]) -> list[int]:
     own_session = os.getsid(0)
     found = []
     for pid in children:
@@ -222,7 +222,7 @@ def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
     return found
 
 
-def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[int, int]) -> None:
+def _wait_for_watchdogs(found: Callable[[], Collection[int]], family: Mapping[int, int]) -> None:
     """Wait until the watchdogs of dead executors are done: only they can find some of the processes.
 
     Args:
@@ -230,7 +230,7 @@ def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[in
         family: processes below the executors. Their watchdogs are among them, and only root can read their
             environment.
     """
-    deadline = time.monotonic() + _WATCHDOG
+    deadline = time.monotonic() + _WATCHDOG_SECONDS
     pause = 0.001
     while time.monotonic() < deadline:
         if not found() and not any(_is_same(pid, start) for pid, start in family.items()):
@@ -239,10 +239,10 @@ def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[in
         pause = min(2 * pause, 0.05)
 
 
-def _end_strays_of(supervisor: int, strays: Iterable[int]) -> bool:
+def _kill_orphans_of(supervisor: int, orphans: Iterable[int]) -> bool:
     """Kill children of another process, which waits for them; return True if none is alive."""
     all_dead = True
-    for pid in strays:
+    for pid in orphans:
         if process.is_alive(pid):
             process.send(pid, signal.SIGKILL, lambda pid: process.parent_of(pid) == supervisor)
             all_dead = False
@@ -304,5 +304,5 @@ def _end(found: Callable[[], Collection[int]], groups: Sequence[str], family: Ma
         left.update(killed)
         return killed
 
-    process.kill_until_none(kill, _STUBBORN)
+    process.kill_until_none(kill, _KILL_SECONDS)
     return cgroup.remove(groups) and not left

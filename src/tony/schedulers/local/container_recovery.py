@@ -18,7 +18,7 @@ from tony.schedulers.local.container import ContainerStage, LocalContainer
 from tony.schedulers.local.fork_server import ForkServer
 
 
-class Adoption:
+class LocalContainerRecovery:
     """Reattaches containers.
 
     Args:
@@ -29,7 +29,7 @@ class Adoption:
     def __init__(self, job: PreparedJob, server: ForkServer, ended: Callable[[LocalContainer, str], object]) -> None:
         self._job = job
         self._server = server
-        self._ended = ended
+        self._on_ended = ended
 
     @property
     def has_predecessors(self) -> bool:
@@ -38,9 +38,11 @@ class Adoption:
 
     def highest_number(self) -> int:
         """Return the highest number of a container granted to them. Blocks: it reads their logs."""
-        return cleanup.highest(takewhile(Path.exists, map(self._job.folder.events, count(1))))
+        return cleanup.highest_container_number(takewhile(Path.exists, map(self._job.folder.events, count(1))))
 
-    def adopt(self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int) -> Iterator[LocalContainer]:
+    def reattach(
+        self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int
+    ) -> Iterator[LocalContainer]:
         """Yield the containers whose executor is running.
 
         Args:
@@ -49,11 +51,11 @@ class Adoption:
         launched = {held.container: held for held in noted.launched}
         for each in known:
             if each.task:
-                held = self._adopt(each, each.task, launched.get(each.id) or self._unnoted(each, supervisor))
+                held = self._reattach(each, each.task, launched.get(each.id) or self._find_unrecorded(each, supervisor))
                 if held:
                     yield held
 
-    def _adopt(self, known: KnownContainer, task: TaskId, launched: Launched | None) -> LocalContainer | None:
+    def _reattach(self, known: KnownContainer, task: TaskId, launched: Launched | None) -> LocalContainer | None:
         if launched is None:
             return None
         resources = self._job.record.spec.effective_roles[known.role].resources
@@ -64,11 +66,11 @@ class Adoption:
             launched.start,
             self._server,
             self._job.folder.executor_log(task),
-            lambda how: self._ended(held, how),
+            lambda how: self._on_ended(held, how),
         )
         return held if held.executor else None
 
-    def _unnoted(self, known: KnownContainer, supervisor: int) -> Launched | None:
+    def _find_unrecorded(self, known: KnownContainer, supervisor: int) -> Launched | None:
         """Return an executor known from the event log alone (the disk was full), if it certainly holds no GPU."""
         pid = known.executor_pid
         if pid is None or not supervisor or self._job.record.spec.effective_roles[known.role].resources.gpus:

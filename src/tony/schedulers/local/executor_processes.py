@@ -33,11 +33,11 @@ class ExecutorProcess:
         self.pid = pid
         self._server = server
         self._log = log
-        self._ended = ended
-        self._gone = asyncio.Event()
+        self._on_ended = ended
+        self._exited = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._pidfd = os.pidfd_open(pid)
-        self._loop.add_reader(self._pidfd, self._over)
+        self._loop.add_reader(self._pidfd, self._on_exit)
         self._last: asyncio.Task[None] | None = None
 
     def kill(self) -> None:
@@ -55,18 +55,18 @@ class ExecutorProcess:
 
     async def wait_gone(self) -> None:
         """Return once it has ended and its end has been reported."""
-        await self._gone.wait()
+        await self._exited.wait()
 
-    def _over(self) -> None:
+    def _on_exit(self) -> None:
         self.forget()
-        self._last = self._loop.create_task(self._tell())
+        self._last = self._loop.create_task(self._report())
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         returncode = await self._server.reap(self.pid)
-        self._gone.set()
-        self._ended(f"its executor {describe_end(returncode)}{self._last_words(returncode)}")
+        self._exited.set()
+        self._on_ended(f"its executor {describe_end(returncode)}{self._last_log_line(returncode)}")
 
-    def _last_words(self, returncode: int | None) -> str:
+    def _last_log_line(self, returncode: int | None) -> str:
         """Return why it failed: the last line of its log."""
         if returncode is None or returncode <= 0:
             return ""
@@ -113,7 +113,7 @@ async def start(
         raise
     finally:
         os.close(reading)
-    _feed(writing, json.dumps(to_plain(context), separators=(",", ":")).encode())
+    _write_nonblocking(writing, json.dumps(to_plain(context), separators=(",", ":")).encode())
     return executor
 
 
@@ -141,18 +141,18 @@ def adopt(
 
 
 def describe_end(returncode: int | None) -> str:
-    """Return `exited with code 3` or `was killed by SIGKILL`; None is an unknown exit status."""
+    """Return `exited with exit code 3` or `was killed by SIGKILL`; None is an unknown exit status."""
     if returncode is None:
         return "exited (exit code unknown)"
     if returncode >= 0:
-        return f"exited with code {returncode}"
+        return f"exited with exit code {returncode}"
     try:
         return f"was killed by {signal.Signals(-returncode).name}"
     except ValueError:
         return f"was killed by signal {-returncode}"
 
 
-def _feed(descriptor: int, content: bytes) -> None:
+def _write_nonblocking(descriptor: int, content: bytes) -> None:
     """Write and close without ever blocking: what the pipe cannot hold, the loop writes later."""
     os.set_blocking(descriptor, False)
     loop = asyncio.get_running_loop()

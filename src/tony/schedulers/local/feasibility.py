@@ -26,7 +26,7 @@ class _ResourceKind:
 
 def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
     """Return requests of a job that this machine can never satisfy, even when it is idle."""
-    things = (
+    kinds = (
         _ResourceKind(
             key="memory",
             of=memory_of,
@@ -44,7 +44,7 @@ def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]
             advice="Request fewer, or simulate some for a test with scheduler.local.gpus",
         ),
     )
-    return [*(problem for thing in things for problem in _misfits_of(least(spec), thing)), *_too_few_ports(spec)]
+    return [*(problem for kind in kinds for problem in _problems_of(least(spec), kind)), *_too_few_ports(spec)]
 
 
 def _too_few_ports(spec: JobSpec) -> list[Problem]:
@@ -73,32 +73,32 @@ def _and_boards(boards: int) -> str:
     return " and one for TensorBoard" if boards == 1 else " and one for each possible TensorBoard"
 
 
-def _misfits_of(spec: JobSpec, thing: _ResourceKind) -> list[Problem]:
+def _problems_of(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
     roles = spec.effective_roles
     too_large = [
         Problem(
-            key=f"roles.{name}.{thing.key}",
-            value=thing.text(thing.of(role.resources)),
-            message=f"one task requests more than this machine has, {thing.machine}. {thing.advice}.",
+            key=f"roles.{name}.{kind.key}",
+            value=kind.text(kind.of(role.resources)),
+            message=f"one task requests more than this machine has, {kind.machine}. {kind.advice}.",
         )
         for name, role in roles.items()
-        if role.instances and thing.of(role.resources) > thing.has
+        if role.instances and kind.of(role.resources) > kind.has
     ]
     if too_large:
         return too_large
-    together = coexisting(spec, thing.of)
-    wanted = sum(total(roles[name], thing.of) for name in together)
-    if wanted <= thing.has:
+    together = coexisting(spec, kind.of)
+    wanted = sum(total(roles[name], kind.of) for name in together)
+    if wanted <= kind.has:
         return []
     sums = " + ".join(
-        f"{name}: {roles[name].instances} x {thing.text(thing.of(roles[name].resources))}" for name in together
+        f"{name}: {roles[name].instances} x {kind.text(kind.of(roles[name].resources))}" for name in together
     )
-    first = thing.key if len(together) == 1 else ""
+    first = kind.key if len(together) == 1 else ""
     return [
         Problem(
             key=f"roles.{together[0]}.{first}" if first else "roles",
-            message=f"the job requests {sums} = {thing.text(wanted)} at the same time; this machine has "
-            f"{thing.machine}. {thing.advice}.",
+            message=f"the job requests {sums} = {kind.text(wanted)} at the same time; this machine has "
+            f"{kind.machine}. {kind.advice}.",
         )
     ]
 

@@ -38,9 +38,10 @@ from tony.protocol.messages import MESSAGES
 #: Modules of an executor; loaded once, by the server.
 _EXECUTOR = ("tony.executor.main", "tony.executor.event_loop")
 #: Maximum size of a message in bytes, and of the files that come with one.
-_MOST, _FILES = 128 << 10, 16
+_MAX_MESSAGE_BYTES = 128 << 10
+_MAX_FILES = 16
 #: Seconds in which the server has to answer.
-_PATIENCE = 30.0
+_ANSWER_SECONDS = 30.0
 
 
 class ForkServer:
@@ -49,7 +50,7 @@ class ForkServer:
     def __init__(self) -> None:
         self.pid = 0
         self._socket: socket.socket | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def open(self) -> None:
         """Start the server: as a fork of this process while it has one thread, else in a fresh interpreter.
@@ -82,7 +83,7 @@ class ForkServer:
         """
         request = {"argv": list(argv), "folder": str(folder), "env": dict(env)}
         files = [stdin, output, *kept]
-        async with self._turn:
+        async with self._lock:
             if self._socket is None:
                 self.open()
             try:
@@ -95,13 +96,13 @@ class ForkServer:
     async def reap(self, pid: int) -> int | None:
         """Return the exit code of an ended program, minus the signal's number if killed, or None if unknown."""
         with contextlib.suppress(OSError):
-            async with self._turn:
+            async with self._lock:
                 return int((await self._ask({"reap": pid}, []))["status"])
-        return _inherited(pid)
+        return _reap_inherited(pid)
 
     async def close(self) -> None:
         """Stop the server. Programs that it started keep running. Idempotent."""
-        async with self._turn:
+        async with self._lock:
             self._end()
 
     def _end(self) -> None:
@@ -118,11 +119,11 @@ class ForkServer:
             raise ConnectionResetError(errno.ECONNRESET, "there is no fork server")
         socket.send_fds(self._socket, [json.dumps(request).encode()], list(files))
         try:
-            async with asyncio.timeout(_PATIENCE):
-                packet = await asyncio.get_running_loop().sock_recv(self._socket, _MOST)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                packet = await asyncio.get_running_loop().sock_recv(self._socket, _MAX_MESSAGE_BYTES)
         except TimeoutError:
             self._end()  # stopped, or stuck
-            raise OSError(errno.ETIMEDOUT, f"the fork server did not answer within {_PATIENCE:g} s") from None
+            raise OSError(errno.ETIMEDOUT, f"the fork server did not answer within {_ANSWER_SECONDS:g} s") from None
         except asyncio.CancelledError:
             self._end()  # its answer would be taken for that to the next request
             raise
@@ -147,7 +148,7 @@ def main() -> int:
     return 0
 
 
-def _inherited(pid: int) -> int | None:
+def _reap_inherited(pid: int) -> int | None:
     """Return the exit code of a child inherited from a dead server: the AM is a subreaper."""
     with contextlib.suppress(OSError):
         return os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG)[1])
@@ -157,7 +158,7 @@ def _inherited(pid: int) -> int | None:
 def _fork(theirs: socket.socket) -> int:
     pid = os.fork()
     if pid == 0:
-        _be_server(theirs)
+        _run_as_server(theirs)
     return pid
 
 
@@ -168,7 +169,7 @@ def _spawn(theirs: socket.socket) -> int:
     return process.pid
 
 
-def _be_server(connection: socket.socket) -> NoReturn:
+def _run_as_server(connection: socket.socket) -> NoReturn:
     """Turn a fork into the server: release everything that belongs to the AM."""
     try:
         gc.freeze()  # never collect the AM's objects here: they would close our files by their old numbers
@@ -188,11 +189,11 @@ def _serve(connection: socket.socket) -> None:
     load_executor()
     gc.freeze()  # a garbage collection in a fork would copy every page
     while True:
-        packet, files, _, _ = socket.recv_fds(connection, _MOST, _FILES)
+        packet, files, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, _MAX_FILES)
         if not packet:
             return
         try:
-            answer = _obey(json.loads(packet), files)
+            answer = _handle(json.loads(packet), files)
         except OSError as error:
             answer = {"error": [error.errno, error.strerror, error.filename]}
         finally:
@@ -201,7 +202,7 @@ def _serve(connection: socket.socket) -> None:
         connection.send(json.dumps(answer).encode())
 
 
-def _obey(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
+def _handle(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
     if "reap" in request:
         return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
     env = {**request["env"], **os.environ, **request["env"]}

@@ -112,7 +112,7 @@ class ResourceLedger:
             raise
         return held
 
-    def taken_over(self, descriptor: int, job: str) -> HeldClaim | None:
+    def inherited_claim(self, descriptor: int, job: str) -> HeldClaim | None:
         """Return the claim of the previous AM attempt from its inherited open file; None if it is not such a claim.
 
         Args:

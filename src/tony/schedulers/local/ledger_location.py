@@ -15,7 +15,8 @@ from tony.schedulers.local.settings import DEFAULT_LEDGER, LocalSettings
 #: All users may add files, only a file's owner may remove it.
 _SHARED = 0o1777
 #: Checks of a folder that another process may be creating at this moment, and seconds between them.
-_LOOKS, _PAUSE = 3, 0.05
+_CHECKS = 3
+_CHECK_SECONDS = 0.05
 
 
 def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDGER) -> tuple[ResourceLedger, str]:
@@ -32,18 +33,18 @@ def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDG
         SchedulerError: no folder can be used.
     """
     if settings.ledger is not None:
-        trouble = _prepare(settings.ledger)
-        if trouble:
-            raise SchedulerError(_explain(settings.ledger, trouble))
+        problem = _prepare(settings.ledger)
+        if problem:
+            raise SchedulerError(_explain(settings.ledger, problem))
         return _open(settings.ledger), ""
-    trouble = _prepare(shared)
-    if not trouble:
+    problem = _prepare(shared)
+    if not problem:
         return _open(shared), ""
     own = own_ledger(home)
-    worse = _prepare(own)
-    if worse:
-        raise SchedulerError(f"cannot create a ledger: {shared}: {trouble}; {own}: {worse}")
-    return _open(own), fallback_notice(shared, trouble, own)
+    own_problem = _prepare(own)
+    if own_problem:
+        raise SchedulerError(f"cannot create a ledger: {shared}: {problem}; {own}: {own_problem}")
+    return _open(own), fallback_notice(shared, problem, own)
 
 
 def own_ledger(home: Home) -> Path:
@@ -51,15 +52,15 @@ def own_ledger(home: Home) -> Path:
     return home.path / "ledger"
 
 
-def fallback_notice(shared: Path, trouble: str, own: Path) -> str:
+def fallback_notice(shared: Path, problem: str, own: Path) -> str:
     """Return the warning for a user whose jobs do not see those of other users."""
     return (
-        f"the machine's ledger {shared} cannot be used ({trouble}), so {own} is used: memory and GPUs in use by jobs "
+        f"the machine's ledger {shared} cannot be used ({problem}), so {own} is used: memory and GPUs in use by jobs "
         f"of other users are not taken into account. To fix it, an administrator can run: mkdir -m 1777 {shared}"
     )
 
 
-def trouble_with(path: Path) -> str:
+def why_unusable(path: Path) -> str:
     """Return why a folder cannot be the ledger; empty if it can. Changes nothing."""
     try:
         status = os.lstat(path)
@@ -101,12 +102,12 @@ def _prepare(path: Path) -> str:
         pass
     except OSError as error:
         return str(error.strerror)
-    for _ in range(_LOOKS):
-        trouble = trouble_with(path)
-        if not trouble:
+    for _ in range(_CHECKS):
+        problem = why_unusable(path)
+        if not problem:
             break
-        time.sleep(_PAUSE)
-    return trouble
+        time.sleep(_CHECK_SECONDS)
+    return problem
 
 
 def _open(path: Path) -> ResourceLedger:
@@ -116,5 +117,5 @@ def _open(path: Path) -> ResourceLedger:
         raise SchedulerError(_explain(path, str(error.strerror))) from error
 
 
-def _explain(path: Path, trouble: str) -> str:
-    return f"the ledger {path} cannot be used: {trouble}. Set scheduler.local.ledger to a writable folder."
+def _explain(path: Path, problem: str) -> str:
+    return f"the ledger {path} cannot be used: {problem}. Set scheduler.local.ledger to a writable folder."

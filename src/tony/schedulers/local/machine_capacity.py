@@ -15,7 +15,7 @@ from tony.units import format_size
 #: Share of the memory that jobs may reserve; the rest is for the system, application masters and executors.
 SHARE = 0.9
 #: Seconds that nvidia-smi may take: it wakes sleeping devices one after the other.
-_SMI_TIMEOUT = 30.0
+_SMI_TIMEOUT_SECONDS = 30.0
 _UUID = re.compile(r"\bGPU-[0-9a-f]{8}-[0-9a-f-]{27}\b")
 _MINOR = re.compile(r"Device Minor:\s*(\d+)")
 
@@ -125,7 +125,12 @@ def _gpus_of_smi() -> tuple[str, ...]:
         return ()
     try:
         answer = subprocess.run(
-            [program, "-L"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SMI_TIMEOUT, check=False
+            [program, "-L"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SMI_TIMEOUT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ()

@@ -16,9 +16,9 @@ from tony.schedulers.local.machine_capacity import Machine
 from tony.schedulers.local.peak_demand import Need
 
 #: Seconds between attempts to use a broken ledger.
-_BROKEN = 5.0
+_REOPEN_SECONDS = 5.0
 #: Seconds between touches of the claim's file: cleaners of /tmp remove files some days old.
-_REFRESH = 3600.0
+_REFRESH_SECONDS = 3600.0
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class ResourceClaim:
         ledger: the open ledger; closed with the claim.
         needs: acceptable sizes, largest first.
         inherited: descriptor of the claim's file inherited from the previous AM attempt, if any.
-        hand_on: passes the descriptor to the next AM attempt.
+        pass_on: passes the descriptor to the next AM attempt.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ResourceClaim:
         machine: Machine,
         *,
         inherited: int | None = None,
-        hand_on: Callable[[int], None] = lambda descriptor: None,
+        pass_on: Callable[[int], None] = lambda descriptor: None,
     ) -> None:
         self._reopen = reopen
         self._ledger = ledger
@@ -52,10 +52,10 @@ class ResourceClaim:
         self._needs = needs
         self._wanted = new_claim(job=record.job_id, job_name=record.spec.name, memory=least.memory, gpus=least.gpus)
         self._held: HeldClaim | None = None
-        self._earlier = None if inherited is None else ledger.taken_over(inherited, record.job_id)
-        self._hand_on = hand_on
-        if self._earlier:
-            self._wanted = self._earlier.claim
+        self._inherited = None if inherited is None else ledger.inherited_claim(inherited, record.job_id)
+        self._pass_on = pass_on
+        if self._inherited:
+            self._wanted = self._inherited.claim
 
     @property
     def is_granted(self) -> bool:
@@ -67,7 +67,7 @@ class ResourceClaim:
         """Open files that executors inherit, so that the claim outlives this AM as long as it is needed."""
         return (self._held.descriptor,) if self._held else ()
 
-    async def obtain(self, say: Callable[[str], None]) -> Claim:
+    async def acquire(self, on_pending: Callable[[str], None]) -> Claim:
         """Wait until the claim is granted: as much as is free then, and at least the minimum.
 
         An inherited claim keeps its place in the queue.
@@ -75,22 +75,28 @@ class ResourceClaim:
         Args:
             say: called with the pending reason at each check; often the same one.
         """
-        if self._earlier and self._earlier.claim.granted:
-            self._held, self._earlier = self._earlier, None
+        if self._inherited and self._inherited.claim.granted:
+            self._held, self._inherited = self._inherited, None
             return self._held.claim
         while True:
             try:
-                held, self._earlier = self._earlier, None
+                held, self._inherited = self._inherited, None
                 larger = [replace(self._wanted, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1]]
                 self._held = await acquire_claim(
-                    self._ledger, self._wanted, self._machine, say, held=held, posted=self._posted, larger=larger
+                    self._ledger,
+                    self._wanted,
+                    self._machine,
+                    on_pending,
+                    held=held,
+                    on_posted=self._on_posted,
+                    larger=larger,
                 )
                 return self._held.claim
             except (SchedulerError, OSError) as error:
-                say(f"the ledger {self._ledger.path} cannot be used: {error}; trying again")
+                on_pending(f"the ledger {self._ledger.path} cannot be used: {error}; trying again")
                 _log.warning("the ledger %s cannot be used: %s", self._ledger.path, error)
-            await asyncio.sleep(_BROKEN)
-            self._open_again()
+            await asyncio.sleep(_REOPEN_SECONDS)
+            self._reopen_ledger()
 
     @property
     def size(self) -> int:
@@ -126,36 +132,36 @@ class ResourceClaim:
         larger = need.memory > claim.memory or need.gpus > claim.gpus
         return larger and need.memory >= claim.memory and need.gpus >= claim.gpus
 
-    async def keep(self) -> None:
+    async def keep_alive(self) -> None:
         """Protect the claim's file from cleaners of /tmp, and restore it if it was removed. Runs until cancelled."""
         while self._held:
             try:
                 if not self._held.refresh():
-                    self._open_again()
-                    self._put_back(self._held)
+                    self._reopen_ledger()
+                    self._restore_claim(self._held)
             except (SchedulerError, OSError, LedgerBusy) as error:
                 _log.warning("cannot refresh the job's claim in the ledger: %s", error)
-            await asyncio.sleep(_REFRESH)
+            await asyncio.sleep(_REFRESH_SECONDS)
 
     def close(self) -> None:
         """Release the claim and close the ledger."""
-        for held in (self._held, self._earlier):
+        for held in (self._held, self._inherited):
             if held:
                 held.withdraw()
-        self._held = self._earlier = None
+        self._held = self._inherited = None
         self._ledger.close()
 
-    def _posted(self, held: HeldClaim) -> None:
-        self._hand_on(held.descriptor)
+    def _on_posted(self, held: HeldClaim) -> None:
+        self._pass_on(held.descriptor)
 
-    def _put_back(self, lost: HeldClaim) -> None:
+    def _restore_claim(self, lost: HeldClaim) -> None:
         # Executors cannot inherit this file: it ends with this process, but other jobs see it until then.
         with self._ledger.locked():
             self._held = self._ledger.post(lost.claim)
-        self._posted(self._held)
+        self._on_posted(self._held)
         lost.withdraw()
 
-    def _open_again(self) -> None:
+    def _reopen_ledger(self) -> None:
         try:
             ledger = self._reopen()
         except SchedulerError as error:

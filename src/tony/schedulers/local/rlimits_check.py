@@ -12,9 +12,10 @@ from tony.schedulers.local.peak_demand import coexisting
 
 #: Open files of an application master: its own, those of tasks being started at this moment, and a few clients; for
 #: each executor a connection and a pidfd.
-_MASTER, _PER_EXECUTOR = 40, 2
+_AM_FILES = 40
+_FILES_PER_EXECUTOR = 2
 #: Open files of an executor when its user program starts.
-_EXECUTOR = 24
+_EXECUTOR_FILES = 24
 #: Processes and threads: client, supervisor, application master and their threads; executor, watchdog and program.
 _PROCESSES, _PROCESSES_PER_TASK = 9, 3
 _ADVICE = "Raise it, or request fewer tasks."
@@ -22,7 +23,7 @@ _ADVICE = "Raise it, or request fewer tasks."
 
 def open_files(spec: JobSpec) -> int:
     """Return the most files that one process of a job has open."""
-    return max(_EXECUTOR, _MASTER + _PER_EXECUTOR * tasks_at_a_time(spec))
+    return max(_EXECUTOR_FILES, _AM_FILES + _FILES_PER_EXECUTOR * tasks_at_a_time(spec))
 
 
 def processes(spec: JobSpec) -> int:
@@ -36,7 +37,7 @@ def tasks_at_a_time(spec: JobSpec) -> int:
     return sum(roles[name].instances for name in coexisting(spec, lambda resources: 1))
 
 
-def too_much(spec: JobSpec) -> Sequence[Problem]:
+def resource_limit_problems(spec: JobSpec) -> Sequence[Problem]:
     """Return problems where a job exceeds the user's resource limits, so that it can never run."""
     tasks = tasks_at_a_time(spec)
     job = f"{tasks} task{'' if tasks == 1 else 's'} at one time need"

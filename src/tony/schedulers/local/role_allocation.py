@@ -9,13 +9,13 @@ from tony.model.job_spec import JobSpec, Resources
 from tony.units import format_size
 
 
-class Grants:
+class RoleAllocation:
     """A job's demand, and its claim divided among containers. Roles are served in the job's order."""
 
     def __init__(self, spec: JobSpec) -> None:
         self._roles = {name: (role.instances, role.resources) for name, role in spec.effective_roles.items()}
         self._demand: Counter[str] = Counter()
-        self._living: Counter[str] = Counter()
+        self._running_count: Counter[str] = Counter()
         self._memory = 0
         self._devices: list[str] = []
         self._used: set[str] = set()
@@ -30,12 +30,12 @@ class Grants:
         self._memory += memory
         self._devices = [device for device in devices if device not in self._used]
 
-    def adopt(self, role: str, devices: Sequence[str]) -> None:
+    def add_recovered(self, role: str, devices: Sequence[str]) -> None:
         """Count a container of an earlier AM attempt that is still running; before or after `admit`."""
         self._count(role, devices)
         self._devices = [device for device in self._devices if device not in self._used]
 
-    def impossible(self, role: str, total: int) -> str:
+    def why_impossible(self, role: str, total: int) -> str:
         """Return why a demand can never be met; empty if it can."""
         if role not in self._roles:
             return f"the job has no role {role}"
@@ -44,36 +44,36 @@ class Grants:
             return f"{total} containers of {role} requested, but the job's claim covers {most}"
         return ""
 
-    def want(self, role: str, total: int) -> None:
+    def set_demand(self, role: str, total: int) -> None:
         """Set a role's demand."""
         self._demand[role] = total
 
-    def take(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def allocate(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield role and devices of each container that can be granted; it counts as running from then on."""
         for role, (_, resources) in self._roles.items():
-            while self._living[role] < self._demand[role] and self._has_room(resources):
+            while self._running_count[role] < self._demand[role] and self._has_room(resources):
                 devices, self._devices = self._devices[: resources.gpus], self._devices[resources.gpus :]
                 self._count(role, devices)
                 yield role, tuple(devices)
 
-    def ended(self, role: str, devices: Sequence[str]) -> None:
+    def release(self, role: str, devices: Sequence[str]) -> None:
         """Return the resources of an ended container."""
-        self._living[role] -= 1
+        self._running_count[role] -= 1
         self._memory += self._roles[role][1].memory
         self._devices.extend(devices)
         self._used.difference_update(devices)
 
-    def shortage(self, *, grows: bool = False) -> str:
+    def pending_reason(self, *, grows: bool = False) -> str:
         """Return why demanded containers have to wait for others of the job to end; empty if none wait.
 
         Args:
             grows: the job's claim may be enlarged.
         """
-        missing = {role: self._demand[role] - self._living[role] for role in self._roles}
+        missing = {role: self._demand[role] - self._running_count[role] for role in self._roles}
         short = " and ".join(f"{count} of {role}" for role, count in missing.items() if count > 0)
         if not short:
             return ""
-        holders = ", ".join(role for role in self._roles if self._living[role])
+        holders = ", ".join(role for role in self._roles if self._running_count[role])
         gpus = f"{len(self._devices)} GPU{'' if len(self._devices) == 1 else 's'}"
         return (
             f"waiting: not enough resources in the job's claim for {short} ({format_size(self._memory)} of memory and "
@@ -81,7 +81,7 @@ class Grants:
         )
 
     def _count(self, role: str, devices: Sequence[str]) -> None:
-        self._living[role] += 1
+        self._running_count[role] += 1
         self._memory -= self._roles[role][1].memory
         self._used.update(devices)
 

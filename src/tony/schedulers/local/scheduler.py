@@ -17,6 +17,6 @@ class LocalScheduler(Scheduler):
         return LocalSubmitter(home)
 
     def source(self, job: PreparedJob) -> ContainerAllocator:
-        from tony.schedulers.local.allocator import LocalSource
+        from tony.schedulers.local.allocator import LocalAllocator
 
-        return LocalSource(job, adopt_orphans=True)
+        return LocalAllocator(job, adopt_orphans=True)

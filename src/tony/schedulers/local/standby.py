@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 #: Signals that a terminal sends to a whole process group.
-_OF_TERMINALS = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP}
+_TERMINAL_SIGNALS = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP}
 #: Variables that make an interpreter slow or verbose; our fresh interpreters ignore them.
-_ODD = frozenset(
+_SPECIAL_VARIABLES = frozenset(
     {"PYTHONASYNCIODEBUG", "PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONVERBOSE"}
 )
 
@@ -33,11 +33,11 @@ class PreforkAm:
         returncode: as in `subprocess.Popen`: None until the end was seen.
     """
 
-    def __init__(self, pid: int, orders: int, ready: int) -> None:
+    def __init__(self, pid: int, commands: int, ready: int) -> None:
         """Take over our ends of two pipes."""
         self.pid = pid
         self.returncode: int | None = None
-        self._orders = orders
+        self._commands = commands
         self._ready = ready
 
     def become(self, argv: Sequence[str], folder: Path, log: Path) -> int:
@@ -53,28 +53,28 @@ class PreforkAm:
         Raises:
             OSError: it is dead.
         """
-        with open(self._orders, "wb") as orders:
-            self._orders = -1
-            orders.write(os.fsencode("\0".join((str(folder), str(log), *argv))))
+        with open(self._commands, "wb") as commands:
+            self._commands = -1
+            commands.write(os.fsencode("\0".join((str(folder), str(log), *argv))))
         ready, self._ready = self._ready, -1
         return ready
 
     def dismiss(self) -> None:
         """Kill it: it is not needed."""
-        for pipe in (self._orders, self._ready):
+        for pipe in (self._commands, self._ready):
             if pipe >= 0:
                 os.close(pipe)
-        self._orders = self._ready = -1
+        self._commands = self._ready = -1
         self.kill()
         self.wait()
 
     def poll(self) -> int | None:
         """Return its exit code; None as long as it runs."""
-        return self._look(os.WNOHANG)
+        return self._wait(os.WNOHANG)
 
     def wait(self) -> int | None:
         """Wait for its end."""
-        return self._look(0)
+        return self._wait(0)
 
     def kill(self) -> None:
         """Send SIGKILL, also to an AM below it."""
@@ -85,7 +85,7 @@ class PreforkAm:
                 except ProcessLookupError:
                     pass
 
-    def _look(self, how: int) -> int | None:
+    def _wait(self, how: int) -> int | None:
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, how)
@@ -106,7 +106,7 @@ def prepare() -> None:
         return
     pipes: list[int] = []
     # Signals of the terminal are for the client alone, also before the fork has left our session.
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINAL_SIGNALS)
     try:
         for _ in range(2):
             pipes += os.pipe2(os.O_CLOEXEC)
@@ -130,8 +130,8 @@ def _is_plain() -> bool:
     except OSError:
         return False
     watched = sys.gettrace() or sys.getprofile() or "coverage" in sys.modules
-    odd = sys.warnoptions or sys._xoptions or not _ODD.isdisjoint(os.environ)
-    return threads == 1 and not watched and not odd
+    special = sys.warnoptions or sys._xoptions or not _SPECIAL_VARIABLES.isdisjoint(os.environ)
+    return threads == 1 and not watched and not special
 
 
 def take() -> PreforkAm | None:
@@ -156,20 +156,20 @@ def _load() -> None:
     codec.prepare(JobRecord, JobCredentials)
 
 
-def _wait(orders: int, ready: int, masked: set[int | signal.Signals]) -> NoReturn:
+def _wait(commands: int, ready: int, masked: set[int | signal.Signals]) -> NoReturn:
     """Run the fork. It must never return, or a second client would run."""
     try:
         os.setsid()  # no signal of the client's terminal reaches it from now on
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops an earlier one; the AM handles it again
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         gc.disable()
-        _forget_client({orders, ready})
+        _forget_client({commands, ready})
         _load()
-        with open(orders, "rb") as pipe:
+        with open(commands, "rb") as pipe:
             content = pipe.read()
         if not content:
             os._exit(0)
-        _obey(content, ready)
+        _become_am(content, ready)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
@@ -187,7 +187,7 @@ def _forget_client(kept: Collection[int]) -> None:
     bootstrap.seclude()
 
 
-def _obey(content: bytes, ready: int) -> NoReturn:
+def _become_am(content: bytes, ready: int) -> NoReturn:
     from tony import bootstrap
     from tony.linux import process_title
 

@@ -22,7 +22,7 @@ from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.feasibility import unsatisfiable_requests
 from tony.schedulers.local.machine_capacity import measure
 from tony.schedulers.local.peak_demand import peak
-from tony.schedulers.local.rlimits_check import too_much
+from tony.schedulers.local.rlimits_check import resource_limit_problems
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
 from tony.schedulers.local.unsupported_settings import unsupported_settings
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tony.storage.remote_files import RemoteFiles
 
 #: Attempts to kill what a dead AM left; each waits some seconds for processes stuck in the kernel.
-_TRIES = 3
+_KILL_ATTEMPTS = 3
 
 
 class LocalSubmitter(Submitter):
@@ -43,31 +43,36 @@ class LocalSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        if settings.ledger is not None and (trouble := ledger_location.trouble_with(settings.ledger)):
+        if settings.ledger is not None and (problem := ledger_location.why_unusable(settings.ledger)):
             problems.append(
                 Problem(
                     key="scheduler.local.ledger",
                     value=str(settings.ledger),
-                    message=f"cannot be the ledger: {trouble}. Remove the setting, or set it to a writable folder.",
+                    message=f"cannot be the ledger: {problem}. Remove the setting, or set it to a writable folder.",
                 )
             )
         machine = measure(settings, with_gpus=peak(spec).gpus > 0)
-        return [*problems, *unsatisfiable_requests(spec, machine), *too_much(spec), *_no_interpreter(spec)]
+        return [
+            *problems,
+            *unsatisfiable_requests(spec, machine),
+            *resource_limit_problems(spec),
+            *_no_interpreter(spec),
+        ]
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
-        trouble = "" if settings.ledger else ledger_location.trouble_with(DEFAULT_LEDGER)
+        problem = "" if settings.ledger else ledger_location.why_unusable(DEFAULT_LEDGER)
         fallback = (
-            [ledger_location.fallback_notice(DEFAULT_LEDGER, trouble, ledger_location.own_ledger(self._home))]
-            if trouble
+            [ledger_location.fallback_notice(DEFAULT_LEDGER, problem, ledger_location.own_ledger(self._home))]
+            if problem
             else []
         )
         return [*unsupported_settings(spec), *fallback]
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        from tony.schedulers.cluster_files import of_environment  # late: most jobs name no URI
+        from tony.schedulers.cluster_files import files_from_environment  # late: most jobs name no URI
 
-        return of_environment(self._home, others)
+        return files_from_environment(self._home, others)
 
     def render(self, job: PreparedJob) -> Json:
         spec = job.record.spec
@@ -102,8 +107,8 @@ class LocalSubmitter(Submitter):
 
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
-        usual = settings.master == DEFAULT_MASTER
-        await start_master(job.folder, None if usual else master_command(job.folder, settings.master))
+        is_default = settings.master == DEFAULT_MASTER
+        await start_master(job.folder, None if is_default else master_command(job.folder, settings.master))
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         try:
@@ -121,9 +126,9 @@ class LocalSubmitter(Submitter):
         return False
 
     async def sweep(self, folder: JobFolder) -> None:
-        noted = cleanup.noted(folder.remains)
-        for _ in range(_TRIES):
-            if await to_thread(cleanup.end_job, folder.job_id, noted):
+        launched = cleanup.read_launch_record(folder.remains)
+        for _ in range(_KILL_ATTEMPTS):
+            if await to_thread(cleanup.end_job, folder.job_id, launched):
                 break
         folder.remains.unlink(missing_ok=True)
         for place in (_set_ledger(folder) or DEFAULT_LEDGER, ledger_location.own_ledger(self._home)):

@@ -35,17 +35,17 @@ from tony.model.layout import JobFolder
 #: Modules of the application master.
 MASTER = ("tony.am.main", "tony.schedulers.local.allocator")
 #: Window in seconds in which AM deaths count against `am_attempts`.
-_WITHIN = 600.0
+_WINDOW_SECONDS = 600.0
 #: AM attempts if the job record does not say.
-_ATTEMPTS = 5
+_DEFAULT_ATTEMPTS = 5
 #: Seconds between attempts to fork, if the machine has no resources for another process.
-_NO_ROOM = 1.0
+_FORK_RETRY_SECONDS = 1.0
 #: Seconds to wait for executors that were asked to exit, when no further AM attempt is made.
-_LAST_WAIT = 600
+_EXECUTOR_EXIT_SECONDS = 600
 #: Signals meant for the AM, or from a terminal: the supervisor exits when the AM does.
 _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP, signal.SIGPIPE)
 #: Signals that stop the job, even if the AM has not installed its handlers yet.
-_TOLD_TO_END = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 log = logging.getLogger(__name__)
 
@@ -62,27 +62,27 @@ class SupervisorInfo:
         """Create it in the supervisor process."""
         self.pid = os.getpid()
         self.claim: int | None = None
-        self._box = FdStore()
+        self._fd_store = FdStore()
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the supervisor is running, which would start another AM attempt."""
         return os.getppid() == self.pid
 
-    def hand_on(self, claim: int) -> None:
+    def pass_on(self, claim: int) -> None:
         """Keep the claim's open file for the next AM attempt."""
         with contextlib.suppress(OSError):  # then the next one has to queue again
-            self._box.put(claim)
+            self._fd_store.put(claim)
 
     def collect(self) -> None:
         """In the supervisor: take the file that was passed, for the next AM attempt to inherit."""
-        newer = self._box.take_last()
+        newer = self._fd_store.take_last()
         if newer is not None:
             if self.claim is not None:
                 os.close(self.claim)
             self.claim = newer
 
-    def let_go(self) -> None:
+    def drop_claim(self) -> None:
         """Drop the claim, since no AM attempt follows: executors alone hold it, and it ends with the last of them."""
         self.collect()
         if self.claim is not None:
@@ -135,11 +135,11 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
     deaths: list[float] = []
     while True:
         try:
-            master = _fork(deaths)
+            am = _fork(deaths)
         except OSError as error:
             print(f"cannot start the application master: {resource_limits.describe_os_error(error)}", file=sys.stderr)
             return ExitCode.INFRASTRUCTURE
-        if master == 0:
+        if am == 0:
             for number, handler in usual.items():
                 signal.signal(number, handler)
             process_title.assume(f"tony.am.main {folder.path}")
@@ -148,7 +148,7 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
             usual.update({number: signal.signal(number, signal.SIG_IGN) for number in _IGNORED})
             process_title.assume(f"{__name__} {folder.path}")
             os.close(pipe)
-        code = os.waitstatus_to_exitcode(_wait(master))
+        code = os.waitstatus_to_exitcode(_wait(am))
         if folder.summary.exists():
             return max(0, code)
         if code >= 0:  # it has logged why, and would fail again
@@ -160,10 +160,10 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE)
         logging.Formatter.converter = time.gmtime
         if reason:
-            log.error("the application master (pid %d) died (%s); not restarted: %s", master, _name(-code), reason)
+            log.error("the application master (pid %d) died (%s); not restarted: %s", am, _name(-code), reason)
             _give_up(folder)
             return 128 - code
-        log.warning("the application master (pid %d) died (%s); starting the next AM attempt", master, _name(-code))
+        log.warning("the application master (pid %d) died (%s); starting the next AM attempt", am, _name(-code))
 
 
 def _fork(deaths: list[float]) -> int:
@@ -174,35 +174,35 @@ def _fork(deaths: list[float]) -> int:
         except OSError as error:
             if not deaths or error.errno not in (errno.EAGAIN, errno.ENOMEM):
                 raise
-            time.sleep(_NO_ROOM)
+            time.sleep(_FORK_RETRY_SECONDS)
 
 
-def _wait(master: int) -> int:
+def _wait(am: int) -> int:
     """Wait for the AM's end, and reap orphans."""
     while True:
         pid, status = os.waitpid(-1, 0)
-        if pid == master:
+        if pid == am:
             return status
 
 
 def _reason_to_give_up(folder: JobFolder, number: int, deaths: list[float]) -> str:
     """Return why there is no further AM attempt; empty if there is one."""
-    if number in _TOLD_TO_END:
+    if number in _STOP_SIGNALS:
         return "it was asked to stop"
     if not folder.credentials.exists():  # removed just before the summary is written; the event log has the result
         return "it had finished the job except for the summary"
     allowed = _allowed(folder)
-    recent = [death for death in deaths if death > deaths[-1] - _WITHIN]
+    recent = [death for death in deaths if death > deaths[-1] - _WINDOW_SECONDS]
     if len(recent) < allowed:
         return ""
-    return f"{len(recent)} of {allowed} AM attempts (am_attempts) died within {_WITHIN / 60:g} minutes"
+    return f"{len(recent)} of {allowed} AM attempts (am_attempts) died within {_WINDOW_SECONDS / 60:g} minutes"
 
 
 def _allowed(folder: JobFolder) -> int:
     try:
         return int(json.loads(folder.job.read_bytes())["spec"]["am_attempts"])
     except (OSError, ValueError, LookupError, TypeError):
-        return _ATTEMPTS
+        return _DEFAULT_ATTEMPTS
 
 
 def _name(number: int) -> str:
@@ -212,7 +212,7 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-def _sign_off(folder: JobFolder) -> None:
+def _remove_pid(folder: JobFolder) -> None:
     """Remove our pid from the job's `am.json`: a reader that finds it there concludes that we were killed."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         text = json.dumps({**json.loads(folder.am.read_bytes()), "supervisor": None})
@@ -228,17 +228,17 @@ def _give_up(folder: JobFolder) -> None:
     They become our children one after the other: those of the AM's fork server as soon as that has exited.
     """
     if _present:
-        _present.let_go()  # first: the process that closes the history removes claims without a holder
-    _sign_off(folder)
+        _present.drop_claim()  # first: the process that closes the history removes claims without a holder
+    _remove_pid(folder)
     liveness_lock.release_lock(folder.am_lock)
     own = os.getsid(0)
-    told: set[int] = set()
-    signal.alarm(_LAST_WAIT)  # it kills this process
+    signalled: set[int] = set()
+    signal.alarm(_EXECUTOR_EXIT_SECONDS)  # it kills this process
     with contextlib.suppress(ChildProcessError):
         while True:
             found = process.own_children()
-            for pid in set(process.children(os.getpid()) if found is None else found) - told:
+            for pid in set(process.children(os.getpid()) if found is None else found) - signalled:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGTERM if os.getsid(pid) != own else signal.SIGKILL)
-                told.add(pid)
-            told.discard(os.waitpid(-1, 0)[0])
+                signalled.add(pid)
+            signalled.discard(os.waitpid(-1, 0)[0])

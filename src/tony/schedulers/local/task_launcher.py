@@ -25,7 +25,7 @@ _SHARES_PER_VCORE = 1024
 _log = logging.getLogger(__name__)
 
 
-class Launcher:
+class TaskLauncher:
     """Launches tasks of one job, and records everything it starts for a later AM attempt.
 
     Args:
@@ -37,12 +37,12 @@ class Launcher:
         self._server = server
         self._command = command
 
-    def lay_down(self, held: LocalContainer, task: TaskId) -> Interpreter:
+    def prepare_work_dir(self, held: LocalContainer, task: TaskId) -> Interpreter:
         """Create a task's working directory and control group. Call it in a thread: archives are extracted."""
         folder = self._job.folder
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
-        marks = {cleanup.PROGRAM_VARIABLE: cleanup.marker(folder.job_id, held.id)}
-        interpreter = localize(staged, self._job.home.cache, folder.work_of(task), marks)
+        markers = {cleanup.PROGRAM_VARIABLE: cleanup.marker(folder.job_id, held.id)}
+        interpreter = localize(staged, self._job.home.cache, folder.work_of(task), markers)
         held.groups = cgroup.create(
             f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
         )
@@ -62,7 +62,7 @@ class Launcher:
         """Start the executor.
 
         Args:
-            interpreter: the result of `lay_down`.
+            interpreter: the result of `prepare_work_dir`.
             inherited, ended: as for `executor_processes.start`.
         """
         name = TaskId(task.role, task.index)
@@ -90,7 +90,7 @@ class Launcher:
             ended=ended,
         )
 
-    def note(self, held: LocalContainer, executor: ExecutorProcess) -> None:
+    def record_launch(self, held: LocalContainer, executor: ExecutorProcess) -> None:
         """Record the started executor."""
         file = self._job.folder.remains
         launched = cleanup.Launched(

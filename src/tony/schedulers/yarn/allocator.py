@@ -40,102 +40,104 @@ from tony.schedulers.yarn.attempt_diagnostics import find_termination_reason
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
-from tony.schedulers.yarn.container_recovery import Recovery
-from tony.schedulers.yarn.container_request import ask_of
-from tony.schedulers.yarn.container_table import Containers
-from tony.schedulers.yarn.delegation_tokens import for_programs
+from tony.schedulers.yarn.container_recovery import ContainerRecovery
+from tony.schedulers.yarn.container_request import build_container_request
+from tony.schedulers.yarn.container_table import ContainerTable
+from tony.schedulers.yarn.delegation_tokens import tokens_for_programs
 from tony.schedulers.yarn.event_log_replication import HdfsJournal
 from tony.schedulers.yarn.job_folder import JobFiles
-from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, packed
-from tony.schedulers.yarn.node_blacklist import Exclusions
-from tony.schedulers.yarn.nodes_without_python import UnfitNodes
-from tony.schedulers.yarn.outstanding_requests import Demand
+from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, encode_payload
+from tony.schedulers.yarn.node_blacklist import NodeBlacklist
+from tony.schedulers.yarn.nodes_without_python import NodesWithoutPython
+from tony.schedulers.yarn.outstanding_requests import OutstandingRequests
 from tony.schedulers.yarn.placement_constraints import placed
 from tony.schedulers.yarn.previous_attempts import PreviousAttempts
-from tony.schedulers.yarn.record_publisher import Publisher
+from tony.schedulers.yarn.record_publisher import RecordPublisher
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.submission_context import gpus, task_container
 from tony.units import format_size
 
 #: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.
-_CERTAIN = 0.8
+_CURRENT_SHARE = 0.8
 #: Bytes of memory that the AM's container needs for the web server process next to the AM.
-_ROOM_FOR_PAGES = 256 << 20
+_PAGES_BYTES = 256 << 20
 #: Seconds that user programs outlive the time after which YARN gives up a silent AM or node.
-_LEASE_MORE = 300.0
+_LEASE_MARGIN_SECONDS = 300.0
 #: Share of the ResourceManager's wait for our registration during which HDFS may be unavailable.
-_FOR_HDFS = 0.75
+_HDFS_WAIT_SHARE = 0.75
 #: Seconds for nodes to re-register with a restarted ResourceManager, besides two of their retry intervals.
-_NODES_COME = 3.0
+_NODES_RETURN_SECONDS = 3.0
 #: Seconds without any new container after which excluded hosts are used again rather than none.
-_NO_ROOM = 60.0
+_MAX_EXCLUSION_WAIT_SECONDS = 60.0
 #: Poll interval in seconds for being the current AM attempt again.
-_LOOK = 0.05
+_POLL_SECONDS = 0.05
 _log = logging.getLogger(__name__)
 
 
-class YarnSource(ContainerAllocator):
+class YarnAllocator(ContainerAllocator):
     """Containers of a YARN cluster, for the application master that runs in one of them.
 
     Args:
-        papers: the launch payload from the client.
-        inside: the AM's own container.
+        payload: the launch payload from the client.
+        container_env: the AM's own container.
     """
 
     capabilities = CAPABILITIES
 
-    keeps_measured = True
+    stores_metrics = True
 
-    def __init__(self, job: PreparedJob, papers: JobPayload, inside: ContainerEnv) -> None:
+    def __init__(self, job: PreparedJob, payload: JobPayload, container_env: ContainerEnv) -> None:
         self._job = job
-        self._papers = papers
-        self._inside = inside
+        self._payload = payload
+        self._container_env = container_env
         self._spec = job.record.spec
         self._settings, _ = read_settings(self._spec.scheduler_settings)
-        self._configuration = Configuration.load(None, {}, given=papers.configuration)
-        self._tokens = for_programs(inside.credentials)
+        self._configuration = Configuration.load(None, {}, given=payload.configuration)
+        self._tokens = tokens_for_programs(container_env.credentials)
         self._expiry = self._configuration.get_seconds(_AM_EXPIRY)
-        self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MORE
-        self.overlap = _CERTAIN * self._expiry
-        self.attempt = inside.attempt
-        self._cluster = ClusterClients.of(self._configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
-        self._files = JobFiles(papers.folder, self._cluster.web_files)
-        self._knows = inside.attempt == 1  # the history of earlier AM attempts
+        self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MARGIN_SECONDS
+        self.overlap = _CURRENT_SHARE * self._expiry
+        self.attempt = container_env.attempt
+        self._cluster = ClusterClients.of(
+            self._configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials
+        )
+        self._files = JobFiles(payload.folder, self._cluster.web_files)
+        self._has_history = container_env.attempt == 1  # the history of earlier AM attempts
         self._journal: HdfsJournal | None = None
         self._sink: Sink | None = None
         self._master: MasterClient | None = None
         self._nodes: NodeClients | None = None
         self._registration: Registration | None = None
-        self._containers: Containers | None = None
-        self._demand: Demand | None = None
-        self._exclusions: Exclusions | None = None
-        self._no_room: asyncio.TimerHandle | None = None
-        self._recovery: Recovery | None = None
-        self._kept_back: list[Event] | None = None
-        self._foreign: set[asyncio.Task[None]] = set()
+        self._containers: ContainerTable | None = None
+        self._demand: OutstandingRequests | None = None
+        self._blacklist: NodeBlacklist | None = None
+        self._exclusion_timer: asyncio.TimerHandle | None = None
+        self._recovery: ContainerRecovery | None = None
+        self._delayed_events: list[Event] | None = None
+        self._stopping: set[asyncio.Task[None]] = set()
         self._is_last = False  # YARN has ended the application: no other AM attempt follows
-        self._put_off: deque[Callable[[], None]] = deque()
-        self._doing: asyncio.Task[None] | None = None
-        self._beating: asyncio.Task[None] | None = None
-        self._publisher: Publisher | None = None
+        self._postponed: deque[Callable[[], None]] = deque()
+        self._postponed_task: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._publisher: RecordPublisher | None = None
 
     @property
     def host(self) -> str:
-        return self._inside.host
+        return self._container_env.host
 
-    def page_door(self) -> PageProxy | None:
+    def page_proxy(self) -> PageProxy | None:
         """YARN's web proxy: a daemon of its own, or part of each ResourceManager."""
         own = self._configuration.get_address("yarn.web-proxy.address", 0)
         daemons = resource_managers(self._configuration)
         hosts = [own.host] if own else [daemon.web.host for daemon in daemons if daemon.web]
         web = own or next((daemon.web for daemon in daemons if daemon.web), None)
-        peers = {str(found[4][0]) for name in hosts for found in _looked_up(name)}
+        peers = {str(found[4][0]) for name in hosts for found in _resolve(name)}
         proxy = f"{daemons[0].web_scheme}://{web}/proxy/{self._job.record.job_id}/" if web else ""
         if not peers:
             return None
         origins = {f"{daemons[0].web_scheme}://{each}" for each in (own, *(daemon.web for daemon in daemons)) if each}
         principal = self._configuration.get("yarn.resourcemanager.principal") or ""
-        plain = self._plain()
+        plain = self._why_plain()
         return PageProxy(
             peers=tuple(sorted(peers)),
             proxy=proxy,
@@ -147,36 +149,36 @@ class YarnSource(ContainerAllocator):
             plain=plain,
         )
 
-    def _plain(self) -> str:
+    def _why_plain(self) -> str:
         """Return why only the plain page can be served; empty if the full one can."""
-        if self._papers.pages is None:
+        if self._payload.pages is None:
             return "tony-jobs[web] is not installed where the job was submitted."
-        if self._settings.am_memory < _ROOM_FOR_PAGES:
-            return f"scheduler.yarn.am_memory is below {format_size(_ROOM_FOR_PAGES)}."
+        if self._settings.am_memory < _PAGES_BYTES:
+            return f"scheduler.yarn.am_memory is below {format_size(_PAGES_BYTES)}."
         return ""
 
     def _packages(self) -> str:
         """Return the zip with the full page, compiled for this Python if possible."""
-        folder = self._inside.folder / PAGES
+        folder = self._container_env.folder / PAGES
         compiled = folder / f"{ARCHIVE}-{sys.implementation.cache_tag}.zip"
         return str(compiled if compiled.is_file() else folder / f"{ARCHIVE}.zip")
 
     # --- durable state ------------------------------------------------------------------------------------------------
 
-    async def bring_log(self) -> None:
-        if not self._knows:
-            recover, patience = self._cluster.recover_lease, _FOR_HDFS * self._expiry
-            before = PreviousAttempts(self._inside.attempt, self._files, self._job.folder, recover, patience)
-            await to_thread(before.bring)
-            await to_thread(before.bring_measured)
-            self._knows = True
+    async def fetch_event_logs(self) -> None:
+        if not self._has_history:
+            recover, patience = self._cluster.recover_lease, _HDFS_WAIT_SHARE * self._expiry
+            before = PreviousAttempts(self._container_env.attempt, self._files, self._job.folder, recover, patience)
+            await to_thread(before.fetch_event_logs)
+            await to_thread(before.fetch_metrics)
+            self._has_history = True
 
     def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
         self._journal = self._journal or HdfsJournal(segment, self._files, safe, self._cluster.recover_lease)
         return self._journal
 
-    async def keep_measured(self, copy: Path) -> None:
-        if self.in_charge():  # else a later AM attempt may write it as well
+    async def store_metrics(self, copy: Path) -> None:
+        if self.is_current_attempt():  # else a later AM attempt may write it as well
             await to_thread(self._files.send, self._job.folder.metrics.name, copy, "copy")
 
     # --- the ResourceManager ----------------------------------------------------------------------------------------
@@ -186,91 +188,94 @@ class YarnSource(ContainerAllocator):
             return
         self._sink = sink
         configuration = self._configuration
-        token = select(self._inside.credentials, AM_RM)
+        token = select(self._container_env.credentials, AM_RM)
         if token is None:
-            raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._inside.tokens}")
+            raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._container_env.tokens}")
         wanted = protections(configuration)
         master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
         self._master = master
         nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)
         # A shipped Python, or that of the job's environment, is the same on every node.
-        room = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._papers.room
-        unfit = UnfitNodes(room, leave_out=master.exclude, tell=self._emit)
-        self._exclusions = Exclusions(
-            lambda: master.cluster_nodes or self._papers.node_count,
-            self._papers.room,
-            unfit=lambda: unfit.hosts,
+        room = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._payload.room
+        nodes_without_python = NodesWithoutPython(room, leave_out=master.exclude, tell=self._emit)
+        self._blacklist = NodeBlacklist(
+            lambda: master.cluster_nodes or self._payload.node_count,
+            self._payload.room,
+            unfit=lambda: nodes_without_python.hosts,
             leave_out=master.exclude,
             take_back=master.include,
             changed=lambda hosts: self._emit(Excluded(hosts=hosts)),
         )
-        containers = self._containers = Containers(
+        containers = self._containers = ContainerTable(
             master,
             nodes,
             tell=self._emit,
-            ended=self._one_less,
-            unfit=unfit.found,
-            in_charge=self._when_in_charge,
+            ended=self._on_container_ended,
+            unfit=nodes_without_python.add,
+            run_when_current=self._run_when_current,
         )
         # An empty address means that the AM does not listen, and never will.
         host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
         page = f"http://{self.page_address}/" if self.page_address else ""
         try:
             registration = self._registration = await master.register(
-                host, int(port or -1), page, is_heir=self._inside.attempt > 1
+                host, int(port or -1), page, is_heir=self._container_env.attempt > 1
             )
         except AttemptOver as error:
             raise NotInCharge(str(error)) from error
-        self._demand = Demand(
-            {role: ask_of(self._spec, role, self._settings, self._papers.nodes) for role in self._spec.effective_roles},
+        self._demand = OutstandingRequests(
+            {
+                role: build_container_request(self._spec, role, self._settings, self._payload.nodes)
+                for role in self._spec.effective_roles
+            },
             master,
             registration,
             placed=placed(self._spec, self._settings),
             queue=self._settings.queue,
-            there=containers.count,
-            left_out=lambda: unfit.hosts,
+            count=containers.count,
+            left_out=lambda: nodes_without_python.hosts,
             tell=self._emit,
         )
-        own_log = self._inside.logs / "stderr"
-        self._publisher = Publisher(self._files, self._papers, self._job.folder, own_log, self._listens())
-        if self._knows:
+        own_log = self._container_env.logs / "stderr"
+        self._publisher = RecordPublisher(self._files, self._payload, self._job.folder, own_log, self._listens())
+        if self._has_history:
             self._publisher.start()
-        if self._inside.attempt == 1:
-            self._begin_to_beat()
+        if self._container_env.attempt == 1:
+            self._start_heartbeat()
 
-    def _begin_to_beat(self) -> asyncio.Task[None]:
+    def _start_heartbeat(self) -> asyncio.Task[None]:
         assert self._master is not None
         assert self._containers is not None
         containers = self._containers
-        self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
-        self._beating.add_done_callback(lambda _: containers.left_alone())
-        return self._beating
+        self._heartbeat = asyncio.get_running_loop().create_task(self._run_heartbeat(self._master))
+        self._heartbeat.add_done_callback(lambda _: containers.on_rm_lost())
+        return self._heartbeat
 
     def _listens(self) -> Mapping[str, object] | None:
         """Return the AM's address as the ResourceManager reports it to clients; None if the AM does not listen."""
         if not self.master_address:
             return None
-        return {"pid": 0, "host": self.host, "attempt": self._inside.attempt, "address": self.master_address}
+        return {"pid": 0, "host": self.host, "attempt": self._container_env.attempt, "address": self.master_address}
 
-    async def _beat(self, master: MasterClient) -> None:
+    async def _run_heartbeat(self, master: MasterClient) -> None:
         try:
-            await master.run(self._heard)
+            await master.run(self._on_heartbeat)
         except AttemptOver as error:
             _log.error("%s", error)
-            why = await find_termination_reason(error, self._configuration, self._papers, self._inside)
+            why = await find_termination_reason(error, self._configuration, self._payload, self._container_env)
             self._is_last = True
             self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
         except HadoopError as error:
-            if not self.in_charge():
+            if not self.is_current_attempt():
                 raise NotInCharge(
                     f"the ResourceManager was unreachable for so long that it may start another AM attempt: {error}"
                 ) from error
             raise SchedulerLost(f"lost the connection to the ResourceManager: {error}") from error
 
     async def watch(self) -> None:
-        if self._beating is None:
+        if self._heartbeat is None:
             return
-        beating = asyncio.ensure_future(asyncio.shield(self._beating))
+        beating = asyncio.ensure_future(asyncio.shield(self._heartbeat))
         both = {beating, self._journal.lost} if self._journal else {beating}
         try:
             done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -280,77 +285,79 @@ class YarnSource(ContainerAllocator):
             beating.cancel()
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        if self._beating is not None or self._registration is None:  # the first AM attempt, or a second call
+        if self._heartbeat is not None or self._registration is None:  # the first AM attempt, or a second call
             return [each.id for each in known if self._containers and self._containers.has(each.id)]
         assert self._containers is not None
         assert self._master is not None
         assert self._nodes is not None
         retry = self._configuration.get_seconds("yarn.resourcemanager.connect.retry-interval.ms")
-        self._recovery = Recovery(
+        self._recovery = ContainerRecovery(
             known,
             self._containers,
             self._master,
             self._nodes,
-            own=self._inside.container,
-            usual_nodes=self._papers.node_count,
-            patience=2 * retry + _NODES_COME,
-            end=self._end_foreign,
+            own=self._container_env.container,
+            usual_nodes=self._payload.node_count,
+            patience=2 * retry + _NODES_RETURN_SECONDS,
+            end=self._stop_unknown,
             tell=self._emit,
         )
-        self._recovery.found(self._registration.containers)
-        self._kept_back = []
-        beating = self._begin_to_beat()
-        settling = asyncio.get_running_loop().create_task(self._recovery.settle())
+        self._recovery.add_running(self._registration.containers)
+        self._delayed_events = []
+        beating = self._start_heartbeat()
+        settling = asyncio.get_running_loop().create_task(self._recovery.wait_settled())
         await asyncio.wait({settling, beating}, return_when=asyncio.FIRST_COMPLETED)
         if not settling.done():
             settling.cancel()
             await beating  # it has failed, and raises why
         found, ends = self._recovery.outcome()
-        kept_back, self._kept_back = self._kept_back, None
-        for event in (*kept_back, *ends):
+        delayed_events, self._delayed_events = self._delayed_events, None
+        for event in (*delayed_events, *ends):
             self._emit(event)
         return found
 
-    def _end_foreign(self, container: Container) -> None:
+    def _stop_unknown(self, container: Container) -> None:
         assert self._containers is not None
-        task = asyncio.get_running_loop().create_task(self._containers.end_foreign(container))
-        self._foreign.add(task)
-        task.add_done_callback(self._foreign.discard)
+        task = asyncio.get_running_loop().create_task(self._containers.stop_unknown(container))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
 
-    def _heard(self, news: AllocationUpdate) -> None:
+    def _on_heartbeat(self, update: AllocationUpdate) -> None:
         assert self._containers is not None
         assert self._demand is not None
         if self._recovery:
-            self._recovery.heard(news)
-        if self._exclusions:
-            self._exclusions.look()
-        for report in news.nodes:  # first: one heartbeat may bring a node's failure and the ends of its containers
+            self._recovery.on_heartbeat(update)
+        if self._blacklist:
+            self._blacklist.refresh()
+        for report in update.nodes:  # first: one heartbeat may bring a node's failure and the ends of its containers
             self._containers.node_changed(report)
-        for container in news.granted:
+        for container in update.granted:
             self._take(container)
-        for status in news.completed:
+        for status in update.completed:
             self._containers.completed(status)
-        for refused in news.refused:
+        for refused in update.refused:
             self._demand.refused(refused.key, refused.reason)
-        for rejected in news.rejected:
+        for rejected in update.rejected:
             self._demand.rejected(rejected.key, rejected.reason)
-        for container_id in (*news.preempted, *news.preemptible):
-            self._containers.wanted_back(container_id)
-        self._demand.look()
-        self._look_for_room(has_come=bool(news.granted))
+        for container_id in (*update.preempted, *update.preemptible):
+            self._containers.preempted(container_id)
+        self._demand.report_pending()
+        self._limit_exclusion(was_granted=bool(update.granted))
 
-    def _look_for_room(self, *, has_come: bool = False) -> None:
+    def _limit_exclusion(self, *, was_granted: bool = False) -> None:
         """Exclude hosts only as long as that does not keep the job from running.
 
         Args:
-            has_come: a container has just been granted.
+            was_granted: a container has just been granted.
         """
-        waits = bool(self._master and self._master.outstanding() and self._exclusions and self._exclusions.hosts)
-        if self._no_room and (has_come or not waits):
-            self._no_room.cancel()
-            self._no_room = None
-        if waits and self._no_room is None and self._exclusions:
-            self._no_room = asyncio.get_running_loop().call_later(_NO_ROOM, self._exclusions.give_way)
+        is_waiting = bool(self._master and self._master.outstanding() and self._blacklist and self._blacklist.hosts)
+        if self._exclusion_timer and (was_granted or not is_waiting):
+            self._exclusion_timer.cancel()
+            self._exclusion_timer = None
+        if is_waiting and self._exclusion_timer is None and self._blacklist:
+            self._exclusion_timer = asyncio.get_running_loop().call_later(
+                _MAX_EXCLUSION_WAIT_SECONDS, self._blacklist.clear
+            )
 
     def _take(self, container: Container) -> None:
         assert self._containers is not None
@@ -363,40 +370,40 @@ class YarnSource(ContainerAllocator):
             self._master.release(container.id)
             return
         self._demand.granted(role)
-        self._containers.take(container, role)
+        self._containers.add(container, role)
 
     # --- demand -------------------------------------------------------------------------------------------------------
 
     def set_demand(self, role: str, total: int) -> None:
         if self._demand:
             self._demand.set(role, total)
-            self._look_for_room()
+            self._limit_exclusion()
 
-    def _one_less(self, role: str) -> None:
+    def _on_container_ended(self, role: str) -> None:
         if self._sink and self._demand:
-            self._demand.ask(role)
-            self._look_for_room()
+            self._demand.request_missing(role)
+            self._limit_exclusion()
 
-    def in_charge(self) -> bool:
+    def is_current_attempt(self) -> bool:
         # The ResourceManager may start the next AM attempt once it has not heard from us for the expiry interval. We
         # count from the arrival of its response, which is later than when it heard from us.
         return self._master is None or self._is_last or self._master.unknown_for < self.overlap
 
-    def _when_in_charge(self, do: Callable[[], None]) -> None:
+    def _run_when_current(self, do: Callable[[], None]) -> None:
         """Call it now; or, in order, when the ResourceManager has responded again."""
-        if self.in_charge() and not self._put_off:
+        if self.is_current_attempt() and not self._postponed:
             do()
             return
-        self._put_off.append(do)
-        if self._doing is None or self._doing.done():
-            self._doing = asyncio.get_running_loop().create_task(self._do_later())
+        self._postponed.append(do)
+        if self._postponed_task is None or self._postponed_task.done():
+            self._postponed_task = asyncio.get_running_loop().create_task(self._run_postponed())
 
-    async def _do_later(self) -> None:
-        while self._put_off:
-            if self.in_charge():
-                self._put_off.popleft()()
+    async def _run_postponed(self) -> None:
+        while self._postponed:
+            if self.is_current_attempt():
+                self._postponed.popleft()()
             else:
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(_POLL_SECONDS)
 
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         name = f"{task.role}:{task.index}"
@@ -408,35 +415,35 @@ class YarnSource(ContainerAllocator):
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         # Hide GPUs from a task that requested none.
         task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
-        papers = TaskPayload(task=task, credentials=credentials, staged=staged)
-        tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: packed(papers)})
+        payload = TaskPayload(task=task, credentials=credentials, staged=staged)
+        tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: encode_payload(payload)})
         return task_container(
             self._spec,
             task.role,
             self._settings,
-            self._papers.programs,
+            self._payload.programs,
             staged,
-            self._papers.objects,
+            self._payload.objects,
             tokens,
             self._job.record.sources,
         )
 
     def release(self, container: str, patience: float) -> None:
         if self._containers:
-            self._when_in_charge(partial(self._containers.release, container, patience))
+            self._run_when_current(partial(self._containers.release, container, patience))
 
     def kill(self, container: str, reason: str) -> None:
         if self._containers:
-            self._when_in_charge(partial(self._containers.kill, container, reason))
+            self._run_when_current(partial(self._containers.kill, container, reason))
 
     def exclude(self, host: str) -> None:
-        if self._exclusions:
-            self._exclusions.exclude(host)
-            self._look_for_room()
+        if self._blacklist:
+            self._blacklist.exclude(host)
+            self._limit_exclusion()
 
     def include(self, host: str) -> None:
-        if self._exclusions:
-            self._exclusions.include(host)
+        if self._blacklist:
+            self._blacklist.include(host)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -444,8 +451,8 @@ class YarnSource(ContainerAllocator):
         if self._sink is None:
             return
         self._sink = None
-        self._put_off.clear()  # all containers are stopped now
-        for pending in (self._doing, self._no_room):
+        self._postponed.clear()  # all containers are stopped now
+        for pending in (self._postponed_task, self._exclusion_timer):
             if pending:
                 pending.cancel()
         if self._demand:
@@ -481,19 +488,19 @@ class YarnSource(ContainerAllocator):
         except AttemptOver as error:
             _log.info("%s", error)
         finally:
-            if self._beating:
-                self._beating.cancel()
-                await asyncio.gather(self._beating, return_exceptions=True)
+            if self._heartbeat:
+                self._heartbeat.cancel()
+                await asyncio.gather(self._heartbeat, return_exceptions=True)
             await self._master.close()
 
     def _emit(self, event: Event) -> None:
         """Call the sink on the next loop iteration: never from inside a call of its own, and not during recovery."""
-        if self._kept_back is not None:
-            self._kept_back.append(event)
+        if self._delayed_events is not None:
+            self._delayed_events.append(event)
             return
-        asyncio.get_running_loop().call_soon(self._tell, event)
+        asyncio.get_running_loop().call_soon(self._deliver, event)
 
-    def _tell(self, event: Event) -> None:
+    def _deliver(self, event: Event) -> None:
         if self._sink:
             self._sink(event)
 
@@ -501,7 +508,7 @@ class YarnSource(ContainerAllocator):
 _AM_EXPIRY, _NODE_EXPIRY = (f"yarn.{who}.liveness-monitor.expiry-interval-ms" for who in ("am", "nm"))
 
 
-def _looked_up(host: str) -> list[Any]:
+def _resolve(host: str) -> list[Any]:
     try:
         return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:

@@ -35,7 +35,7 @@ class Artifacts:
     objects: tuple[str, ...] = ()
 
 
-def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifacts:
+def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifacts:
     """Build the archives that are missing in the local cache.
 
     Raises:

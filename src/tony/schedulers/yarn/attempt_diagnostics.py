@@ -20,12 +20,13 @@ from tony.schedulers.yarn.launch_payload import JobPayload
 from tony.schedulers.yarn.settings import read_settings
 
 #: Seconds to wait for YARN's reason, and between two requests.
-_ASKED, _ASK_AGAIN = 5.0, 0.1
+_REASON_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 _log = logging.getLogger(__name__)
 
 
 async def find_termination_reason(
-    error: AttemptOver, configuration: Configuration, papers: JobPayload, inside: ContainerEnv
+    error: AttemptOver, configuration: Configuration, payload: JobPayload, container_env: ContainerEnv
 ) -> str:
     """Return YARN's diagnostics if a user killed the application through YARN.
 
@@ -39,38 +40,43 @@ async def find_termination_reason(
         Overdue: the application exceeded its lifetime.
     """
     try:
-        async with asyncio.timeout(_ASKED):
-            report = await _last_word(configuration, papers, inside)
+        async with asyncio.timeout(_REASON_SECONDS):
+            report = await _final_report(configuration, payload, container_env)
     except (InfraError, TimeoutError) as unknown:
         raise NotInCharge(f"{error}; reason unknown: {str(unknown) or 'no response in time'}") from error
-    if _number(report) > inside.attempt or report.state not in (ApplicationState.KILLED, ApplicationState.FAILED):
-        raise NotInCharge(f"AM attempt {_number(report)} now runs the job") from error
-    settings, _ = read_settings(papers.record.spec.scheduler_settings)
-    limit = overdue(report, settings, papers.record.sources.get(LIFETIME))
+    if _attempt_number(report) > container_env.attempt or report.state not in (
+        ApplicationState.KILLED,
+        ApplicationState.FAILED,
+    ):
+        raise NotInCharge(f"AM attempt {_attempt_number(report)} now runs the job") from error
+    settings, _ = read_settings(payload.record.spec.scheduler_settings)
+    limit = overdue(report, settings, payload.record.sources.get(LIFETIME))
     if limit:
         raise Overdue(limit) from error
-    said = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
+    diagnostics = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
     if report.state is not ApplicationState.KILLED:
         raise AttemptLost(
             "YARN failed the application because its application master is lost, usually with its node"
-            f"{f': {said}' if said else ''}".rstrip(" .")
+            f"{f': {diagnostics}' if diagnostics else ''}".rstrip(" .")
             + ". Submit the job again"
         ) from error
-    return said or str(error)
+    return diagnostics or str(error)
 
 
-async def _last_word(configuration: Configuration, papers: JobPayload, inside: ContainerEnv) -> ApplicationReport:
+async def _final_report(
+    configuration: Configuration, payload: JobPayload, container_env: ContainerEnv
+) -> ApplicationReport:
     """Return YARN's report once it has decided; for an application that is being killed that takes a moment."""
-    application = ids.application_id(papers.record.job_id)
-    cluster = ClusterClients.of(configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
+    application = ids.application_id(payload.record.job_id)
+    cluster = ClusterClients.of(configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials)
     async with cluster.applications() as client:
         while True:
             report = await client.report(application)
-            if report.state in ENDED or _number(report) > inside.attempt:
+            if report.state in ENDED or _attempt_number(report) > container_env.attempt:
                 return report
-            await asyncio.sleep(_ASK_AGAIN)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
-def _number(report: ApplicationReport) -> int:
+def _attempt_number(report: ApplicationReport) -> int:
     """Return the number of the latest AM attempt that YARN knows."""
     return (report.current_attempt and report.current_attempt.number) or 0

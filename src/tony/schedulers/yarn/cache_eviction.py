@@ -27,7 +27,7 @@ KEPT = 30 * DAY
 #: Folder in the cache for objects being removed; every eviction writes into it, so its time is that of the last one.
 MARKER = ".evicted"
 #: Allowance in milliseconds: a use is recorded once a day; the other day is for clock skew.
-_ROOM = 2 * DAY
+_CLOCK_MARGIN = 2 * DAY
 
 
 def last_use(status: FileStatus) -> int:
@@ -67,9 +67,9 @@ def evict(files: WebHdfs, cache: str, used: Collection[str], oldest_live_ms: int
 def _evict(files: WebHdfs, cache: str, aside: str, used: Collection[str], oldest_live_ms: int | None) -> int:
     now = files.status(aside).modified_ms  # by the NameNode's clock, like all the others
     there = {status.name: status for status in files.list(cache) if status.is_file}
-    if not all(name in there and last_use(there[name]) > now - _ROOM for name in used):
+    if not all(name in there and last_use(there[name]) > now - _CLOCK_MARGIN for name in used):
         return 0  # uses are not recorded: access times are disabled, or a clock is wrong
-    limit = now - KEPT if oldest_live_ms is None else min(now - KEPT, oldest_live_ms - _ROOM)
+    limit = now - KEPT if oldest_live_ms is None else min(now - KEPT, oldest_live_ms - _CLOCK_MARGIN)
     old = [status.name for status in there.values() if last_use(status) < limit]
     return sum(_remove(files, f"{cache}/{name}", f"{aside}/{name}", limit) for name in old)
 

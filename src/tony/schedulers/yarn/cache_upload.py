@@ -69,7 +69,7 @@ class CacheUploader:
         """Close the connections."""
         self._files.close()
 
-    def provide(self, wanted: Collection[UploadRequest]) -> dict[str, Uploaded]:
+    def provide(self, requests: Collection[UploadRequest]) -> dict[str, Uploaded]:
         """Make sure that objects are in the cache; return what nodes must know of each, by name.
 
         Raises:
@@ -78,18 +78,18 @@ class CacheUploader:
             StorageError: the file system is full, or a quota is used up.
         """
         now = clock.wall() * 1000
-        there = self._listed(self._cache)
+        there = self._list(self._cache)
         if there is None:
-            self._make_folders(sum(each.size for each in wanted))
+            self._make_folders(sum(each.size for each in requests))
             there = {}
         else:
             self._due = cache_eviction.is_due(there, now)
-        reachable = any(each.public for each in wanted) and self._all_may_enter(self._cache)
+        reachable = any(each.public for each in requests) and self._all_may_enter(self._cache)
         found = {}
-        missing = sum(each.size for each in wanted if each.name not in there or there[each.name].length != each.size)
-        for each in wanted:
+        missing = sum(each.size for each in requests if each.name not in there or there[each.name].length != each.size)
+        for each in requests:
             status = there.get(each.name)
-            if status is None or status.length != each.size or not self._note_use(status, now):
+            if status is None or status.length != each.size or not self._record_use(status, now):
                 with self._room_for(missing):
                     status = self._send(each, f"{self._cache}/{each.name}")
             found[each.name] = Uploaded(
@@ -108,7 +108,7 @@ class CacheUploader:
             self._files.make_directories(f"{self._cache}/{cache_eviction.MARKER}", 0o700)
 
     def _room_for(self, needed: int) -> AbstractContextManager[None]:
-        return hdfs_quota_error.explained(self._files, self._uri, self._staging, needed)
+        return hdfs_quota_error.explain_quota_errors(self._files, self._uri, self._staging, needed)
 
     @property
     def eviction_is_due(self) -> bool:
@@ -128,7 +128,7 @@ class CacheUploader:
         self._due = False
         return cache_eviction.evict(self._files, self._cache, self._used, oldest_live_ms)
 
-    def _note_use(self, status: FileStatus, now: float) -> bool:
+    def _record_use(self, status: FileStatus, now: float) -> bool:
         """Record a use; return False if the object has been removed."""
         if cache_eviction.last_use(status) > now - cache_eviction.DAY:
             return True
@@ -145,28 +145,28 @@ class CacheUploader:
             _log.info("cannot record the use of %s: %s", status.name, error)
         return True
 
-    def _listed(self, folder: str) -> dict[str, FileStatus] | None:
+    def _list(self, folder: str) -> dict[str, FileStatus] | None:
         try:
             return {status.name: status for status in self._files.list(folder)}
         except FileMissingError:
             return None
 
-    def _send(self, wanted: UploadRequest, path: str) -> FileStatus:
+    def _send(self, request: UploadRequest, path: str) -> FileStatus:
         """Write to a temporary name and rename: a partial object never has its final name."""
         part = f"{path}.{os.urandom(6).hex()}.part"
         try:
-            self._files.create(part, wanted.path, permission=_PUBLIC if wanted.public else _PRIVATE)
-            self._put_in_place(part, path, wanted.size)
+            self._files.create(part, request.path, permission=_PUBLIC if request.public else _PRIVATE)
+            self._rename_into_place(part, path, request.size)
         except BaseException:
             self._files.delete(part)
             raise
-        self.sent += wanted.size
+        self.sent += request.size
         status = self._files.status(path)
-        if status.length != wanted.size:
-            raise SchedulerError(f"{self._uri}{path} has {status.length} bytes, but {wanted.size} were uploaded")
+        if status.length != request.size:
+            raise SchedulerError(f"{self._uri}{path} has {status.length} bytes, but {request.size} were uploaded")
         return status
 
-    def _put_in_place(self, part: str, path: str, size: int) -> None:
+    def _rename_into_place(self, part: str, path: str, size: int) -> None:
         """Keep an object that another client has uploaded meanwhile: nodes compare its time with what jobs report."""
         try:
             self._files.rename(part, path)

@@ -86,7 +86,7 @@ class ClusterCapacity:
     whole_path: str = ""
 
 
-def offer(
+def build_capacity(
     *,
     maximum: Resource,
     types: Sequence[ResourceTypeInfo],

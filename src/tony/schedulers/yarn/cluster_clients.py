@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 #: Settings that AM and executors need inside the cluster; they cannot rely on the nodes' own files.
-_NEEDED = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
+_REQUIRED_SETTINGS = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
 #: Exceptions that are large, specific to a node, or secret.
-_NOT_NEEDED = ("yarn.nodemanager.", "yarn.scheduler.capacity.", "dfs.datanode.data.dir", "dfs.namenode.name.dir")
+_EXCLUDED_SETTINGS = ("yarn.nodemanager.", "yarn.scheduler.capacity.", "dfs.datanode.data.dir", "dfs.namenode.name.dir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class ClusterClients:
         """Return the Hadoop settings that AM and executors need inside the cluster."""
         found = {}
         for key in self.configuration:
-            if key.startswith(_NEEDED) and not key.startswith(_NOT_NEEDED):
+            if key.startswith(_REQUIRED_SETTINGS) and not key.startswith(_EXCLUDED_SETTINGS):
                 value = self.configuration.get(key)
                 if value is not None:
                     found[key] = value

@@ -9,7 +9,7 @@ from typing import TypeVar
 from tony.dataclass import dataclass, field, replace
 from tony.errors import PlatformError
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
-from tony.schedulers.yarn.launch_payload import PLUG_IN, unpacked
+from tony.schedulers.yarn.launch_payload import PLUG_IN, decode_payload
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class ContainerEnv:
     submitted: float | None = None
 
     @classmethod
-    def look(cls, environ: Mapping[str, str]) -> ContainerEnv:
+    def from_environ(cls, environ: Mapping[str, str]) -> ContainerEnv:
         """Read the environment that YARN sets.
 
         Raises:
@@ -77,7 +77,7 @@ class ContainerEnv:
         """Return where the framework's plug-in is imported from; None for a built-in framework."""
         return None if framework_path is None else str(self.folder / PLUG_IN)
 
-    def take(self, name: str, kind: type[T]) -> tuple[T, ContainerEnv]:
+    def take_payload(self, name: str, kind: type[T]) -> tuple[T, ContainerEnv]:
         """Return the payload of that name, and remove it from the credentials file, which user programs can read.
 
         Args:
@@ -87,14 +87,14 @@ class ContainerEnv:
             PlatformError: there is none.
         """
         try:
-            papers = unpacked(kind, self.credentials.secrets[name])
+            payload = decode_payload(kind, self.credentials.secrets[name])
         except (KeyError, ValueError) as error:
             text = f"{self.tokens} has no launch payload {name!r} of this version of tony: {error}"
             raise PlatformError(text) from error
         secrets = {alias: secret for alias, secret in self.credentials.secrets.items() if alias != name}
         left = replace(self.credentials, secrets=secrets)
         write_file(self.tokens, left)
-        return papers, replace(self, credentials=left)
+        return payload, replace(self, credentials=left)
 
 
 def _seconds(milliseconds: str) -> float | None:

@@ -24,16 +24,17 @@ from tony.schedulers.interface import LogSink
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 #: Seconds to wait for log aggregation after the end, and between two polls.
-_AGGREGATION, _LOOK = 20.0, 0.25
+_AGGREGATION_SECONDS = 20.0
+_POLL_SECONDS = 0.25
 #: Seconds for the ResourceManager to report the aggregation status of an ended job.
-_HELD_UP = 1.0
+_REPORT_SECONDS = 1.0
 _PIECE = 1 << 20
 #: Final states of log aggregation.
-_SETTLED = (LogAggregationStatus.SUCCEEDED, LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT)
+_FINAL_STATUSES = (LogAggregationStatus.SUCCEEDED, LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT)
 #: The only copy if nothing else remains.
-_KEPT = "`tony submit` and `tony logs -f` keep what they show, on the machine where they run."
+_COPIES_HINT = "`tony submit` and `tony logs -f` keep what they show, on the machine where they run."
 #: Timeouts of requests to a node, in seconds.
-_NODE = HttpOptions(connect_timeout=3.0, timeout=20.0)
+_NODE_OPTIONS = HttpOptions(connect_timeout=3.0, timeout=20.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class ContainerLogs:
         """
         if self._owner:  # the history names the containers, and may name another job's
             containers = {each: host for each, host in containers.items() if ids.is_of(each, self._application)}
-        if ended and containers and await self._without(containers, sink):
+        if ended and containers and await self._fetch_without_rm(containers, sink):
             return
         report = await self._report()
         if self._owner and report is not None and report.user != self._owner:
@@ -87,35 +88,35 @@ class ContainerLogs:
         if report is not None and report.state not in ENDED:
             await self._from_nodes(containers, sink)
             return
-        report = await self._settled(report)
+        report = await self._wait_for_aggregation(report)
         user = (report.user if report else "") or self._owner or self._cluster.user
         try:
             await self._from_files(user, sink)
         except LogsNotFoundError as error:
             # Only a ResourceManager that knows the application can confirm the owner of containers on the nodes.
             known = containers if report is not None or not self._owner else {}
-            await self._last_resort(known, sink, _why_none(report, error))
+            await self._fetch_from_local_dirs(known, sink, _why_none(report, error))
             return
         status = report.log_aggregation_status if report else None
         if status in (LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT):
-            raise SchedulerError(f"YARN log aggregation is incomplete ({_word(status)})")
+            raise SchedulerError(f"YARN log aggregation is incomplete ({_status_text(status)})")
         if status in (LogAggregationStatus.RUNNING, LogAggregationStatus.RUNNING_WITH_FAILURE):
             raise SchedulerError("YARN log aggregation is still running; try again in a moment")
 
-    async def _without(self, containers: Mapping[str, str], sink: LogSink) -> bool:
+    async def _fetch_without_rm(self, containers: Mapping[str, str], sink: LogSink) -> bool:
         """Read aggregated logs if the ResourceManager is down or slow; return True if no container is missing."""
-        asking = asyncio.get_running_loop().create_task(self._report())
+        query = asyncio.get_running_loop().create_task(self._report())
         try:
-            await asyncio.wait([asking], timeout=_HELD_UP)
-            if asking.done() and not asking.exception():
+            await asyncio.wait([query], timeout=_REPORT_SECONDS)
+            if query.done() and not query.exception():
                 return False
             try:
                 return containers.keys() <= await self._from_files(self._owner or self._cluster.user, sink)
             except LogsNotFoundError:
                 return False
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            query.cancel()
+            await asyncio.gather(query, return_exceptions=True)
 
     async def _report(self) -> ApplicationReport | None:
         async with self._cluster.applications() as client:
@@ -124,25 +125,25 @@ class ContainerLogs:
             except ApplicationNotFoundError:
                 return None
 
-    async def _settled(self, report: ApplicationReport | None) -> ApplicationReport | None:
+    async def _wait_for_aggregation(self, report: ApplicationReport | None) -> ApplicationReport | None:
         """Wait until log aggregation is finished, if it is running."""
-        if report is None or not self._is_coming(report):
+        if report is None or not self._is_aggregating(report):
             return report
         async with self._cluster.applications() as client:
             try:
-                async with asyncio.timeout(_AGGREGATION):
-                    while self._is_coming(report):
-                        await asyncio.sleep(_LOOK)
+                async with asyncio.timeout(_AGGREGATION_SECONDS):
+                    while self._is_aggregating(report):
+                        await asyncio.sleep(_POLL_SECONDS)
                         report = await client.report(ids.application_id(self._application))
             except (TimeoutError, ApplicationNotFoundError):
                 pass
         return report
 
-    def _is_coming(self, report: ApplicationReport) -> bool:
+    def _is_aggregating(self, report: ApplicationReport) -> bool:
         if _never_ran(report):
             return False
         status = report.log_aggregation_status
-        return status is not None and status is not LogAggregationStatus.DISABLED and status not in _SETTLED
+        return status is not None and status is not LogAggregationStatus.DISABLED and status not in _FINAL_STATUSES
 
     # --- aggregated -----------------------------------------------------------------------------------------------
 
@@ -158,12 +159,12 @@ class ContainerLogs:
                     _Found(name=each.name, length=each.length, open=partial(_Aggregated, logs, each))
                 )
             for one in by_container.values():
-                await _hand_over(one, sink)
+                await _pass_files(one, sink)
         return set(by_container)
 
     # --- at the nodes ---------------------------------------------------------------------------------------------
 
-    async def _last_resort(self, containers: Mapping[str, str], sink: LogSink, why: str) -> None:
+    async def _fetch_from_local_dirs(self, containers: Mapping[str, str], sink: LogSink, why: str) -> None:
         """Fetch from the nodes: without log aggregation they keep files for some hours, and some show them."""
         if not containers:
             raise SchedulerError(why)
@@ -198,13 +199,15 @@ class ContainerLogs:
         """Fetch the logs that one host's nodes show; return an error for each of the other containers."""
         secure = self._cluster.configuration.get("yarn.http.policy") == "HTTPS_ONLY"
         left = list(containers)
-        said = "the ResourceManager no longer knows its node"
+        problem = "the ResourceManager no longer knows its node"
         for address in addresses:
-            with closing(NodeWeb(f"{'https' if secure else 'http'}://{address}", self._cluster.user, _NODE)) as web:
+            with closing(
+                NodeWeb(f"{'https' if secure else 'http'}://{address}", self._cluster.user, _NODE_OPTIONS)
+            ) as web:
                 for container in left[:]:
                     try:
                         found = await to_thread(web.files, container)
-                        await _hand_over(
+                        await _pass_files(
                             [
                                 _Found(name=it.name, length=it.length, open=partial(web.open, container, it.name))
                                 for it in found
@@ -212,13 +215,13 @@ class ContainerLogs:
                             sink,
                         )
                     except NodeWebError as error:
-                        said = str(error)
+                        problem = str(error)
                         continue
                     except HadoopError as error:
-                        said = str(error)
+                        problem = str(error)
                         break
                     left.remove(container)
-        return [f"{container}: {said}" for container in left]
+        return [f"{container}: {problem}" for container in left]
 
 
 class _Aggregated:
@@ -247,7 +250,7 @@ class _Aggregated:
         self.close()
 
 
-async def _hand_over(found: Iterable[_Found], sink: LogSink) -> None:
+async def _pass_files(found: Iterable[_Found], sink: LogSink) -> None:
     """Pass one container's files to the sink, the rotated one of a pair first."""
     files = {each.name: each for each in found}
     for name, newer in files.items():
@@ -277,21 +280,21 @@ def _why_none(report: ApplicationReport | None, error: LogsNotFoundError) -> str
     if report is None:
         return (
             f"The ResourceManager no longer knows the application, and HDFS has no logs of it: {error}. They "
-            f"may have been deleted (yarn.log-aggregation.retain-seconds). {_KEPT}"
+            f"may have been deleted (yarn.log-aggregation.retain-seconds). {_COPIES_HINT}"
         )
     if _never_ran(report):
         return "There are no logs: no container of this application was ever launched."
     if report.log_aggregation_status in (None, LogAggregationStatus.DISABLED):
         return (
             "There are no aggregated logs: yarn.log-aggregation-enable is false on this cluster. Ask its administrator "
-            f"to set it to true for later jobs. {_KEPT}"
+            f"to set it to true for later jobs. {_COPIES_HINT}"
         )
     if report.log_aggregation_status is LogAggregationStatus.SUCCEEDED:
         return (
             "YARN aggregated the logs to HDFS, but they are no longer there. They may have been deleted "
-            f"(yarn.log-aggregation.retain-seconds) or moved (yarn.nodemanager.remote-app-log-dir). {_KEPT}"
+            f"(yarn.log-aggregation.retain-seconds) or moved (yarn.nodemanager.remote-app-log-dir). {_COPIES_HINT}"
         )
-    return f"YARN did not aggregate the logs to HDFS ({_word(report.log_aggregation_status)})."
+    return f"YARN did not aggregate the logs to HDFS ({_status_text(report.log_aggregation_status)})."
 
 
 def _never_ran(report: ApplicationReport) -> bool:
@@ -302,5 +305,5 @@ def _never_ran(report: ApplicationReport) -> bool:
     return report.state in ENDED and report.launch_time == 0
 
 
-def _word(status: LogAggregationStatus | None) -> str:
+def _status_text(status: LogAggregationStatus | None) -> str:
     return status.name.lower().replace("_", " ") if status is not None else "unknown"

@@ -22,18 +22,18 @@ from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn import exit_reasons
-from tony.schedulers.yarn.container_table import Containers, ended_before
+from tony.schedulers.yarn.container_table import ContainerTable, ended_before
 
 #: Poll interval in seconds.
-_LOOK = 0.02
+_POLL_SECONDS = 0.02
 #: Seconds after which the containers of the last node to re-register have been reported.
-_LAST_NODE = 1.5
+_LAST_NODE_SECONDS = 1.5
 #: Timeout in seconds for a node's response.
-_ANSWER = 2.0
+_ANSWER_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Recovery:
+class ContainerRecovery:
     """Recovery at the start of one AM attempt.
 
     Args:
@@ -48,7 +48,7 @@ class Recovery:
     def __init__(
         self,
         known: Sequence[KnownContainer],
-        containers: Containers,
+        containers: ContainerTable,
         master: MasterClient,
         nodes: NodeClients,
         *,
@@ -62,13 +62,13 @@ class Recovery:
         self._missing = dict(self._known)
         self._containers, self._master, self._nodes = containers, master, nodes
         self._own, self._usual_nodes, self._patience, self._end = own, usual_nodes, patience, end
-        self._tell = tell
+        self._emit = tell
         self._given_up: dict[str, KnownContainer] = {}  # set when recovery is over: their ends are not proven
         self._places: dict[str, NodeId] = {}  # nodes for which we have a token
         self._ends: dict[str, ContainerEnded] = {}
-        self._is_behind = False  # the ResourceManager has reported a container late
+        self._reported_late = False  # the ResourceManager has reported a container late
 
-    def found(self, containers: Sequence[Container]) -> None:
+    def add_running(self, containers: Sequence[Container]) -> None:
         """Take over containers that the ResourceManager reports as running."""
         for container in containers:
             assert container.id is not None
@@ -81,25 +81,25 @@ class Recovery:
                 self._end(container)
                 continue
             self._ends.pop(name, None)
-            self._containers.adopt(container, known.role, str(known.task or ""))
+            self._containers.add_recovered(container, known.role, str(known.task or ""))
             if late:
                 _log.warning("container %s of %s has reappeared; killing it", name, known.task or "no task")
                 self._containers.kill(name, "its node came back after the container was given up")
             else:
                 _log.info("recovered %s in %s", known.task or known.role, known.id)
 
-    def heard(self, news: AllocationUpdate) -> None:
+    def on_heartbeat(self, update: AllocationUpdate) -> None:
         """Process a heartbeat response, before the allocator does."""
-        if news.recovered:
-            self._is_behind = True
-            self.found(news.recovered)
-        for status in news.completed:
+        if update.recovered:
+            self._reported_late = True
+            self.add_running(update.recovered)
+        for status in update.completed:
             name = ids.container_text(status.id) if status.id else ""
             if self._missing.pop(name, None) is not None:
                 self._ends[name] = ended_before(name, status)
             elif name in self._given_up and not exit_reasons.is_lost(status):
                 del self._given_up[name]
-                self._tell(ended_before(name, status))
+                self._emit(ended_before(name, status))
 
     def outcome(self) -> tuple[Sequence[str], Sequence[Event]]:
         """Return containers that are running or whose end is known (by the events); the others ended unseen."""
@@ -109,20 +109,20 @@ class Recovery:
         self._missing = {}
         return found, tuple(self._ends.values())
 
-    async def settle(self) -> None:
+    async def wait_settled(self) -> None:
         """Wait until the fate of each container is known, or no more reports are expected."""
         loop = asyncio.get_running_loop()
         began = self._master.answers
         while self._known and self._master.answers == began:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
         if self._missing and not self._is_restarted():
-            await self._ask_the_nodes()
+            await self._query_nodes()
         give_up = loop.time() + self._patience
         while self._missing and self._is_restarted() and loop.time() < give_up:
-            if self._is_whole():
-                give_up = min(give_up, loop.time() + _LAST_NODE)
-            await asyncio.sleep(_LOOK)
-        unseen = self._is_restarted() and not self._is_whole()
+            if self._has_all_nodes():
+                give_up = min(give_up, loop.time() + _LAST_NODE_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
+        unseen = self._is_restarted() and not self._has_all_nodes()
         for name, known in self._missing.items():
             _log.warning("container %s of %s was not recovered", name, known.task or "no task")
             if unseen:
@@ -137,25 +137,25 @@ class Recovery:
         """Return True if the ResourceManager has been restarted since it allocated the containers."""
         nodes = self._master.cluster_nodes
         return (
-            self._is_behind
+            self._reported_late
             or self._master.is_renewed
             or (nodes is not None and 2 * nodes < self._usual_nodes)
             or any(_epoch(name) < _epoch(self._own) for name in self._missing)
         )
 
-    def _is_whole(self) -> bool:
+    def _has_all_nodes(self) -> bool:
         """Return True if all nodes have registered."""
         nodes = self._master.cluster_nodes
         return nodes is not None and nodes >= self._usual_nodes > 0
 
-    async def _ask_the_nodes(self) -> None:
+    async def _query_nodes(self) -> None:
         """Ask nodes of running containers about missing ones, to learn of their end sooner, and perhaps why."""
         for known in list(self._missing.values()):
             place, container_id = self._places.get(known.host), ids.container_id(known.id)
             if place is None:
                 continue
             try:
-                async with asyncio.timeout(_ANSWER):
+                async with asyncio.timeout(_ANSWER_SECONDS):
                     status = (await self._nodes.statuses(place, [container_id])).get(container_id)
                     if isinstance(status, ContainerStatus) and status.state is not ContainerState.COMPLETE:
                         await self._nodes.stop(place, [container_id])  # the ResourceManager would stop it anyway

@@ -14,7 +14,9 @@ from tony.schedulers.yarn.submission_context import capability
 _PRIORITY = 1
 
 
-def ask_of(spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]) -> ContainerRequest:
+def build_container_request(
+    spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]
+) -> ContainerRequest:
     """Return the request for one container of a role.
 
     Args:

@@ -31,17 +31,18 @@ from tony.hadoop.yarn.nm_client import NodeClients
 from tony.schedulers.yarn import exit_reasons
 
 #: Seconds to wait for the last containers to end.
-_LAST_WAIT = 20.0
+_CLOSE_SECONDS = 20.0
 #: Seconds of silence after which the ResourceManager is not waited for: the nodes have stopped the containers.
-_SILENCE = 2.0
+_RM_SILENCE_SECONDS = 2.0
 #: Poll interval in seconds for its response while the last containers end.
-_LOOK = 0.5
+_POLL_SECONDS = 0.5
 #: Seconds for a node to prove the end of a container that YARN has given up, and between two requests.
-_PROOF, _ASK_AGAIN = 2.0, 0.1
+_PROOF_SECONDS = 2.0
+_PROOF_POLL_SECONDS = 0.1
 #: Texts in a node's response for a container that has ended and is forgotten.
-_KNOWN_AS_ENDED = ("recently stopped", "recently finished")
+_ENDED_TEXTS = ("recently stopped", "recently finished")
 #: Seconds between requests for the status of a container that should end.
-_LOOKS = (0.1, 0.15, 0.25, 0.5, 0.5)
+_STATUS_POLL_SECONDS = (0.1, 0.15, 0.25, 0.5, 0.5)
 _log = logging.getLogger(__name__)
 
 
@@ -59,10 +60,10 @@ class _Held:
     Attributes:
         cause: why the AM ends it; empty as long as it does not.
         force: kills it when the grace period of `release` has passed.
-        look: polls its node for its end.
+        end_poll: polls its node for its end.
         warned: the last warning about the state of its node.
-        wanted_back: YARN has announced its preemption.
-        unproven: its node did not confirm its end, so YARN's report will be no proof.
+        is_preempted: YARN has announced its preemption.
+        is_unproven: its node did not confirm its end, so YARN's report will be no proof.
     """
 
     container: Container
@@ -71,24 +72,24 @@ class _Held:
     stage: _Stage = _Stage.GRANTED
     cause: str = ""
     force: asyncio.TimerHandle | None = None
-    look: asyncio.Task[None] | None = None
+    end_poll: asyncio.Task[None] | None = None
     task: str = ""
     warned: str = ""
-    wanted_back: bool = False
-    unproven: bool = False
+    is_preempted: bool = False
+    is_unproven: bool = False
 
     def __str__(self) -> str:
         return f"{self.task or self.role} in {self.name}"
 
 
-class Containers:
+class ContainerTable:
     """All containers of a job.
 
     Args:
         tell: receives events; later, never from inside a call of its own.
         ended: called with the role of each container that no longer counts.
         unfit: called before that with role, host and message if the host has no Python for the executor.
-        in_charge: calls a function as soon as no other AM attempt can have the containers.
+        run_when_current: calls a function as soon as no other AM attempt can have the containers.
     """
 
     def __init__(
@@ -99,35 +100,35 @@ class Containers:
         tell: Callable[[Event], None],
         ended: Callable[[str], None],
         unfit: Callable[[str, str, str], None],
-        in_charge: Callable[[Callable[[], None]], None] = lambda do: do(),
+        run_when_current: Callable[[Callable[[], None]], None] = lambda do: do(),
     ) -> None:
         self._master, self._nodes = master, nodes
-        self._tell, self._ended, self._unfit, self._in_charge = tell, ended, unfit, in_charge
+        self._emit, self._ended, self._unfit, self._run_when_current = tell, ended, unfit, run_when_current
         self._held: dict[str, _Held] = {}
         self._count: Counter[str] = Counter()  # of `_held`, by role: thousands end at once
         self._empty = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_alone = False
+        self._is_rm_lost = False
 
     def count(self, role: str) -> int:
         """Return the number of containers of a role."""
         return self._count[role]
 
-    def left_alone(self) -> None:
+    def on_rm_lost(self) -> None:
         """Expect no more reports from the ResourceManager."""
-        self._is_alone = True
+        self._is_rm_lost = True
         self._empty.set()
 
     # --- reports of YARN --------------------------------------------------------------------------------------------
 
-    def take(self, container: Container, role: str) -> None:
+    def add(self, container: Container, role: str) -> None:
         """Add an allocated container."""
         name = ids.container_text(_id(container))
         self._held[name] = _Held(container=container, name=name, role=role)
         self._count[role] += 1
-        self._tell(Granted(container=name, role=role, host=_host(container)))
+        self._emit(Granted(container=name, role=role, host=_host(container)))
 
-    def adopt(self, container: Container, role: str, task: str) -> None:
+    def add_recovered(self, container: Container, role: str, task: str) -> None:
         """Add a running container of an earlier AM attempt."""
         name = ids.container_text(_id(container))
         if name not in self._held:
@@ -138,7 +139,7 @@ class Containers:
         """Return True if the container is in the table."""
         return name in self._held
 
-    async def end_foreign(self, container: Container) -> None:
+    async def stop_unknown(self, container: Container) -> None:
         """Stop a container that is not in the event log, with everything in it."""
         name = ids.container_text(_id(container))
         _log.warning("stopping container %s of an earlier AM attempt, which is not in the event log", name)
@@ -149,11 +150,11 @@ class Containers:
                 _log.info("the node of container %s cannot stop it: %s", name, error)
         self._master.release(_id(container))
 
-    def wanted_back(self, container_id: ContainerId) -> None:
+    def preempted(self, container_id: ContainerId) -> None:
         """Warn of preemption. A negotiable request is treated like a strict one: other containers are not offered."""
         held = self._held.get(ids.container_text(container_id))
-        if held and not held.wanted_back:
-            held.wanted_back = True
+        if held and not held.is_preempted:
+            held.is_preempted = True
             _log.warning("%s: YARN will preempt it for another queue or application", held)
 
     def node_changed(self, report: NodeReport) -> None:
@@ -170,8 +171,8 @@ class Containers:
         held = self._held.get(ids.container_text(status.id)) if status.id else None
         if held is None:
             return
-        if exit_reasons.is_lost(status) and held.stage is not _Stage.GRANTED and not held.unproven:
-            held.unproven = True
+        if exit_reasons.is_lost(status) and held.stage is not _Stage.GRANTED and not held.is_unproven:
+            held.is_unproven = True
             self._spawn(self._prove(held, status))
             return
         self._has_ended(held, status)
@@ -181,16 +182,16 @@ class Containers:
         no_python = "" if ours else exit_reasons.no_python(status)
         if no_python:
             self._unfit(held.role, _host(held.container), no_python)
-        said = exit_reasons.cause(status)
+        reported = exit_reasons.cause(status)
         if held.warned and exit_reasons.is_blameless(status):
-            said += f" (before: {held.warned})"
-        self._gone(
+            reported += f" (before: {held.warned})"
+        self._report_ended(
             held,
-            held.cause or said,
+            held.cause or reported,
             blameless=not ours and exit_reasons.is_blameless(status),
             forced=not ours and exit_reasons.is_forced(status),
             over_memory=not ours and exit_reasons.is_over_memory(status),
-            presumed=held.unproven,
+            presumed=held.is_unproven,
         )
 
     async def _prove(self, held: _Held, status: ContainerStatus) -> None:
@@ -198,11 +199,11 @@ class Containers:
         node, container_id = held.container.node, _id(held.container)
         assert node is not None
         try:
-            async with asyncio.timeout(_PROOF):
+            async with asyncio.timeout(_PROOF_SECONDS):
                 await self._nodes.stop(node, [container_id])
                 while not _is_proof((await self._nodes.statuses(node, [container_id])).get(container_id)):
-                    await asyncio.sleep(_ASK_AGAIN)
-            held.unproven = False
+                    await asyncio.sleep(_PROOF_POLL_SECONDS)
+            held.is_unproven = False
         except (HadoopError, TimeoutError) as error:
             _log.warning("the end of %s is unconfirmed: %s", held, error or "its node does not confirm it")
         self._has_ended(held, status)
@@ -242,17 +243,19 @@ class Containers:
         if held is None:
             return
         if held.stage is _Stage.GRANTED:
-            self._give_back(held, "released")
+            self._release(held, "released")
         elif held.stage in (_Stage.STARTING, _Stage.RUNNING):
-            again = held.force.when() if held.force else float("inf")
+            due = held.force.when() if held.force else float("inf")
             loop = asyncio.get_running_loop()
-            if loop.time() + patience < again:
+            if loop.time() + patience < due:
                 if held.force:
                     held.force.cancel()
                 cause = f"released, and killed because its executor did not exit within {patience:g} s"
-                held.force = loop.call_later(patience, self._in_charge, lambda: self._end_late(held, cause))
-            if held.look is None:
-                held.look = self._spawn(self._look_after(held))
+                held.force = loop.call_later(
+                    patience, self._run_when_current, lambda: self._end_after_grace(held, cause)
+                )
+            if held.end_poll is None:
+                held.end_poll = self._spawn(self._poll_end(held))
 
     def kill(self, container: str, reason: str) -> None:
         """Kill a container with everything in it."""
@@ -260,21 +263,21 @@ class Containers:
         if held:
             self._end(held, f"killed: {reason}")
 
-    def _end_late(self, held: _Held, cause: str) -> None:
+    def _end_after_grace(self, held: _Held, cause: str) -> None:
         if held.name in self._held:
             self._end(held, cause)
 
     def _end(self, held: _Held, cause: str) -> None:
         held.cause = held.cause or cause
         if held.stage is _Stage.GRANTED:
-            self._give_back(held, cause)
+            self._release(held, cause)
         elif held.stage is _Stage.RUNNING:
             held.stage = _Stage.ENDING
             self._spawn(self._stop(held))
 
-    def _give_back(self, held: _Held, cause: str) -> None:
+    def _release(self, held: _Held, cause: str) -> None:
         self._master.release(_id(held.container))
-        self._gone(held, cause, blameless=False)
+        self._report_ended(held, cause, blameless=False)
 
     async def _stop(self, held: _Held) -> None:
         """Stop a container by its node; if that fails, by the ResourceManager."""
@@ -284,23 +287,23 @@ class Containers:
             failed = (await self._nodes.stop(held.container.node, [container_id]))[container_id]
             if failed is None:
                 self._master.wake()
-                if self._is_alone:
-                    self._gone(held, held.cause, blameless=False)
+                if self._is_rm_lost:
+                    self._report_ended(held, held.cause, blameless=False)
                 return
             _log.warning("the node of container %s cannot stop it: %s", held.name, failed)
         except HadoopError as error:
             _log.warning("the node of container %s cannot stop it: %s", held.name, error)
-            held.unproven = True
+            held.is_unproven = True
         self._master.release(container_id)
 
-    async def _look_after(self, held: _Held) -> None:
+    async def _poll_end(self, held: _Held) -> None:
         """Poll its node for its end, in case the ResourceManager reports it later.
 
         A node reports an end at once, but the second of two within milliseconds only with its next regular heartbeat.
         """
         container_id = _id(held.container)
         assert held.container.node is not None
-        for pause in _LOOKS:
+        for pause in _STATUS_POLL_SECONDS:
             await asyncio.sleep(pause)
             try:
                 found = await self._nodes.statuses(held.container.node, [container_id])
@@ -309,11 +312,11 @@ class Containers:
                 return
             status = found.get(container_id)
             if isinstance(status, ContainerStatus) and status.state is ContainerState.COMPLETE:
-                held.look = None
+                held.end_poll = None
                 self.completed(status)
                 return
 
-    def _gone(
+    def _report_ended(
         self,
         held: _Held,
         cause: str,
@@ -324,7 +327,7 @@ class Containers:
         presumed: bool = False,
     ) -> None:
         if self._forget(held):
-            self._tell(
+            self._emit(
                 ContainerEnded(
                     container=held.name,
                     cause=cause,
@@ -339,8 +342,8 @@ class Containers:
         """Remove a container from the table; return False if it was not in it."""
         if held.force:
             held.force.cancel()
-        if held.look:
-            held.look.cancel()
+        if held.end_poll:
+            held.end_poll.cancel()
         if self._held.pop(held.name, None) is None:
             return False
         self._count[held.role] -= 1
@@ -354,11 +357,11 @@ class Containers:
         for held in list(self._held.values()):
             self._end(held, "the job has finished")
         try:
-            async with asyncio.timeout(_LAST_WAIT):
-                while self._held and not self._is_alone and not self._is_all_asked():
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._held and not self._is_rm_lost and not self._is_all_stopped():
                     self._empty.clear()
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK):
+                        async with asyncio.timeout(_POLL_SECONDS):
                             await self._empty.wait()
                 await asyncio.gather(*self._tasks, return_exceptions=True)  # if there is no ResourceManager
         except TimeoutError:
@@ -368,9 +371,9 @@ class Containers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._nodes.close()
 
-    def _is_all_asked(self) -> bool:
+    def _is_all_stopped(self) -> bool:
         """Return True if every node has stopped its containers, and the ResourceManager cannot report their ends."""
-        return not self._tasks and self._master.silence > _SILENCE
+        return not self._tasks and self._master.silence > _RM_SILENCE_SECONDS
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -379,10 +382,10 @@ class Containers:
         return task
 
 
-def _is_proof(said: ContainerStatus | HadoopError | None) -> bool:
-    if isinstance(said, ContainerStatus):
-        return said.state is ContainerState.COMPLETE
-    return said is not None and any(words in str(said) for words in _KNOWN_AS_ENDED)
+def _is_proof(reported: ContainerStatus | HadoopError | None) -> bool:
+    if isinstance(reported, ContainerStatus):
+        return reported.state is ContainerState.COMPLETE
+    return reported is not None and any(words in str(reported) for words in _ENDED_TEXTS)
 
 
 def ended_before(name: str, status: ContainerStatus) -> ContainerEnded:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebLogin
 
 #: With the first three, a program could impersonate the AM; with the others its user: submit, kill.
-_OF_YARN = (AM_RM, NODE_MANAGER, CONTAINER, RM_DELEGATION, CLIENT_TO_AM)
+_YARN_TOKENS = (AM_RM, NODE_MANAGER, CONTAINER, RM_DELEGATION, CLIENT_TO_AM)
 _ALWAYS = "dfs.namenode.delegation.token.always-use"
 _RENEWER = "yarn.resourcemanager.principal"
 _ANYWHERE = ("0.0.0.0", "::")
@@ -36,17 +36,17 @@ _ANYWHERE = ("0.0.0.0", "::")
 POLICY = Policy(patience=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
 
 
-def for_programs(credentials: TokenCredentials) -> TokenCredentials:
+def tokens_for_programs(credentials: TokenCredentials) -> TokenCredentials:
     """Return the tokens that user programs may have of their AM's, and a job of its submitter's."""
-    return credentials.without(*_OF_YARN)
+    return credentials.without(*_YARN_TOKENS)
 
 
-def are_given(settings: Configuration) -> bool:
+def are_tokens_issued(settings: Configuration) -> bool:
     """Return True if the cluster's file systems issue tokens: with security, or where that is enabled without."""
     return is_secure(settings) or settings.get_bool(_ALWAYS)
 
 
-def renewer(settings: Configuration, user: str) -> str:
+def token_renewer(settings: Configuration, user: str) -> str:
     """Return the renewer of a job's tokens: the ResourceManager's principal; without security, the user.
 
     Raises:
@@ -72,21 +72,21 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
         HadoopError: a file system cannot be reached, or issues no token.
         SchedulerError: it issues none, but requires one.
     """
-    found = for_programs(logins.credentials)
-    if not are_given(settings):
+    found = tokens_for_programs(logins.credentials)
+    if not are_tokens_issued(settings):
         return found
     wanted = [name_service(settings), *(name_service(settings, uri) for uri in file_systems)]
     missing = [service for service in dict.fromkeys(wanted) if logins.file_token(service) is None]
-    tokens = await asyncio.gather(*(fetched(settings, logins, service) for service in missing))
+    tokens = await asyncio.gather(*(fetch_token(settings, logins, service) for service in missing))
     return found.having(*(token for token in tokens if token is not None))
 
 
-async def fetched(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
+async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
     """Return a new token of a file system; None from one that requires none."""
     from tony.hadoop.client_factory import name_node_for  # late: most clusters require no tokens
 
     async with name_node_for(settings, logins, service, policy=POLICY) as client:
-        return await client.delegation_token(renewer(settings, logins.user))
+        return await client.delegation_token(token_renewer(settings, logins.user))
 
 
 def _refuse_loops() -> None:
@@ -118,10 +118,10 @@ class FileLogin:
         """
         with self._lock:
             if self._known is None or self._known == refused:
-                self._known = self._found()
+                self._known = self._find_login()
             return self._known
 
-    def _found(self) -> WebLogin:
+    def _find_login(self) -> WebLogin:
         # Late: it imports http.client.
         from tony.hadoop.hdfs.webhdfs import WebLogin
         from tony.hadoop.tokens.url_string import to_url_string
@@ -132,7 +132,7 @@ class FileLogin:
         token = self._logins.file_token(service)
         if token is None:
             _refuse_loops()
-            token = asyncio.run(fetched(self._settings, self._logins, service))
+            token = asyncio.run(fetch_token(self._settings, self._logins, service))
         if token is None:
             raise SchedulerError(f"{service.uri} issues no delegation token, but requires authentication")
         return WebLogin(token=to_url_string(token))

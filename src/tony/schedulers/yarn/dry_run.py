@@ -21,7 +21,7 @@ _PYTHON = Uploaded(url=f"hdfs://staging/cache/{INTERPRETER}.tar.gz", size=0, tim
 _PLUG_IN = Uploaded(url=f"hdfs://staging/cache/{PLUG_IN}.zip", size=0, timestamp=0)
 
 
-def rendered(record: JobRecord) -> Json:
+def render_dry_run(record: JobRecord) -> Json:
     """Return the submission context, and the resource request and launch context of each role's containers."""
     settings, _ = read_settings(record.spec.scheduler_settings)
     programs = {RUNTIME: _RUNTIME}

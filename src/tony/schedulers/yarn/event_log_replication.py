@@ -32,17 +32,20 @@ from tony.schedulers.interface import Journal
 from tony.schedulers.yarn.job_folder import JobFiles, closed_name
 
 #: Seconds between two writes that are not urgent.
-_SELDOM = 1.0
+_WRITE_SECONDS = 1.0
 #: Seconds for which an effect waits for HDFS while no write succeeds.
-_WAIT = 3.0
+_WAIT_SECONDS = 3.0
 #: A timer late by this many seconds means that this process was suspended: that was no wait for HDFS.
-_STOOD_STILL = 1.0
+_SUSPENDED_SECONDS = 1.0
 #: Seconds between two attempts to open the log: initially, and at most.
-_AGAIN, _SELDOM_AGAIN = 0.25, 5.0
+_MIN_RETRY_SECONDS = 0.25
+_MAX_RETRY_SECONDS = 5.0
 #: Bytes that are read at once, and the maximum buffered in memory.
-_PIECE, _WAITING = 1 << 20, 4 << 20
+_READ_BYTES = 1 << 20
+_MAX_BUFFERED_BYTES = 4 << 20
 #: Seconds at the end for the last events, and for those that HDFS will hardly accept.
-_LAST, _SOON = 15.0, 1.0
+_FINISH_SECONDS = 15.0
+_HOPELESS_SECONDS = 1.0
 #: Errors that will hardly go away soon. All others may: a NameNode that has just started knows no DataNode at first,
 #: and the lease of a file lasts until the DataNodes have agreed on its length.
 LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
@@ -70,12 +73,12 @@ class HdfsJournal(Journal):
         self._name = segment.name
         self._file = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
         self._size = os.fstat(self._file).st_size  # of the local log
-        self._handed = 0  # bytes passed to the log in HDFS
+        self._passed = 0  # bytes passed to the log in HDFS
         self._durable = 0
         self._urgent = 0  # bytes that a caller waits for
         self._log: AppendLog | None = None
         self.is_waived = False
-        self._patience: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._opening = self._loop.create_task(self._open())
@@ -84,11 +87,11 @@ class HdfsJournal(Journal):
         self._size = size
         if urgent:
             self._urgent = size
-        self._hand_over()
+        self._pass_new_bytes()
         if self.is_waived:
-            self._loop.call_soon(self._say, size)
+            self._loop.call_soon(self._report, size)
         else:  # writes that are not urgent are waited for as well, for example to acknowledge a report
-            self._wait()
+            self._start_timer()
 
     async def finish(self) -> None:
         """Write the remaining events and close.
@@ -96,17 +99,17 @@ class HdfsJournal(Journal):
         Raises:
             InfraError: the last events are missing in HDFS.
         """
-        self._end_wait()
+        self._stop_timer()
         self._size = os.fstat(self._file).st_size
         try:
-            async with asyncio.timeout(_LAST):
+            async with asyncio.timeout(_FINISH_SECONDS):
                 await asyncio.shield(self._opening)
                 assert self._log is not None
                 while self._durable < self._size and not self._log.error:
-                    self._hand_over()
+                    self._pass_new_bytes()
                     self._log.hurry()
                     if isinstance(self._log.trouble, LASTING):
-                        await asyncio.sleep(_SOON)
+                        await asyncio.sleep(_HOPELESS_SECONDS)
                         break
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -121,73 +124,75 @@ class HdfsJournal(Journal):
                 self._log.abandon()
             raise StorageError(f"the last events were not written to HDFS: {trouble or 'it is slow'}")
         if self._log:
-            await to_thread(self._log.close, _LAST)
+            await to_thread(self._log.close, _FINISH_SECONDS)
 
     # --- to HDFS ------------------------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        pause = _AGAIN
+        pause = _MIN_RETRY_SECONDS
         while True:
             try:
-                self._log = await to_thread(self._opened)
+                self._log = await to_thread(self._create_log)
                 break
             except InfraError as error:
                 _log.error("cannot write the event log to %s yet: %s", self._files.path, error)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _SELDOM_AGAIN)
-        self._hand_over()
+            pause = min(2 * pause, _MAX_RETRY_SECONDS)
+        self._pass_new_bytes()
 
-    def _opened(self) -> AppendLog:
+    def _create_log(self) -> AppendLog:
         self._files.make()
-        options = AppendOptions(interval=_SELDOM, permission=0o600, patience=math.inf, most_waiting=2 * _WAITING)
+        options = AppendOptions(
+            interval=_WRITE_SECONDS, permission=0o600, patience=math.inf, most_waiting=2 * _MAX_BUFFERED_BYTES
+        )
         path = f"{self._files.path}/{self._name}"
-        return AppendLog(self._files.client, path, options, recover=self._recover, told=self._told)
+        return AppendLog(self._files.client, path, options, recover=self._recover, told=self._on_durable_in_thread)
 
-    def _hand_over(self) -> None:
+    def _pass_new_bytes(self) -> None:
         """Pass new bytes of the file to the log, as far as it accepts them now."""
         if self._log is None or self._log.error or self._file < 0:
             return
-        while self._handed < self._size and self._log.waiting < _WAITING:
-            data = os.pread(self._file, min(_PIECE, self._size - self._handed), self._handed)
+        while self._passed < self._size and self._log.waiting < _MAX_BUFFERED_BYTES:
+            data = os.pread(self._file, min(_READ_BYTES, self._size - self._passed), self._passed)
             if not data:
                 return
             try:
                 self._log.write(data)
             except HadoopError:  # it has just failed, and reports that itself
                 return
-            self._handed += len(data)
+            self._passed += len(data)
         if self._urgent > self._durable:
             self._log.hurry()
 
-    def _told(self, durable: int) -> None:
+    def _on_durable_in_thread(self, durable: int) -> None:
         """Forward a report from the log's thread."""
         try:
-            self._loop.call_soon_threadsafe(self._arrived, durable)
+            self._loop.call_soon_threadsafe(self._on_durable, durable)
         except RuntimeError:  # the loop has ended
             return
 
     # --- on the loop ----------------------------------------------------------------------------------------------
 
-    def _arrived(self, durable: int) -> None:
+    def _on_durable(self, durable: int) -> None:
         if self._file < 0:
             self._durable = durable
             return
         error = self._log and self._log.error
         if error:
-            self._ending = self._ending or self._loop.create_task(self._gave_up(error))
+            self._ending = self._ending or self._loop.create_task(self._on_failed(error))
             return
         self._durable = durable
-        self._hand_over()
-        self._end_wait()
+        self._pass_new_bytes()
+        self._stop_timer()
         if self.is_waived and durable >= self._size:
             self.is_waived = False
             _log.info("the event log in %s is complete again", self._files.path)
         if not self.is_waived:
-            self._say(durable)
+            self._report(durable)
             if self._size > durable:
-                self._wait()
+                self._start_timer()
 
-    async def _gave_up(self, error: HadoopError) -> None:
+    async def _on_failed(self, error: HadoopError) -> None:
         """Handle a failed log, which a later AM attempt may have taken over."""
         try:
             taken = await to_thread(self._files.client.find, f"{self._files.path}/{closed_name(self._name)}")
@@ -200,35 +205,36 @@ class HdfsJournal(Journal):
         _log.error("can no longer write the event log to %s: %s", self._files.path, error)
         self._waive()
 
-    def _wait(self) -> None:
-        if self._patience is None and not self.is_waived:
-            self._patience = self._loop.call_later(_WAIT, self._is_late, self._loop.time() + _WAIT)
+    def _start_timer(self) -> None:
+        if self._timer is None and not self.is_waived:
+            self._timer = self._loop.call_later(_WAIT_SECONDS, self._on_timeout, self._loop.time() + _WAIT_SECONDS)
 
-    def _end_wait(self) -> None:
-        if self._patience:
-            self._patience.cancel()
-            self._patience = None
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
-    def _is_late(self, due: float) -> None:
-        self._patience = None
-        if self._loop.time() - due > _STOOD_STILL:  # this process was suspended, and may not be the current AM attempt
-            self._wait()
+    def _on_timeout(self, due: float) -> None:
+        self._timer = None
+        # This process was suspended, and may not be the current AM attempt.
+        if self._loop.time() - due > _SUSPENDED_SECONDS:
+            self._start_timer()
             return
         trouble = self._log.trouble if self._log else "it could not be opened yet"
         _log.warning(
             "writing the event log to %s has made no progress for %g s (%s). The job continues without waiting for it; "
             "if the application master is lost now, the next AM attempt will miss the latest events",
             self._files.path,
-            _WAIT,
+            _WAIT_SECONDS,
             trouble or "it is slow",
         )
         self._waive()
 
     def _waive(self) -> None:
-        self._end_wait()
+        self._stop_timer()
         self.is_waived = True
-        self._say(self._size)
+        self._report(self._size)
 
-    def _say(self, size: int) -> None:
+    def _report(self, size: int) -> None:
         if not self.lost.done():
             self._safe(size)

@@ -30,10 +30,10 @@ _NO_PYTHON = re.compile(
 _LOST = "on a *lost* node"
 _EMPTY_WORDS = ("N/A", "")
 #: Maximum characters of a node's diagnostics that are shown.
-_MOST = 600
-_LOOKED_AT = 2000
+_MAX_TEXT = 600
+_MAX_PARSED = 2000
 
-_SENTENCES = {
+_REASONS = {
     YarnExitStatus.INVALID: "the node could not start it",
     YarnExitStatus.ABORTED: "it was released, or its node was lost",
     YarnExitStatus.DISKS_FAILED: "the disks of its node failed",
@@ -51,7 +51,7 @@ _SIGNALS = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 def cause(status: ContainerStatus) -> str:
     """Return why a container ended."""
     # The node's own text comes first, the program's output last.
-    code, said, last = status.exit_status, status.diagnostics[:_LOOKED_AT], status.diagnostics[-_LOOKED_AT:]
+    code, said, last = status.exit_status, status.diagnostics[:_MAX_PARSED], status.diagnostics[-_MAX_PARSED:]
     known = exit_status(code)
     if known is YarnExitStatus.KILLED_EXCEEDED_PMEM:
         used = _usage(_MEMORY, said)
@@ -63,17 +63,17 @@ def cause(status: ContainerStatus) -> str:
             "to false, or request more `memory`"
         )
     if known is not None:
-        return f"{_SENTENCES[known]}{_words(last, known)}"
+        return f"{_REASONS[known]}{_node_text(last, known)}"
     if code == 0:
         return "its executor exited"
     signal = _SIGNALS.get(code)
-    how = f"was killed by {signal}" if signal else f"exited with code {code}"
-    return f"its executor {how}{_words(last, None)}"
+    how = f"was killed by {signal}" if signal else f"exited with exit code {code}"
+    return f"its executor {how}{_node_text(last, None)}"
 
 
 def warning(report: NodeReport) -> str:
     """Return what a change of a node's state means to its containers; empty if nothing."""
-    host, said = (report.id and report.id.host) or "", shown((report.health_report or "")[:_MOST]).strip()
+    host, said = (report.id and report.id.host) or "", shown((report.health_report or "")[:_MAX_TEXT]).strip()
     if report.state is NodeState.DECOMMISSIONING:
         left = report.decommissioning_timeout
         rest = "" if left is None else f"; containers still running in {format_duration(left)} will be killed"
@@ -102,7 +102,7 @@ def is_forced(status: ContainerStatus) -> bool:
 
 def no_python(status: ContainerStatus) -> str:
     """Return the message of the launch script if the node has no suitable Python; else empty."""
-    last = shown(status.diagnostics[-2 * _LOOKED_AT :], 2 * _LOOKED_AT)  # a PATH may be long
+    last = shown(status.diagnostics[-2 * _MAX_PARSED :], 2 * _MAX_PARSED)  # a PATH may be long
     found = _NO_PYTHON.search(last) if status.exit_status > 0 else None
     return found[1].strip() if found else ""
 
@@ -118,10 +118,10 @@ def _usage(pattern: re.Pattern[str], said: str) -> str:
     return f"{found[1]} used, {found[2]} allowed" if found else "it used more than it requested"
 
 
-def _words(said: str, known: YarnExitStatus | None) -> str:
+def _node_text(said: str, known: YarnExitStatus | None) -> str:
     """Return the node's diagnostics, if they add something."""
     if known in (YarnExitStatus.KILLED_BY_APPMASTER, YarnExitStatus.KILLED_AFTER_APP_COMPLETION):
         return ""
     lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in shown(said).splitlines())
     short = " ".join(dict.fromkeys(line for line in lines if line not in _EMPTY_WORDS))
-    return f": {short if len(short) <= _MOST else f'...{short[-_MOST:]}'}" if short else ""
+    return f": {short if len(short) <= _MAX_TEXT else f'...{short[-_MAX_TEXT:]}'}" if short else ""

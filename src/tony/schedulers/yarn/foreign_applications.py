@@ -51,7 +51,7 @@ def staging_of(tags: Collection[str]) -> str | None:
     return next((unquote(tag.removeprefix(_PREFIX)) for tag in tags if tag.startswith(_PREFIX)), None)
 
 
-def why(report: ApplicationReport, user: str, record: str) -> str:
+def explain_missing_history(report: ApplicationReport, user: str, record: str) -> str:
     """Return why the ResourceManager's report is all that is known of a job, and what to do.
 
     Args:

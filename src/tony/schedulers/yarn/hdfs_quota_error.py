@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def explained(files: WebHdfs, uri: str, staging: str, needed: int) -> Iterator[None]:
+def explain_quota_errors(files: WebHdfs, uri: str, staging: str, needed: int) -> Iterator[None]:
     """Explain errors of a used-up quota, or of full DataNodes.
 
     Args:

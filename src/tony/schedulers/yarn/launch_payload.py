@@ -104,12 +104,12 @@ class TaskPayload:
     staged: StagedRole
 
 
-def packed(papers: JobPayload | TaskPayload) -> bytes:
+def encode_payload(payload: JobPayload | TaskPayload) -> bytes:
     """Encode a payload as the bytes of a secret."""
-    return json.dumps(to_plain(papers), separators=(",", ":")).encode()
+    return json.dumps(to_plain(payload), separators=(",", ":")).encode()
 
 
-def unpacked(kind: type[T], data: bytes) -> T:
+def decode_payload(kind: type[T], data: bytes) -> T:
     """Decode a payload.
 
     Raises:

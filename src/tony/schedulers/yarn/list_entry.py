@@ -34,7 +34,7 @@ _EXITS: Mapping[JobState, ExitCode] = {
 }
 
 
-def listed(report: ApplicationReport) -> ListEntry | None:
+def to_list_entry(report: ApplicationReport) -> ListEntry | None:
     """Convert an application report; None if it has no id.
 
     If the AM failed, rather than the job in it, the exit code is that of infrastructure.

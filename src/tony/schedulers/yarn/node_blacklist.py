@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 
 #: At most every third node may be excluded.
-_SHARE = 3
+_MIN_NODES_PER_EXCLUSION = 3
 _log = logging.getLogger(__name__)
 
 
-class Exclusions:
-    """Hosts that the job's policy excludes; YARN is told of as many as is safe.
+class NodeBlacklist:
+    """Hosts that the job's policy excludes; YARN gets as many of them as is safe.
 
     Args:
         nodes: returns the number of nodes.
@@ -34,53 +34,55 @@ class Exclusions:
         self._nodes, self._room, self._unfit = nodes, room, unfit
         self._leave_out, self._take_back, self._changed = leave_out, take_back, changed
         self._wanted: dict[str, None] = {}
-        self._told: dict[str, None] = {}
+        self._blacklisted: dict[str, None] = {}
         self._counted = nodes()
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The blacklisted hosts."""
-        return tuple(self._told)
+        return tuple(self._blacklisted)
 
     def exclude(self, host: str) -> None:
         """Exclude a host, if enough others are left."""
         if host not in self._wanted:
             self._wanted[host] = None
-            self._settle()
-            if host not in self._told:
+            self._update()
+            if host not in self._blacklisted:
                 _log.warning("%s is not excluded although tasks fail there: too few other nodes would be left", host)
 
     def include(self, host: str) -> None:
         """Undo an exclusion; another wanted one may become possible."""
         self._wanted.pop(host, None)
-        self._settle()
+        self._update()
 
-    def give_way(self) -> None:
+    def clear(self) -> None:
         """Drop all exclusions, since no other node has resources. They return only when the policy asks again."""
-        for host in self._told:
+        for host in self._blacklisted:
             _log.warning("%s is no longer excluded although tasks fail there: no other node has resources", host)
         self._wanted.clear()
-        self._settle()
+        self._update()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Adapt to a changed number of nodes."""
         if self._nodes() != self._counted:
-            self._settle()
+            self._update()
 
-    def _settle(self) -> None:
+    def _update(self) -> None:
         self._counted = self._nodes()
         before = self.hosts
         unfit = self._unfit()
-        most = min(self._nodes() // _SHARE, *(count - 1 for count in self._room.values()), self._nodes()) - len(unfit)
+        most = min(
+            self._nodes() // _MIN_NODES_PER_EXCLUSION, *(count - 1 for count in self._room.values()), self._nodes()
+        ) - len(unfit)
         allowed = [host for host in self._wanted if host not in unfit][: max(0, most)]
-        for host in [each for each in self._told if each not in allowed]:
-            del self._told[host]
+        for host in [each for each in self._blacklisted if each not in allowed]:
+            del self._blacklisted[host]
             if host not in unfit:
                 self._take_back(host)
         for host in allowed:
-            if host not in self._told:
+            if host not in self._blacklisted:
                 _log.warning("host %s is excluded for a while (blacklisted): tasks of this job fail there", host)
-                self._told[host] = None
+                self._blacklisted[host] = None
                 self._leave_out(host)
         if self.hosts != before:
             self._changed(self.hosts)

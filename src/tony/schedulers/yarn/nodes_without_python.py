@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from tony.core.events import Event, Unsatisfiable
 
 #: With this many nodes without Python, the rest is not tried.
-_ENOUGH = 3
+_MAX_TRIED_NODES = 3
 _log = logging.getLogger(__name__)
 
 
-class UnfitNodes:
+class NodesWithoutPython:
     """The nodes without a suitable Python that this job has found.
 
     Args:
@@ -33,7 +33,7 @@ class UnfitNodes:
         """All of them."""
         return tuple(self._hosts)
 
-    def found(self, role: str, host: str, said: str) -> None:
+    def add(self, role: str, host: str, said: str) -> None:
         """Record that a container failed because its host has no suitable Python.
 
         Args:
@@ -43,7 +43,7 @@ class UnfitNodes:
             _log.warning("host %s is excluded (blacklisted): %s", host, said)
             self._hosts[host] = None
             self._leave_out(host)
-        if len(self._hosts) >= min(_ENOUGH, self._others.get(role, 1)):
+        if len(self._hosts) >= min(_MAX_TRIED_NODES, self._others.get(role, 1)):
             before = [each for each in self._hosts if each != host]
             also = f" The same error occurred on {', '.join(before)}." if before else ""
             self._tell(Unsatisfiable(role=role, reason=f"cannot start any task of {role}: {said}{also}"))

@@ -10,19 +10,19 @@ from tony.hadoop.yarn.am_rm_client import MasterClient, Registration
 from tony.hadoop.yarn.request_table import ContainerRequest
 
 #: Seconds until missing containers are reported as pending: before, they are probably just being allocated.
-_QUEUED_AFTER = 2.0
+_PENDING_AFTER_SECONDS = 2.0
 #: Text in the response of a ResourceManager that does not support placement constraints.
 _NO_HANDLER = "cannot handle placement constraints"
 
 
-class Demand:
+class OutstandingRequests:
     """The container requests of a job.
 
     Args:
         asks: the request for one container of each role. A role's position is its allocation request id.
         placed: role with placement constraints -> the setting that requires them.
         queue: the job's queue, if the ResourceManager does not report it.
-        there: returns the number of a role's containers.
+        count: returns the number of a role's containers.
         left_out: returns blacklisted hosts.
         tell: receives events.
     """
@@ -35,18 +35,18 @@ class Demand:
         *,
         placed: Mapping[str, str],
         queue: str,
-        there: Callable[[str], int],
+        count: Callable[[str], int],
         left_out: Callable[[], Sequence[str]],
         tell: Callable[[Event], None],
     ) -> None:
         self._asks, self._roles, self._placed = asks, tuple(asks), placed
         self._master, self._registration = master, registration
         self._queue = registration.queue or queue
-        self._there, self._left_out, self._tell = there, left_out, tell
+        self._count, self._left_out, self._tell = count, left_out, tell
         self._total = dict.fromkeys(asks, 0)
         self._queued = ""
         #: Role -> why the ResourceManager rejects its requests for now.
-        self._no_place: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}
         self._shortage: asyncio.TimerHandle | None = None
 
     def set(self, role: str, total: int) -> None:
@@ -57,7 +57,7 @@ class Demand:
         if total and (missing := self._unknown_resources(role)):
             self._tell(Unsatisfiable(role=role, reason=f"the cluster has no resource type {missing}"))
             return
-        self.ask(role)
+        self.request_missing(role)
 
     def _unknown_resources(self, role: str) -> str:
         """Return requested resource types that YARN would silently ignore."""
@@ -65,11 +65,11 @@ class Demand:
         wanted = self._asks[role].resource
         return ", ".join(each.name for each in wanted.others if known and each.name not in known)
 
-    def ask(self, role: str) -> None:
+    def request_missing(self, role: str) -> None:
         """Request the missing containers. A container counts until its end has been reported."""
-        missing = max(0, self._total[role] - self._there(role))
+        missing = max(0, self._total[role] - self._count(role))
         self._master.want(self._roles.index(role), missing, self._asks[role])
-        self.look()
+        self.report_pending()
 
     def role(self, key: int) -> str | None:
         """Return the role of an allocation request id; None if there is none."""
@@ -78,7 +78,7 @@ class Demand:
     def granted(self, role: str) -> None:
         """Note an allocated container of a role."""
         if not self._master.outstanding(self._roles.index(role)):
-            self._no_place.pop(role, None)
+            self._rejected.pop(role, None)
 
     def refused(self, key: int, reason: str) -> None:
         """Report that a role's requests can never be satisfied."""
@@ -93,7 +93,7 @@ class Demand:
 
     def rejected(self, key: int, reason: str) -> None:
         """Record that there is no suitable node now for the missing containers."""
-        self._no_place[self._roles[key]] = reason
+        self._rejected[self._roles[key]] = reason
 
     def close(self) -> None:
         """Withdraw all requests, and stop reporting."""
@@ -104,17 +104,17 @@ class Demand:
 
     # --- pending requests -------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def report_pending(self) -> None:
         """Report pending requests after a moment, and at once when none is left."""
         if self._master.outstanding() == 0:
             if self._shortage:
                 self._shortage.cancel()
                 self._shortage = None
-            self._say_queued("")
+            self._report_queued("")
         elif self._shortage is None:
-            self._shortage = asyncio.get_running_loop().call_later(_QUEUED_AFTER, self._tell_shortage)
+            self._shortage = asyncio.get_running_loop().call_later(_PENDING_AFTER_SECONDS, self._report_shortage)
 
-    def _tell_shortage(self) -> None:
+    def _report_shortage(self) -> None:
         self._shortage = None
         parts = []
         for key, role in enumerate(self._roles):
@@ -123,14 +123,14 @@ class Demand:
                 parts.append(f"{missing} of {self._total[role]} containers of {role}")
         if parts:
             why = "".join(
-                f"; no suitable node for {role} now ({reason}), retrying" for role, reason in self._no_place.items()
+                f"; no suitable node for {role} now ({reason}), retrying" for role, reason in self._rejected.items()
             )
             if hosts := self._left_out():
                 why += f"; excluded hosts without a suitable Python: {', '.join(hosts)}"
             said = f"waiting for YARN: {', '.join(parts)} pending in queue {self._queue}{why}"
-            self._say_queued(said)
+            self._report_queued(said)
 
-    def _say_queued(self, reason: str) -> None:
+    def _report_queued(self, reason: str) -> None:
         if reason != self._queued:
             self._queued = reason
             self._tell(Queued(reason=reason))

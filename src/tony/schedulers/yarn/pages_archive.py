@@ -18,16 +18,16 @@ from pathlib import Path
 import tony
 from tony.schedulers.yarn.launch_payload import ARCHIVE
 from tony.schedulers.yarn.made import build_once
-from tony.schedulers.yarn.pyc_compiler import compiled
-from tony.schedulers.yarn.runtime_archive import zipped
+from tony.schedulers.yarn.pyc_compiler import compile_pyc
+from tony.schedulers.yarn.runtime_archive import build_zip
 from tony.storage.object_cache import Cache, Stored
 
 #: Packages of tony that only the pages need.
-_ROOMS = ("advice", "web")
+_PACKAGES = ("advice", "web")
 #: Required distributions, with all their dependencies. MarkupSafe works without its compiled half.
-_NEEDED = ("starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click")
+_REQUIRED = ("starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click")
 #: Optional: a backport for older versions of Python; the charts, without which pages show numbers.
-_WANTED = ("typing_extensions", "metaflow-card-uplot")
+_OPTIONAL = ("typing_extensions", "metaflow-card-uplot")
 _DATA = (".css", ".html", ".js", ".svg")
 
 
@@ -52,11 +52,11 @@ _File = tuple[str, Path, os.stat_result]
 def _files() -> list[_File] | None:
     """Return every file of the archive, by its name there, sorted."""
     found: dict[str, Path] = {}
-    for package in (*_NEEDED, *_WANTED):
+    for package in (*_REQUIRED, *_OPTIONAL):
         try:
             distribution = metadata.distribution(package)
         except metadata.PackageNotFoundError:
-            if package in _NEEDED:
+            if package in _REQUIRED:
                 return None
             continue
         for file in distribution.files or ():
@@ -64,8 +64,8 @@ def _files() -> list[_File] | None:
             if not name.startswith("../") and (name.endswith((".py", *_DATA)) or name.endswith("-info/METADATA")):
                 found[name] = Path(str(distribution.locate_file(file)))
     root = Path(tony.__file__).resolve().parent
-    for room in _ROOMS:
-        for name in _below(root, root / room):
+    for package in _PACKAGES:
+        for name in _below(root, root / package):
             found[f"tony/{name}"] = root / name
     return [(name, path, path.stat()) for name, path in sorted(found.items())]
 
@@ -82,13 +82,13 @@ def _archive(files: list[_File]) -> bytes:
         content = path.read_bytes()
         if name.endswith(".py"):
             modules.append((name, content))
-            codes.append((f"{name}c", compiled(content, path, name)))
+            codes.append((f"{name}c", compile_pyc(content, path, name)))
         else:
             data.append((name, content))
-    return zipped(
+    return build_zip(
         [
-            (f"{ARCHIVE}.zip", zipped([*modules, *data], packed=False)),
-            (f"{ARCHIVE}-{sys.implementation.cache_tag}.zip", zipped([*codes, *data], packed=False)),
+            (f"{ARCHIVE}.zip", build_zip([*modules, *data], packed=False)),
+            (f"{ARCHIVE}-{sys.implementation.cache_tag}.zip", build_zip([*codes, *data], packed=False)),
         ],
         packed=True,
     )

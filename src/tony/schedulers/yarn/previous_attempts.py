@@ -20,7 +20,8 @@ from tony.schedulers.yarn.event_log_replication import LASTING
 from tony.schedulers.yarn.job_folder import JobFiles, closed_name, segment_name
 
 #: Seconds between two attempts: for a NameNode that may be starting, and for DataNodes agreeing on a file's length.
-_AGAIN, _SOON_AGAIN = 0.5, 0.1
+_RETRY_SECONDS = 0.5
+_LEASE_POLL_SECONDS = 0.1
 _PIECE = 4 << 20
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class PreviousAttempts:
         self._attempt, self._files, self._folder, self._recover = attempt, files, folder, recover
         self._give_up = clock.monotonic() + patience
 
-    def bring(self) -> None:
+    def fetch_event_logs(self) -> None:
         """Take over their event logs, and copy them whole.
 
         Raises:
@@ -50,9 +51,9 @@ class PreviousAttempts:
             HadoopError: it refuses.
         """
         for number in range(1, self._attempt):
-            self._patiently(number)
+            self._fetch_with_retry(number)
 
-    def bring_measured(self) -> None:
+    def fetch_metrics(self) -> None:
         """Copy their metrics, if available: the job can continue without them."""
         here = self._folder.metrics
         there, draft = self._path(here.name), here.with_name(f".{here.name}.new")
@@ -69,14 +70,14 @@ class PreviousAttempts:
         except (InfraError, OSError) as error:
             _log.warning("cannot fetch the metrics of earlier AM attempts: %s", error)
 
-    def _bring(self, number: int) -> None:
+    def _fetch_event_log(self, number: int) -> None:
         there, closed = self._path(segment_name(number)), self._path(closed_name(segment_name(number)))
         if self._files.client.find(closed) is None:
-            self._take(there, closed)
+            self._fence(there, closed)
         while not self._recover(closed):
             if clock.monotonic() > self._give_up:
                 raise NotInCharge(f"{closed} was not closed in time; another AM attempt may continue the job")
-            time.sleep(_SOON_AGAIN)
+            time.sleep(_LEASE_POLL_SECONDS)
         status = self._files.client.status(closed)
         here = self._folder.events(number)
         descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -85,12 +86,12 @@ class PreviousAttempts:
             while have < status.length:
                 have += file.write(self._files.client.read(closed, have, min(_PIECE, status.length - have)))
 
-    def _take(self, there: str, closed: str) -> None:
+    def _fence(self, there: str, closed: str) -> None:
         """Rename the log. If there is none, create it, which fences an AM attempt that has not written yet."""
         try:
             self._files.client.rename(there, closed)
         except FileExistsAlreadyError:
-            return  # our own previous try has succeeded
+            return  # a previous attempt of ours has succeeded
         except FileMissingError:
             self._files.make()
             try:
@@ -101,21 +102,21 @@ class PreviousAttempts:
     def _path(self, name: str) -> str:
         return f"{self._files.path}/{name}"
 
-    def _patiently(self, number: int) -> None:
-        told = False
+    def _fetch_with_retry(self, number: int) -> None:
+        is_logged = False
         while True:
             try:
-                return self._bring(number)
+                return self._fetch_event_log(number)
             except NotInCharge:
                 raise
             except HadoopError as error:
                 if isinstance(error, LASTING):
                     raise
-                if clock.monotonic() + _AGAIN > self._give_up:
+                if clock.monotonic() + _RETRY_SECONDS > self._give_up:
                     raise NotInCharge(
                         f"cannot read the job's event log, so another AM attempt may continue the job: {error}"
                     ) from error
-                if not told:
+                if not is_logged:
                     _log.warning("cannot read the job's event log yet: %s", error)
-                    told = True
-            time.sleep(_AGAIN)
+                    is_logged = True
+            time.sleep(_RETRY_SECONDS)

@@ -14,7 +14,7 @@ _UNCHECKED = (0b01).to_bytes(4, "little")
 _FORMAT = 2
 
 
-def compiled(source: bytes, path: Path, name: str) -> bytes:
+def compile_pyc(source: bytes, path: Path, name: str) -> bytes:
     """Return an unchecked .pyc file (PEP 552), which Python loads without its source: extracted files never change.
 
     Reuses the installed .pyc if it belongs to this source, since compiling everything takes seconds.

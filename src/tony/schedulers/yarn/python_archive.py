@@ -24,24 +24,24 @@ from pathlib import Path
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn.made import build_once
-from tony.schedulers.yarn.pyc_compiler import compiled
+from tony.schedulers.yarn.pyc_compiler import compile_pyc
 from tony.schedulers.yarn.settings import OWN_PYTHON
-from tony.schedulers.yarn.shared_libraries import libraries, looking_in
+from tony.schedulers.yarn.shared_libraries import read_libraries, with_search_path
 from tony.storage.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that are not needed on a node.
-_LEFT_OUT = frozenset(
+_EXCLUDED = frozenset(
     {"__pycache__", "test", "tests", "site-packages", "dist-packages", "idlelib", "ensurepip", "turtledemo", "tkinter"}
     | {"lib2to3", "pydoc_data"}
 )
 #: Location of the shared library, relative to the executable.
 _ORIGIN = "$ORIGIN/../lib"
 #: Timeout in seconds of the test run.
-_PATIENCE = 60.0
+_TEST_RUN_SECONDS = 60.0
 #: Increased when the archive is built differently.
 _VERSION = 1
 #: Test program: imports what tony imports, and prints where everything was loaded from.
-_TRIAL = (
+_TEST_PROGRAM = (
     "import sys, json, asyncio, ssl, ctypes, hashlib, zlib, subprocess, logging, tarfile, zipfile\n"
     "files = [getattr(m, '__file__', None) for m in sys.modules.values()]\n"
     "maps = [line.split(None, 5)[5].strip() for line in open('/proc/self/maps') if '/' in line]\n"
@@ -89,7 +89,7 @@ def store_interpreter(cache: Cache, own: OwnInterpreter | None = None) -> Stored
     """
     own = own or OwnInterpreter.running()
     try:
-        return build_once(cache, f"stage {own.program}", f"python-{_fingerprint(own)}", lambda: _made(own, cache.path))
+        return build_once(cache, f"stage {own.program}", f"python-{_fingerprint(own)}", lambda: _build(own, cache.path))
     except _NotMovable as error:
         message = (
             f"{own.program} cannot be shipped: {error}. Submit with an interpreter installed by uv or pyenv, or set "
@@ -114,10 +114,10 @@ def _fingerprint(own: OwnInterpreter) -> str:
     return digest.hexdigest()[:32]
 
 
-def _made(own: OwnInterpreter, scratch: Path) -> bytes:
+def _build(own: OwnInterpreter, scratch: Path) -> bytes:
     members = list(_members(own))
     with tempfile.TemporaryDirectory(dir=scratch, prefix=".python-") as folder:
-        _try(members, Path(folder).resolve())
+        _test_elsewhere(members, Path(folder).resolve())
     return _archive(members)
 
 
@@ -138,9 +138,9 @@ def _archive(members: list[Member]) -> bytes:
 def _members(own: OwnInterpreter) -> Iterator[Member]:
     program = own.program.read_bytes()
     try:
-        shared = [name for name in libraries(program).needed if name.startswith("libpython")]
+        shared = [name for name in read_libraries(program).needed if name.startswith("libpython")]
         if shared:
-            program = looking_in(program, _ORIGIN)
+            program = with_search_path(program, _ORIGIN)
     except ValueError as error:
         raise _NotMovable(str(error)) from error
     yield "bin/python3", program, 0o755
@@ -168,7 +168,7 @@ def _loaded(name: str) -> Path:
 
 def _modules(library: Path) -> Iterator[str]:
     for folder, folders, files in os.walk(library):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("config-"))
+        folders[:] = sorted(name for name in folders if name not in _EXCLUDED and not name.startswith("config-"))
         for name in sorted(files):
             path = os.path.join(folder, name)
             if not name.endswith((".pyc", ".a")) and not name.startswith("_test") and os.path.isfile(path):
@@ -177,12 +177,12 @@ def _modules(library: Path) -> Iterator[str]:
 
 def _compiled(library: Path, path: str, source: bytes) -> bytes | None:
     try:
-        return compiled(source, library / path, path)
+        return compile_pyc(source, library / path, path)
     except (SyntaxError, ValueError):  # examples of invalid Python
         return None
 
 
-def _try(members: list[Member], place: Path) -> None:
+def _test_elsewhere(members: list[Member], place: Path) -> None:
     """Extract it to another folder, and run it."""
     for name, content, mode in members:
         path = place / name
@@ -191,11 +191,11 @@ def _try(members: list[Member], place: Path) -> None:
         path.chmod(mode)
     try:
         done = subprocess.run(
-            [place / "bin" / "python3", "-I", "-S", "-c", _TRIAL],
+            [place / "bin" / "python3", "-I", "-S", "-c", _TEST_PROGRAM],
             env={"PATH": os.defpath},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_PATIENCE,
+            timeout=_TEST_RUN_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -203,8 +203,8 @@ def _try(members: list[Member], place: Path) -> None:
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise _NotMovable(f"in another folder it does not work ({''.join(last) or f'exit code {done.returncode}'})")
-    said = json.loads(done.stdout)
-    foreign = [path for path in said["files"] if not Path(path).is_relative_to(place) and path != "frozen"]
-    foreign += [path for path in said["maps"] if "libpython" in path and not Path(path).is_relative_to(place)]
+    loaded = json.loads(done.stdout)
+    foreign = [path for path in loaded["files"] if not Path(path).is_relative_to(place) and path != "frozen"]
+    foreign += [path for path in loaded["maps"] if "libpython" in path and not Path(path).is_relative_to(place)]
     if foreign:
         raise _NotMovable(f"in another folder it still uses {foreign[0]}")

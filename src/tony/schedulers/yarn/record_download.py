@@ -18,10 +18,11 @@ from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.job_folder import JobFiles, local_name
 
 #: Maximum bytes of a file that is fetched as a whole, and of an event log.
-_MOST, _MOST_EVENTS = 64 << 20, 1 << 30
+_MAX_BYTES = 64 << 20
+_MAX_EVENTS_BYTES = 1 << 30
 _PIECE = 4 << 20
 #: Maximum bytes of metrics that are fetched repeatedly while the job runs.
-_MOST_AGAIN = 16 << 20
+_MAX_REPEATED_BYTES = 16 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -52,15 +53,15 @@ class RecordDownload:
             for name, status in sorted(there.items()):
                 if here := local_name(name):
                     self._fetch_events(status, self._folder.path / here)
-            self._fetch_measured(there.get(self._folder.metrics.name), is_over="summary.json" in there)
-            for name, path in self._whole().items():
+            self._fetch_metrics(there.get(self._folder.metrics.name), is_finished="summary.json" in there)
+            for name, path in self._whole_files().items():
                 if name in there and not path.exists():
                     self._fetch(name, path)
-            self._drop_what_is_over()
+            self._remove_secrets()
         finally:
             self._files.close()
 
-    def _drop_what_is_over(self) -> None:
+    def _remove_secrets(self) -> None:
         """Remove secrets and the AM's address after the end; they may just have been downloaded again.
 
         Done here because the calling task may have been cancelled meanwhile; this thread was not.
@@ -70,7 +71,7 @@ class RecordDownload:
             for path in (self._folder.am, self._folder.kill_request):
                 path.unlink(missing_ok=True)
 
-    def keep(self, request: Path) -> None:
+    def store_request(self, request: Path) -> None:
         """Store a kill request for the next AM attempt, because the current one does not respond.
 
         Raises:
@@ -92,7 +93,7 @@ class RecordDownload:
         finally:
             self._files.close()
 
-    def _whole(self) -> dict[str, Path]:
+    def _whole_files(self) -> dict[str, Path]:
         folder = self._folder
         return {
             "access.json": folder.credentials,
@@ -104,11 +105,11 @@ class RecordDownload:
 
     def _fetch(self, name: str, path: Path) -> None:
         try:
-            data = self._files.read(f"{self._there}/{name}", most=_MOST)
+            data = self._files.read(f"{self._there}/{name}", most=_MAX_BYTES)
         except FileMissingError:  # deleted meanwhile: the job has just ended
             return
         if path == self._folder.summary:
-            data = self._at_home(data)
+            data = self._localize_report(data)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -116,10 +117,10 @@ class RecordDownload:
             file.write(data)
         os.replace(draft, path)
 
-    def _fetch_measured(self, status: FileStatus | None, *, is_over: bool) -> None:
+    def _fetch_metrics(self, status: FileStatus | None, *, is_finished: bool) -> None:
         """Fetch the metrics file if it has changed; a large one, which is rewritten repeatedly, only after the end."""
         here = self._folder.metrics
-        if status is None or (status.length > _MOST_AGAIN and not is_over):
+        if status is None or (status.length > _MAX_REPEATED_BYTES and not is_finished):
             return
         if here.exists():
             have = here.stat()
@@ -146,7 +147,7 @@ class RecordDownload:
         finally:
             draft.unlink(missing_ok=True)
 
-    def _at_home(self, summary: bytes) -> bytes:
+    def _localize_report(self, summary: bytes) -> bytes:
         """Replace the AM's folder in the summary by the local one."""
         with contextlib.suppress(ValueError, TypeError):
             return json.dumps({**json.loads(summary), "folder": str(self._folder.path)}).encode()
@@ -155,7 +156,7 @@ class RecordDownload:
     def _fetch_events(self, status: FileStatus, here: Path) -> None:
         """Fetch what our copy of the log is missing: logs only grow. Concurrent fetches write the same bytes."""
         have = here.stat().st_size if here.exists() else 0
-        most = min(status.length, _MOST_EVENTS)
+        most = min(status.length, _MAX_EVENTS_BYTES)
         descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
             file.seek(have)

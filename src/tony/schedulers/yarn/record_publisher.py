@@ -39,17 +39,19 @@ from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.launch_payload import JobPayload
 
 #: Seconds between attempts to write the first files: initially, and at most. And between attempts at the end.
-_SOON, _AGAIN, _SOON_AGAIN = 0.25, 5.0, 0.5
+_MIN_RETRY_SECONDS = 0.25
+_MAX_RETRY_SECONDS = 5.0
+_FINISH_RETRY_SECONDS = 0.5
 #: Seconds that writing the last files may take.
-_LAST = 30.0
+_FINISH_SECONDS = 30.0
 #: Maximum bytes of a stored request.
-_LARGEST_REQUEST = 1 << 16
+_MAX_REQUEST_BYTES = 1 << 16
 #: Bytes of the AM's own log that are kept.
-_LOG_TAIL = 1 << 20
+_LOG_TAIL_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-class Publisher:
+class RecordPublisher:
     """Publishes one job's history.
 
     Args:
@@ -61,36 +63,36 @@ class Publisher:
     def __init__(
         self,
         files: JobFiles,
-        papers: JobPayload,
+        payload: JobPayload,
         folder: JobFolder,
         own_log: Path,
         listens: Mapping[str, object] | None = None,
     ) -> None:
         self._files = files
-        self._papers = papers
+        self._payload = payload
         self._folder = folder
         self._own_log = own_log
         self._listens = listens
         self._work: asyncio.Task[None] | None = None
-        self._beginning: asyncio.Task[None] | None = None
+        self._first_files: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start in the background. Without it `finish` writes only the last files."""
         self._work = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        pause = _SOON
+        pause = _MIN_RETRY_SECONDS
         while True:
             # A thread cannot be stopped: `finish` waits for it, since two writers would conflict.
-            self._beginning = asyncio.get_running_loop().create_task(to_thread(self._begin))
+            self._first_files = asyncio.get_running_loop().create_task(to_thread(self._write_first_files))
             try:
-                return await asyncio.shield(self._beginning)
+                return await asyncio.shield(self._first_files)
             except InfraError as error:
                 _log.error("cannot write the job's history to %s yet: %s", self._files.path, error)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _AGAIN)
+                pause = min(2 * pause, _MAX_RETRY_SECONDS)
 
-    def _begin(self) -> None:
+    def _write_first_files(self) -> None:
         self._files.make()
         if self._is_superseded():
             _log.warning("a later AM attempt has already published its address; leaving am.json and job.json unchanged")
@@ -98,14 +100,14 @@ class Publisher:
         if self._listens:
             self._files.put("am.json", dict(self._listens))
         # What clients need, without the AM's own secrets.
-        access = JobCredentials(am=self._papers.credentials.executors, executors=self._papers.credentials.executors)
+        access = JobCredentials(am=self._payload.credentials.executors, executors=self._payload.credentials.executors)
         self._files.put("access.json", to_plain(access))
         self._write_job()
 
     def _write_job(self) -> None:
-        record = replace(self._papers.record, spec=redact(self._papers.record.spec))
+        record = replace(self._payload.record, spec=redact(self._payload.record.spec))
         self._files.put("job.json", to_plain(record))
-        self._take_what_is_kept()
+        self._take_kill_request()
 
     def _is_superseded(self) -> bool:
         """Return True if a later AM attempt has started: HDFS was unreachable for us alone, or we were suspended."""
@@ -113,18 +115,18 @@ class Publisher:
         if not self._listens or self._files.client.find(path) is None:
             return False
         try:
-            there = json.loads(self._files.client.read(path, most=_LARGEST_REQUEST))
+            there = json.loads(self._files.client.read(path, most=_MAX_REQUEST_BYTES))
             return bool(there["attempt"] > self._listens["attempt"])
         except (ValueError, TypeError, KeyError):
             return False
 
-    def _take_what_is_kept(self) -> None:
+    def _take_kill_request(self) -> None:
         """Take over a kill request that a client stored while there was no AM to send it to."""
         path = f"{self._files.path}/{self._folder.kill_request.name}"
         if not self._listens or self._files.client.find(path) is None:
             return
         draft = self._folder.kill_request.with_suffix(".new")
-        draft.write_bytes(self._files.client.read(path, most=_LARGEST_REQUEST))
+        draft.write_bytes(self._files.client.read(path, most=_MAX_REQUEST_BYTES))
         draft.rename(self._folder.kill_request)
 
     async def finish(self, journal: HdfsJournal | None) -> None:
@@ -132,45 +134,45 @@ class Publisher:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        give_up = clock.monotonic() + _LAST - _SOON_AGAIN
+        give_up = clock.monotonic() + _FINISH_SECONDS - _FINISH_RETRY_SECONDS
         try:
-            async with asyncio.timeout(_LAST):
+            async with asyncio.timeout(_FINISH_SECONDS):
                 if journal:
                     try:
                         await journal.finish()
                     except (InfraError, OSError) as error:
-                        self._tell(error)
-                if self._beginning:
-                    await asyncio.wait([self._beginning])
+                        self._log_error(error)
+                if self._first_files:
+                    await asyncio.wait([self._first_files])
                 await to_thread(self._finish, give_up)
         except TimeoutError:
-            _log.error("could not complete the job's history in %s within %g s", self._files.path, _LAST)
+            _log.error("could not complete the job's history in %s within %g s", self._files.path, _FINISH_SECONDS)
 
     def _finish(self, give_up: float) -> None:
         """Write the last files. A failure of one step does not stop the others, above all the summary."""
         steps: tuple[Callable[[], object], ...] = (
             lambda: self._files.delete("access.json"),
-            self._finish_beginning,
+            self._finish_first_files,
             self._put_own_log,
-            self._put_measured,
+            self._put_metrics,
             lambda: self._files.delete("am.json"),
             lambda: self._files.delete(self._folder.kill_request.name),
             self._put_summary,
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
             try:
-                _patiently(step, give_up - left)  # leaves each later step at least a second
+                _call_with_retry(step, give_up - left)  # leaves each later step at least a second
             except (InfraError, OSError) as error:
-                self._tell(error)
+                self._log_error(error)
         with contextlib.suppress(InfraError, OSError):  # it cannot even be opened, as has been logged
             self._files.close()
 
-    def _tell(self, error: Exception) -> None:
+    def _log_error(self, error: Exception) -> None:
         _log.error("cannot complete the job's history in %s: %s", self._files.path, error)
 
-    def _finish_beginning(self) -> None:
+    def _finish_first_files(self) -> None:
         """Write job.json if the job ended before the first files were written."""
-        if self._work is None or (self._beginning and self._beginning.done() and not self._beginning.exception()):
+        if self._work is None or (self._first_files and self._first_files.done() and not self._first_files.exception()):
             return
         self._files.make()
         if not self._is_superseded():
@@ -182,25 +184,25 @@ class Publisher:
             return
         self._files.send("summary.json", self._folder.summary.read_bytes())
 
-    def _put_measured(self) -> None:
+    def _put_metrics(self) -> None:
         if self._folder.metrics.exists():
             self._files.send(self._folder.metrics.name, self._folder.metrics)
 
     def _put_own_log(self) -> None:
         with contextlib.suppress(FileNotFoundError), self._own_log.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(0, size - _LOG_TAIL))
+            file.seek(max(0, size - _LOG_TAIL_BYTES))
             self._files.send("am.log", file.read())
 
 
-def _patiently(step: Callable[[], object], give_up: float) -> None:
+def _call_with_retry(step: Callable[[], object], give_up: float) -> None:
     """Call the step, and retry while there is time: a NameNode may just be starting."""
     while True:
         try:
             step()
         except HadoopError as error:
-            if isinstance(error, LASTING) or clock.monotonic() + _SOON_AGAIN > give_up:
+            if isinstance(error, LASTING) or clock.monotonic() + _FINISH_RETRY_SECONDS > give_up:
                 raise
-            time.sleep(_SOON_AGAIN)
+            time.sleep(_FINISH_RETRY_SECONDS)
         else:
             return

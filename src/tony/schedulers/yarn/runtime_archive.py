@@ -18,11 +18,11 @@ from pathlib import Path
 
 import tony
 from tony.schedulers.yarn.made import build_once
-from tony.schedulers.yarn.pyc_compiler import compiled
+from tony.schedulers.yarn.pyc_compiler import compile_pyc
 from tony.storage.object_cache import Cache, Stored
 
 #: Packages that only a client needs, and those that are shipped in `pages_archive`.
-_ELSEWHERE = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
+_EXCLUDED = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 _START = "schedulers/yarn/launch"
 #: Prefix of the names of the two archives of modules; `launch/start.py` knows it too.
@@ -50,7 +50,7 @@ def _files() -> Iterator[tuple[str, os.stat_result]]:
     found = []
     for folder, folders, files in os.walk(root):
         below = os.path.relpath(folder, root)
-        folders[:] = [name for name in folders if name != "__pycache__" and not (below == "." and name in _ELSEWHERE)]
+        folders[:] = [name for name in folders if name != "__pycache__" and not (below == "." and name in _EXCLUDED)]
         for name in files:
             if name.endswith((".py", ".sh")):
                 path = os.path.normpath(os.path.join(below, name))
@@ -77,18 +77,18 @@ def _archive() -> bytes:
         elif path.endswith(".py"):
             name = f"tony/{path}"
             modules.append((name, content))
-            codes.append((f"{name}c", compiled(content, file, name)))
-    return zipped(
+            codes.append((f"{name}c", compile_pyc(content, file, name)))
+    return build_zip(
         [
-            (f"{PROGRAMS}.zip", zipped(modules, packed=False)),
-            (f"{PROGRAMS}-{sys.implementation.cache_tag}.zip", zipped(codes, packed=False)),
+            (f"{PROGRAMS}.zip", build_zip(modules, packed=False)),
+            (f"{PROGRAMS}-{sys.implementation.cache_tag}.zip", build_zip(codes, packed=False)),
             *starters,
         ],
         packed=True,
     )
 
 
-def zipped(members: Iterable[tuple[str, bytes]], *, packed: bool) -> bytes:
+def build_zip(members: Iterable[tuple[str, bytes]], *, packed: bool) -> bytes:
     """Zip reproducibly. Importable archives are not compressed: they would be decompressed at each start."""
     import zipfile  # late: it loads every compressor
 

@@ -30,7 +30,7 @@ class Libraries:
     path_at: int = 0
 
 
-def libraries(program: bytes) -> Libraries:
+def read_libraries(program: bytes) -> Libraries:
     """Parse a program.
 
     Raises:
@@ -44,13 +44,13 @@ def libraries(program: bytes) -> Libraries:
         raise ValueError(f"it is a damaged program ({error})") from error
 
 
-def looking_in(program: bytes, folders: str) -> bytes:
+def with_search_path(program: bytes, folders: str) -> bytes:
     """Return the program with other folders to search. They must not be longer than the present ones.
 
     Raises:
         ValueError: they are longer.
     """
-    found, new = libraries(program), folders.encode()
+    found, new = read_libraries(program), folders.encode()
     if found.path is None or len(found.path.encode()) < len(new):
         raise ValueError(f"its RPATH is too short for the path of its libraries ({found.path or 'it has none'})")
     end = found.path_at + len(found.path.encode())

@@ -40,7 +40,7 @@ GPU = "yarn.io/gpu"
 _TYPE_LENGTH = 20
 _DOCKER_IMAGE = "scheduler.yarn.docker_image"
 #: A job that grants access only to its owner.
-_NOBODY = JobSpec()
+_PRIVATE_JOB = JobSpec()
 
 
 def capability(resources: Resources) -> Resource:
@@ -80,7 +80,7 @@ def submission(
     """
     label = settings.am_node_label or settings.node_label
     seconds = settings.lifetime
-    unusual: dict[str, Any] = {} if cancel_tokens else {"cancel_tokens_when_complete": False}
+    more: dict[str, Any] = {} if cancel_tokens else {"cancel_tokens_when_complete": False}
     return ApplicationSubmissionContext(
         application_id=application,
         name=record.spec.name,
@@ -105,7 +105,7 @@ def submission(
         attempt_failures_validity_interval=int(ATTEMPTS_WITHIN * 1000),
         log_aggregation=_logs(settings),
         timeouts=(TimeoutSeconds(type=TimeoutType.LIFETIME, timeout=int(seconds)),) if seconds else (),
-        **unusual,
+        **more,
     )
 
 
@@ -117,7 +117,7 @@ def master_container(
     objects: Mapping[str, Uploaded] = MappingProxyType({}),
     variables: Mapping[str, str] = MappingProxyType({}),
     sources: Mapping[str, str] = MappingProxyType({}),
-    spec: JobSpec = _NOBODY,
+    spec: JobSpec = _PRIVATE_JOB,
 ) -> ContainerLaunchContext:
     """Build the launch context of the application master's container.
 
@@ -132,9 +132,9 @@ def master_container(
     python = next(filter(None, (_environment_of(settings, each) for each in staged.values())), None)
     key = "scheduler.yarn.am_docker_image" if settings.am_docker_image else _DOCKER_IMAGE
     docker = _docker(settings.am_docker_image or settings.docker_image, settings.docker_mounts, key, sources)
-    brought = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
+    python_resource = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
     return ContainerLaunchContext(
-        local_resources=(*_archives(programs), *brought),
+        local_resources=(*_archives(programs), *python_resource),
         tokens=to_bytes(tokens),
         environment=_environment(variables, settings, docker, python, sources),
         commands=(_command(MASTER),),
@@ -241,13 +241,13 @@ def _command(module: str) -> str:
 def _acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
     """Return the ACLs set for YARN; by default, the job's viewers and editors."""
     given = (
-        (AccessType.VIEW, settings.view_acl or _people((*spec.viewers, *spec.modifiers))),
-        (AccessType.MODIFY, settings.modify_acl or _people(spec.modifiers)),
+        (AccessType.VIEW, settings.view_acl or _format_acl((*spec.viewers, *spec.modifiers))),
+        (AccessType.MODIFY, settings.modify_acl or _format_acl(spec.modifiers)),
     )
     return tuple(ApplicationAcl(access=access, acl=acl) for access, acl in given if acl)
 
 
-def _people(names: Iterable[str]) -> str:
+def _format_acl(names: Iterable[str]) -> str:
     """Format an ACL as YARN does: users, a blank, groups."""
     every = dict.fromkeys(names)
     if "*" in every:

@@ -37,33 +37,33 @@ from tony.schedulers.interface import (
 )
 from tony.schedulers.yarn.application_lifetime import KEY as LIFETIME
 from tony.schedulers.yarn.application_lifetime import overdue
-from tony.schedulers.yarn.artifacts import file_systems, in_place, parcels
+from tony.schedulers.yarn.artifacts import build_artifacts, file_systems, in_place
 from tony.schedulers.yarn.cache_upload import CacheUploader
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.capacity import AWAY, ClusterCapacity, offer
+from tony.schedulers.yarn.capacity import AWAY, ClusterCapacity, build_capacity
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster_discovery import find_cluster
-from tony.schedulers.yarn.demand_spec import room
-from tony.schedulers.yarn.feasibility import misfits, notices
-from tony.schedulers.yarn.foreign_applications import is_ours, staging_of, why
-from tony.schedulers.yarn.launch_payload import JOB, JobPayload, packed
-from tony.schedulers.yarn.list_entry import listed
+from tony.schedulers.yarn.demand_spec import suitable_node_counts
+from tony.schedulers.yarn.feasibility import notices, unsatisfiable_requests
+from tony.schedulers.yarn.foreign_applications import explain_missing_history, is_ours, staging_of
+from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
+from tony.schedulers.yarn.list_entry import to_list_entry
 from tony.schedulers.yarn.queue_position import WAITING, describe_queue_position
 from tony.schedulers.yarn.record_download import RecordDownload
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.schedulers.yarn.submission_context import master_container, submission
-from tony.schedulers.yarn.unsatisfiable_constraints import hints, unsatisfiable_constraints
+from tony.schedulers.yarn.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
 from tony.storage.object_cache import Cache
 
 if TYPE_CHECKING:
     from tony.storage.remote_files import RemoteFiles
 
 #: Nodes that are requested by name; more of a large cluster are not listed.
-_NAMED = 200
+_MAX_NAMED_NODES = 200
 #: Seconds for the ResourceManager to report the nodes' web addresses; else the configuration is used.
-_NODES = 3.0
+_NODES_TIMEOUT_SECONDS = 3.0
 #: Seconds to kill an application whose submission was interrupted.
-_TAKEN_BACK = 5.0
+_WITHDRAW_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -78,7 +78,7 @@ class YarnSubmitter(Submitter):
         self._cluster: ClusterClients | None = None
         self._nodes: dict[str, str] = {}
         self._node_count = 0
-        self._offered: ClusterCapacity | None = None
+        self._capacity: ClusterCapacity | None = None
 
     # --- before ---------------------------------------------------------------------------------------------------
 
@@ -91,14 +91,14 @@ class YarnSubmitter(Submitter):
             self._cluster = find_cluster(settings, self._home)
         except TonyError as error:
             return [Problem(key="scheduler.name", value="yarn", message=str(error))]
-        self._offered = asyncio.run(self._offer(settings, self._cluster))
-        return misfits(spec, settings, self._offered)
+        self._capacity = asyncio.run(self._query_capacity(settings, self._cluster))
+        return unsatisfiable_requests(spec, settings, self._capacity)
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
-        return [*hints(spec, settings), *notices(spec, settings, self._offered)] if self._offered else ()
+        return [*constraint_hints(spec, settings), *notices(spec, settings, self._capacity)] if self._capacity else ()
 
-    async def _offer(self, settings: YarnSettings, cluster: ClusterClients) -> ClusterCapacity:
+    async def _query_capacity(self, settings: YarnSettings, cluster: ClusterClients) -> ClusterCapacity:
         """Query the cluster's capacity, all at once, and a new application id, which may stay unused.
 
         Raises:
@@ -116,9 +116,9 @@ class YarnSubmitter(Submitter):
         self._new = new.id
         running = [node for node in nodes if node.state is NodeState.RUNNING]
         self._node_count = len(running)
-        named = [node for node in running if node.id and node.id.host][:_NAMED]
+        named = [node for node in running if node.id and node.id.host][:_MAX_NAMED_NODES]
         self._nodes = {node.id.host or "": node.rack or "" for node in named if node.id}
-        return offer(
+        return build_capacity(
             maximum=new.maximum,
             types=types,
             labels=labels,
@@ -128,15 +128,15 @@ class YarnSubmitter(Submitter):
             root=root,
         )
 
-    def own_id(self) -> str | None:
+    def allocate_job_id(self) -> str | None:
         if self._new is None:
             raise SchedulerError("no application id has been requested from the ResourceManager")
         return ids.application_text(self._new)
 
     def render(self, job: PreparedJob) -> Json:
-        from tony.schedulers.yarn.dry_run import rendered  # late: only for --dry-run
+        from tony.schedulers.yarn.dry_run import render_dry_run  # late: only for --dry-run
 
-        return rendered(job.record)
+        return render_dry_run(job.record)
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.schedulers.cluster_files import ClusterFiles  # late: most jobs name no URI
@@ -149,24 +149,26 @@ class YarnSubmitter(Submitter):
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
         cluster = self._cluster or find_cluster(settings, self._home)
-        depot = CacheUploader(cluster, cluster.path(settings.staging))
+        uploader = CacheUploader(cluster, cluster.path(settings.staging))
         try:
             systems = (*settings.file_systems, *file_systems(job.record.staged))
-            brought = await cluster.credentials_of_job(systems)
-            papers = await to_thread(self._provide, job, cluster, settings, depot)
-            if depot.eviction_is_due:
-                await _tidy(cluster, depot)
+            fetched_tokens = await cluster.credentials_of_job(systems)
+            payload = await to_thread(self._provide, job, cluster, settings, uploader)
+            if uploader.eviction_is_due:
+                await _evict_old_objects(cluster, uploader)
         finally:
-            depot.close()
+            uploader.close()
         application = ids.application_id(job.record.job_id)
-        tokens = TokenCredentials(tokens=brought.tokens, secrets={**brought.secrets, JOB: packed(papers)})
+        tokens = TokenCredentials(
+            tokens=fetched_tokens.tokens, secrets={**fetched_tokens.secrets, JOB: encode_payload(payload)}
+        )
         spec, roles = job.record.spec, job.record.staged.roles
         container = master_container(
             settings,
-            papers.programs_of_master,
+            payload.programs_of_master,
             tokens,
             roles,
-            papers.objects,
+            payload.objects,
             spec.container_env,
             job.record.sources,
             spec,
@@ -181,16 +183,16 @@ class YarnSubmitter(Submitter):
             except BaseException:
                 # It may have been accepted, but the caller does not know of a job that could be killed.
                 with contextlib.suppress(HadoopError, TimeoutError):
-                    async with asyncio.timeout(_TAKEN_BACK):
+                    async with asyncio.timeout(_WITHDRAW_SECONDS):
                         await client.kill(application, "its submission was interrupted")
                 raise
 
     def _provide(
-        self, job: PreparedJob, cluster: ClusterClients, settings: YarnSettings, depot: CacheUploader
+        self, job: PreparedJob, cluster: ClusterClients, settings: YarnSettings, uploader: CacheUploader
     ) -> JobPayload:
-        needs = parcels(job.record, settings, Cache(job.home.cache))
+        needs = build_artifacts(job.record, settings, Cache(job.home.cache))
         staging = cluster.path(settings.staging)
-        found = depot.provide(needs.wanted)
+        found = uploader.provide(needs.wanted)
         credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
         return JobPayload(
             record=job.record,
@@ -205,7 +207,7 @@ class YarnSubmitter(Submitter):
             user=cluster.user,
             nodes=self._nodes,
             node_count=self._node_count,
-            room=room(job.record.spec, settings, self._offered) if self._offered else {},
+            room=suitable_node_counts(job.record.spec, settings, self._capacity) if self._capacity else {},
         )
 
     # --- after ----------------------------------------------------------------------------------------------------
@@ -217,22 +219,22 @@ class YarnSubmitter(Submitter):
             return False
         return True
 
-    async def look(self, job_id: str) -> ApplicationStatus | None:
+    async def application_status(self, job_id: str) -> ApplicationStatus | None:
         report = await self._report(job_id)
         if report is None:
             return ApplicationStatus(alive=False, note="the ResourceManager no longer knows the application")
         folder = self._home.job(job_id)
         limit = overdue(report, recorded_settings(folder), recorded_source(folder, LIFETIME))
-        return replace(sight(report), overdue=limit)
+        return replace(to_application_status(report), overdue=limit)
 
     async def all_jobs(self) -> Sequence[ListEntry]:
         settings = YarnSettings()
         async with find_cluster(settings, self._home).applications() as client:
             found = await client.applications(types=(settings.application_type,))
-        return [job for job in map(listed, found) if job]
+        return [job for job in map(to_list_entry, found) if job]
 
     async def fetch(self, folder: JobFolder) -> None:
-        cluster = self._found(folder.job_id)
+        cluster = self._cluster_of(folder.job_id)
         await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
         if not folder.job.exists():
             report = await self._report(folder.job_id)
@@ -242,53 +244,53 @@ class YarnSubmitter(Submitter):
 
     async def page(self, job_id: str) -> str:
         report = await self._report(job_id)
-        return page_of(report) if report else ""
+        return tracking_url(report) if report else ""
 
-    async def unrecorded(self, job_id: str) -> str:
+    async def describe_foreign(self, job_id: str) -> str:
         report = await self._report(job_id)
         if report is None:
             return ""
-        cluster = self._found(job_id)
+        cluster = self._cluster_of(job_id)
         staging = cluster.path(staging_of(report.tags) or YarnSettings().staging)
-        return why(report, cluster.user, f"{cluster.files.uri}{staging}/jobs/{job_id}")
+        return explain_missing_history(report, cluster.user, f"{cluster.files.uri}{staging}/jobs/{job_id}")
 
-    async def end_unrecorded(self, job_id: str) -> bool:
+    async def kill_foreign(self, job_id: str) -> bool:
         report = await self._report(job_id)
         if report is None or not is_ours(report) or report.state in ENDED:
             return False
-        async with self._found(job_id).applications() as client:
+        async with self._cluster_of(job_id).applications() as client:
             await client.kill(ids.application_id(job_id), "killed by its user")
         return True
 
     async def _report(self, job_id: str) -> ApplicationReport | None:
         """Return the ResourceManager's report; None if it does not know the application."""
-        async with self._found(job_id).applications() as client:
+        async with self._cluster_of(job_id).applications() as client:
             try:
                 return await client.report(ids.application_id(job_id))
             except ApplicationNotFoundError:
                 return None
 
     async def links(self, job_id: str, *, ended: bool) -> Sequence[WebLink]:
-        from tony.schedulers.yarn.web_links import of_application  # late: only pages show them
+        from tony.schedulers.yarn.web_links import links_for_application  # late: only pages show them
 
-        cluster = await to_thread(self._found, job_id)
-        return of_application(cluster.configuration, job_id, ended=ended)
+        cluster = await to_thread(self._cluster_of, job_id)
+        return links_for_application(cluster.configuration, job_id, ended=ended)
 
     async def container_links(
         self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
     ) -> Mapping[str, Sequence[WebLink]]:
-        from tony.schedulers.yarn.web_links import NodeAddress, of_container  # late: only pages show them
+        from tony.schedulers.yarn.web_links import NodeAddress, links_for_container  # late: only pages show them
 
-        cluster = await to_thread(self._found, job_id)
+        cluster = await to_thread(self._cluster_of, job_id)
         nodes: dict[str, NodeAddress] = {}
         with contextlib.suppress(HadoopError, TimeoutError):
-            async with asyncio.timeout(_NODES), cluster.applications() as client:
+            async with asyncio.timeout(_NODES_TIMEOUT_SECONDS), cluster.applications() as client:
                 for each in await client.nodes():
                     if each.id and each.id.host:
                         found = NodeAddress(host=each.id.host, port=each.id.port or 0, web=each.http_address or "")
                         nodes[found.host] = found
         return {
-            container: of_container(
+            container: links_for_container(
                 cluster.configuration,
                 container,
                 nodes.get(host) or NodeAddress(host=host),
@@ -305,19 +307,19 @@ class YarnSubmitter(Submitter):
         from tony.schedulers.yarn.container_logs import ContainerLogs  # late: readers of aggregated logs
 
         ended = folder.summary.exists()
-        await ContainerLogs(self._found(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
+        await ContainerLogs(self._cluster_of(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Return None: only `look` knows."""
         return None
 
-    async def keep(self, folder: JobFolder) -> None:
-        cluster = self._found(folder.job_id)
+    async def store_kill_request(self, folder: JobFolder) -> None:
+        cluster = self._cluster_of(folder.job_id)
         record = RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder)
-        await to_thread(record.keep, folder.kill_request)
+        await to_thread(record.store_request, folder.kill_request)
 
-    async def standing(self, job_id: str) -> str:
-        async with self._found(job_id).applications() as client:
+    async def queue_position(self, job_id: str) -> str:
+        async with self._cluster_of(job_id).applications() as client:
             own = await client.report(ids.application_id(job_id))
             return (
                 describe_queue_position(own, await client.applications(states=WAITING)) if own.state in WAITING else ""
@@ -327,13 +329,13 @@ class YarnSubmitter(Submitter):
         await self.withdraw(folder, "its application master is no longer running")
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
-        cluster = self._found(folder.job_id)
+        cluster = self._cluster_of(folder.job_id)
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
                 await client.kill(ids.application_id(folder.job_id), reason)
         await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
 
-    def _found(self, job_id: str) -> ClusterClients:
+    def _cluster_of(self, job_id: str) -> ClusterClients:
         """Return the cluster of a job, according to its record or the environment."""
         if self._cluster is None:
             settings = recorded_settings(self._home.job(job_id))
@@ -343,13 +345,13 @@ class YarnSubmitter(Submitter):
         return self._cluster
 
 
-async def _tidy(cluster: ClusterClients, depot: CacheUploader) -> None:
+async def _evict_old_objects(cluster: ClusterClients, uploader: CacheUploader) -> None:
     """Remove old objects from the cluster's cache. A failure does not affect the job."""
     try:
         async with cluster.applications() as client:
-            living = await client.applications(states=[state for state in ApplicationState if state not in ENDED])
-        started = min((report.start_time or 0 for report in living), default=None)
-        count = await to_thread(depot.evict, started)
+            running = await client.applications(states=[state for state in ApplicationState if state not in ENDED])
+        started = min((report.start_time or 0 for report in running), default=None)
+        count = await to_thread(uploader.evict, started)
         _log.info("removed %d old objects from the cluster's cache", count)
     except HadoopError as error:
         _log.info("cannot remove old objects from the cluster's cache: %s", error)
@@ -373,7 +375,7 @@ def recorded_source(folder: JobFolder, key: str) -> str | None:
     return source if isinstance(source, str) else None
 
 
-def page_of(report: ApplicationReport) -> str:
+def tracking_url(report: ApplicationReport) -> str:
     """Return the tracking URL of an application; empty if it has none."""
     address = report.tracking_url or ""
     if "://" not in address and ":" in address:
@@ -381,7 +383,7 @@ def page_of(report: ApplicationReport) -> str:
     return address if address.startswith(("http://", "https://")) else ""
 
 
-def sight(report: ApplicationReport) -> ApplicationStatus:
+def to_application_status(report: ApplicationReport) -> ApplicationStatus:
     """Convert an application report."""
     alive = report.state is None or report.state not in ENDED
     listens = alive and report.host not in (None, "", "N/A") and (report.rpc_port or -1) > 0
@@ -391,27 +393,27 @@ def sight(report: ApplicationReport) -> ApplicationStatus:
         address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
         host=report.host or "" if listens else "",
         attempt=attempt or 0,
-        note=_waits_for(report.diagnostics) if alive else _said(report.diagnostics),
+        note=_pending_reason(report.diagnostics) if alive else _diagnostics(report.diagnostics),
         result=_result(report),
         given_up=report.state is ApplicationState.FAILED,
     )
 
 
-def _said(diagnostics: str) -> str:
+def _diagnostics(diagnostics: str) -> str:
     return "" if diagnostics in ("", "N/A") else shown(diagnostics).strip()
 
 
-def _waits_for(diagnostics: str) -> str:
+def _pending_reason(diagnostics: str) -> str:
     """Return why an application is pending, without timestamp and queue usage, which change all the time."""
-    said = _said(diagnostics).partition(" Details :")[0]
+    said = _diagnostics(diagnostics).partition(" Details :")[0]
     return re.sub(r"^\[[^\]]*\] ", "", said).strip()
 
 
 def _result(report: ApplicationReport) -> JobState | None:
     if report.state is ApplicationState.KILLED:
         return JobState.KILLED
-    told = report.final_status if report.state is ApplicationState.FINISHED and report.final_status else None
-    return _RESULTS.get(told) if told else None
+    final_status = report.final_status if report.state is ApplicationState.FINISHED and report.final_status else None
+    return _RESULTS.get(final_status) if final_status else None
 
 
 _RESULTS = {

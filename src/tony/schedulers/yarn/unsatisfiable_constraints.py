@@ -28,7 +28,7 @@ def unsatisfiable_constraints(spec: JobSpec, settings: YarnSettings) -> list[Pro
     return unreadable or [*_labelled(spec, settings), *_never(spec, settings)]
 
 
-def hints(spec: JobSpec, settings: YarnSettings) -> list[str]:
+def constraint_hints(spec: JobSpec, settings: YarnSettings) -> list[str]:
     """Return hints for anti-affinity with tags that no container has, which may be intended."""
     tags = {tag for name, role in spec.effective_roles.items() for tag in tags_of(name, role)}
     return [

@@ -41,7 +41,7 @@ class NodeAddress:
     web: str = ""
 
 
-def of_application(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
+def links_for_application(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
     """Return links to the pages of a job.
 
     Args:
@@ -50,18 +50,18 @@ def of_application(settings: Configuration, application: str, *, ended: bool) ->
     Raises:
         ConfigurationError: the configuration names no ResourceManager.
     """
-    return tuple(_of_application(settings, application, ended))
+    return tuple(_links_for_application(settings, application, ended))
 
 
-def _of_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
-    daemons = [each for each in resource_managers(settings) if _leads_somewhere(each.web)]
+def _links_for_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
+    daemons = [each for each in resource_managers(settings) if _is_reachable(each.web)]
     for each in daemons:
         label = f"ResourceManager {each.id}".rstrip()
         yield WebLink(label=label, href=f"{each.web_scheme}://{each.web}/cluster/app/{application}")
     if not ended:
-        apart = settings.get_address("yarn.web-proxy.address", 0)
-        if apart and apart.port and _leads_somewhere(apart):
-            yield WebLink(label="the job's own pages", href=f"{_scheme(settings)}://{apart}/proxy/{application}/")
+        proxy = settings.get_address("yarn.web-proxy.address", 0)
+        if proxy and proxy.port and _is_reachable(proxy):
+            yield WebLink(label="the job's own pages", href=f"{_scheme(settings)}://{proxy}/proxy/{application}/")
         else:
             for each in daemons:
                 label = f"the job's own pages{each.id and f', by {each.id}'}"
@@ -71,7 +71,7 @@ def _of_application(settings: Configuration, application: str, ended: bool) -> I
         yield WebLink(label="timeline server", href=timeline)
 
 
-def of_container(
+def links_for_container(
     settings: Configuration, container: str, node: NodeAddress, user: str, *, ended: bool
 ) -> tuple[WebLink, ...]:
     """Return links to the logs of a container.
@@ -82,7 +82,7 @@ def of_container(
     """
     name = quote(user, safe="")
     found: list[WebLink] = []
-    web = node.web or _usual_web(settings, node.host)
+    web = node.web or _default_web(settings, node.host)
     if not ended and web:
         href = f"{_scheme(settings)}://{web}/node/containerlogs/{container}/{name}"
         found.append(WebLink(label="NodeManager", href=href))
@@ -101,19 +101,19 @@ def _timeline(settings: Configuration, application: str) -> str:
     versions = settings.get_list(f"{_TIMELINE}.versions") or [settings.get(f"{_TIMELINE}.version") or "1.0"]
     second = on and not any(each.startswith("1") for each in versions)
     secure = _is_secure(settings)
-    door, port = ("webapp.https.address", 8190) if secure else ("webapp.address", 8188)
-    own = settings.get_address(f"{_TIMELINE}.reader.{door}", port) if second else None
-    address = own or settings.get_address(f"{_TIMELINE}.{door}", port)
+    key, port = ("webapp.https.address", 8190) if secure else ("webapp.address", 8188)
+    own = settings.get_address(f"{_TIMELINE}.reader.{key}", port) if second else None
+    address = own or settings.get_address(f"{_TIMELINE}.{key}", port)
     host = settings.get(f"{_TIMELINE}.hostname")
     if address is None and host:
         address = Address(host=host, port=port)
-    if not _leads_somewhere(address):
+    if not _is_reachable(address):
         return ""
     path = f"ws/v2/timeline/apps/{application}" if second else f"applicationhistory/app/{application}"
     return f"{_scheme(settings)}://{address}/{path}"
 
 
-def _usual_web(settings: Configuration, host: str) -> str:
+def _default_web(settings: Configuration, host: str) -> str:
     """Return the default web address of a node that did not report one; its port may be ephemeral."""
     key, port = ("webapp.https.address", 8044) if _is_secure(settings) else ("webapp.address", 8042)
     address = settings.get_address(f"yarn.nodemanager.{key}", port)
@@ -121,7 +121,7 @@ def _usual_web(settings: Configuration, host: str) -> str:
     return str(Address(host=host, port=port)) if host and port else ""
 
 
-def _leads_somewhere(address: Address | None) -> bool:
+def _is_reachable(address: Address | None) -> bool:
     return address is not None and address.host not in _ANYWHERE
 
 
