@@ -78,8 +78,7 @@ def test_an_interpreter_that_is_missing(lab: Lab) -> None:
         (lab.root / name).chmod(0o700)
     root = lab.root
     for given, told in {
-        "python9.9": "python = python9.9 (--python): no program of that name is on PATH. Give its full path, or "
-        "install it.",
+        "python9.9": "python = python9.9 (--python): not found on PATH. Set its full path, or install it.",
         "/opt/python9.9": "python = /opt/python9.9 (--python): there is no such file or folder. Check the path.",
         "./empty": 'python = "./empty" (--python): this is a folder without bin/python: neither an environment nor an '
         "interpreter.",
