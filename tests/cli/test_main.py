@@ -145,11 +145,28 @@ def test_jobs_that_have_ended_are_told_of_without_loading_what_talks_to_living_o
     assert done.stderr.decode().strip().splitlines()[-1] == "(<ExitCode.SUCCEEDED: 0>, set())"
 
 
-def test_an_unknown_command_gets_the_nearest(tony: Tony) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["statsu", "x"], "status"),
+        (["cancle", "x"], "cancel"),
+        (["Status", "x"], "status"),
+        (["mini", "strt"], "start"),
+        (["portal", "tokn"], "token"),
+        (["list", "--limt", "3"], "--limit"),
+    ],
+)
+def test_an_unknown_command_or_option_gets_the_nearest(tony: Tony, arguments: list[str], near: str) -> None:
     """Exit code 2, on standard error."""
-    answer = tony("statsu", "x")
+    answer = tony(*arguments)
     assert (answer.code, answer.out) == (2, "")
-    assert "No such command 'statsu'. Did you mean 'status'?" in answer.err
+    assert re.search(rf"Did you mean '?{near}", answer.err)
+
+
+def test_a_word_like_no_command_gets_no_suggestion(tony: Tony) -> None:
+    answer = tony("xyzzy")
+    assert answer.code == 2
+    assert answer.err.rstrip().endswith("No such command 'xyzzy'.")
 
 
 @pytest.mark.parametrize(("alias", "command"), [("stop", "kill"), ("cancel", "kill"), ("ps", "list")])
@@ -158,6 +175,10 @@ def test_names_of_commands_from_elsewhere(tony: Tony, alias: str, command: str) 
     one, other = tony(alias, "--help"), tony(command, "--help")
     assert (one.code, one.err) == (0, "")
     assert one.out.split("\n", 1)[1] == other.out.split("\n", 1)[1]
+    assert f"tony {alias}" in other.out
+    overview = tony("--help").out
+    assert 1 == len(re.findall(rf"\b{alias}\b", overview))  # named in the line of the command, with none of its own
+    assert not re.search(rf"^ +{alias}\b", overview, re.MULTILINE)
 
 
 @pytest.mark.parametrize("arguments", [["list", "--colour"], ["status"], ["list", "--state", "flying"], ["-x"]])

@@ -1,4 +1,4 @@
-"""Help pages that fit: click's own are never narrower than 50 columns."""
+"""What all commands share: help that fits narrow terminals, and suggestions for unknown subcommands."""
 
 from __future__ import annotations
 
@@ -7,27 +7,51 @@ from collections.abc import Iterable
 import click
 
 from tony.cli.terminal_text import columns_of
+from tony.config.suggest import closest_match
 
-#: Columns of click's narrowest page and its margin; narrower terminals are ours.
-_CLICKS, _MARGIN = 50, 2
-_NARROWEST = 16
+#: Columns below which click does not narrow its help.
+_CLICK_MIN_COLUMNS = 50
+_MARGIN_COLUMNS = 2
+_MIN_COLUMNS = 16
 
 
 class FittingFormatter(click.HelpFormatter):
-    """A page that is as narrow as its terminal."""
+    """Help as narrow as the terminal; click's own is never narrower than 50 columns."""
 
     def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
         columns = columns_of()
-        if width is None and columns is not None and columns < _CLICKS + _MARGIN:
-            width = max(columns - _MARGIN, _NARROWEST)
+        if width is None and columns is not None and columns < _CLICK_MIN_COLUMNS + _MARGIN_COLUMNS:
+            width = max(columns - _MARGIN_COLUMNS, _MIN_COLUMNS)
         super().__init__(indent_increment, width, max_width)
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Words and what they mean; on a narrow page a long word stands on a line of its own."""
-        super().write_dl(rows, self.width // 3 if self.width < _CLICKS else col_max, col_spacing)
+        """Write terms and their meanings; on a narrow terminal a long term gets a line of its own."""
+        super().write_dl(rows, self.width // 3 if self.width < _CLICK_MIN_COLUMNS else col_max, col_spacing)
 
 
 class FittingContext(click.Context):
-    """Every command's."""
+    """The context of every command."""
 
     formatter_class = FittingFormatter
+
+
+class CommandGroup(click.Group):
+    """A group of commands that suggests the nearest one for an unknown name, with every supported click release."""
+
+    context_class = FittingContext
+
+    def known_names(self, ctx: click.Context) -> list[str]:
+        """Return the names that may be suggested."""
+        return self.list_commands(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command as click does; fail with the nearest name if there is none of this name."""
+        name = args[0] if args else ""
+        names = self.known_names(ctx)
+        if args and not name.startswith("-") and name not in names:
+            near = closest_match(name, names)
+            hint = f" Did you mean {near!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)

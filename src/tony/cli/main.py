@@ -17,7 +17,7 @@ from typing import Any, cast
 import click
 
 import tony
-from tony.cli.help import FittingContext
+from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.output import explain, print_json, warn
 from tony.cli.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
@@ -31,13 +31,13 @@ COMMAND_GROUPS = {
         "run": "Run a command as a job, without a job file.",
         "notebook-submit": "Run a notebook on the cluster and forward its port to this machine.",
         "validate": "Check a job file without running it.",
-        "settings": "List the settings of job files: type, unit, default, meaning.",
+        "settings": "List the settings of a job file.",
     },
     "Watch": {
         "status": "Show the status of a job and its tasks.",
         "logs": "Show the output of a job's tasks.",
         "top": "Show what a job's tasks use and their progress.",
-        "list": "List running and finished jobs.",
+        "list": "List running and finished jobs (also: ps).",
         "events": "List the events of a job.",
         "timeline": "Draw what each task was doing over time.",
         "metrics": "Show the metrics of a job's tasks.",
@@ -51,7 +51,7 @@ COMMAND_GROUPS = {
         "history": "Show the summary of a job and where its files are.",
     },
     "Act": {
-        "kill": "Kill a job.",
+        "kill": "Kill a job (also: stop, cancel).",
         "restart": "Restart all tasks of a job.",
         "proxy": "Forward a local port to a port of a task.",
         "log-level": "Change the log level of a running job.",
@@ -72,7 +72,7 @@ COMMAND_GROUPS = {
     },
 }
 COMMANDS = {name: text for group in COMMAND_GROUPS.values() for name, text in group.items()}
-#: Other names of commands, as people know them from elsewhere.
+#: Hidden names of commands that other schedulers use.
 ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
 #: As other Unix programs end by SIGINT and SIGPIPE.
 _INTERRUPTED = 130
@@ -102,17 +102,19 @@ class _BrokenPipe(Exception):  # noqa: N818 - not an error: the reader has seen 
     """Carries a BrokenPipeError past click, which would make it exit code 1: that says "the program failed"."""
 
 
-class Commands(click.Group):
-    """Loads `tony.cli.<name>.command` when it is asked for."""
-
-    context_class = FittingContext
+class Commands(CommandGroup):
+    """All commands; imports `tony.cli.commands.<name>` when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, in the order of the help page."""
+        """Return every command, in the order of the help page."""
         return list(COMMANDS)
 
+    def known_names(self, ctx: click.Context) -> list[str]:
+        """Return the commands and their aliases."""
+        return [*COMMANDS, *ALIASES]
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Loads one command."""
+        """Import and return one command."""
         name = ALIASES.get(name, name)
         if name not in COMMANDS:
             return None
@@ -121,19 +123,6 @@ class Commands(click.Group):
         command.context_class = FittingContext
         command.help = command.help or COMMANDS[name]  # a docstring, which -OO leaves out
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest command named when there is none of that name."""
-        name = args[0] if args else ""
-        if args and not name.startswith("-") and name not in (*COMMANDS, *ALIASES):
-            import difflib  # 10 ms, and only after a mistake
-
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in groups, without loading any."""

@@ -19,9 +19,9 @@ from tony.model.states import JobState
 @click.option("--now", is_flag=True, help="At once, without the grace that programs have to save something.")
 @json_option("Print what was done as JSON.")
 def command(job: str, now: bool, as_json: bool) -> None:
-    """Kill JOB: its programs get SIGTERM, and SIGKILL after `stop_grace`.
+    """Kill JOB: its programs get SIGTERM, and SIGKILL after `stop_grace`. Also: tony stop, tony cancel.
 
-    Comes back once the end is on its way. A job that has ended already is left as it is.
+    Returns as soon as the job is stopping. A job that has already ended is left unchanged.
     """
     from tony.jobs.killing import kill
 

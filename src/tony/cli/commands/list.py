@@ -81,7 +81,7 @@ def command(
     portal: str | None,
     as_json: bool,
 ) -> None:
-    """List running and finished jobs, newest first."""
+    """List running and finished jobs, newest first. Also: tony ps."""
     wanted = Filter(
         states=frozenset(JobState(state) for state in states) or None,
         name=name,

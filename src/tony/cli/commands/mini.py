@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tony.cli.help import FittingContext
+from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.terminal_text import columns_of, table
@@ -28,7 +28,7 @@ _EXPENDABLE = (5, 3, 2, 4)
 _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
 
 
-@click.group("mini")
+@click.group("mini", cls=CommandGroup)
 def command() -> None:
     """Run a real Hadoop on this machine, to try things out.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tony import clock
-from tony.cli.help import FittingContext
+from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.options import Count, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.terminal_text import clock_time, columns_of, safe, table
@@ -21,7 +21,7 @@ _NEEDED = ("starlette", "jinja2", "uvicorn")
 _DAY = 86400.0
 
 
-@click.group("portal", invoke_without_command=True)
+@click.group("portal", cls=CommandGroup, invoke_without_command=True)
 @click.option("--port", type=Count(0, 65535), default=0, help="Port [default: any free port].")
 @click.option(
     "--history",
