@@ -21,6 +21,8 @@ from tests.jobs.played_master import (
 )
 from tony import clock
 from tony.cli.main import main
+from tony.config.settings_doc import settings_rows
+from tony.config.settings_table import COMMON
 from tony.core import events as ev
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
@@ -557,9 +559,24 @@ class TestKill:
 class TestSettings:
     def test_all(self, tony: Tony) -> None:
         """Name, then type, unit, default and meaning."""
-        answer = tony("settings")
+        answer = tony("settings", "--all")
         assert answer.code == 0
         assert "\nmax_restarts\n    whole number; default 0\n" in answer.out
+        shown = [line for line in answer.out.splitlines() if line and not line.startswith(" ")]
+        assert [row.name for row in settings_rows()] == shown
+
+    def test_without_a_name_the_common_ones(self, tony: Tony) -> None:
+        answer = tony("settings")
+        assert answer.code == 0
+        *shown, last = [line for line in answer.out.splitlines() if line and not line.startswith(" ")]
+        assert [row.name for row in settings_rows() if row.name in COMMON] == shown
+        assert "`tony settings --all`" in last
+        assert len(shown) == len(COMMON) == 16
+
+    def test_a_slip_in_the_name(self, tony: Tony) -> None:
+        answer = tony("settings", "memroy")
+        assert answer.code == 0
+        assert "did you mean roles.<role>.memory?" in answer.out
 
     def test_some(self, tony: Tony) -> None:
         """Those with a word in their name."""

@@ -84,7 +84,7 @@ def test_a_site_cannot_say_what_is_a_jobs(tmp_path: Path, etc: Path) -> None:
         f"command ({etc}:2): {belongs}",
         f"max_restart = 1 ({etc}:3): unknown key; did you mean `max_restarts`?",
         f'final[0] = "tsl" ({etc}:4): there is no such setting; did you mean `tls`?',
-        f"final[1] = 3 ({etc}:4): there is no such setting; `tony settings` lists all.",
+        f"final[1] = 3 ({etc}:4): there is no such setting; `tony settings --all` lists the known ones.",
         f'final[2] = "name" ({etc}:4): every job has its own; it cannot be final.',
         f'final[3] = "roles" ({etc}:4): every job has its own; it cannot be final.',
         f"roles ({etc}:5): {belongs}",

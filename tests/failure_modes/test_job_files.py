@@ -61,7 +61,7 @@ def nested(key: str, value: object) -> dict[str, Any]:
     [
         ("max_restart", "unknown key; did you mean `max_restarts`?"),
         ("roles.worker.memry", "unknown key; did you mean `memory`?"),
-        ("colour", "unknown key; `tony settings` lists all."),
+        ("colour", "unknown key; `tony settings --all` lists the known ones."),
     ],
 )
 def test_an_unknown_key(lab: Lab, key: str, message: str) -> None:

@@ -127,7 +127,7 @@ def test_help_fits(place: tuple[Lab, str, Path], name: str) -> None:
 
 def test_settings_fit(place: tuple[Lab, str, Path]) -> None:
     """The longest page of all."""
-    shown = on(place, NARROW, "settings")
+    shown = on(place, NARROW, "settings", "--all")
     assert [line for line in shown.lines if len(line) > NARROW and len(line.split()) > 1] == []
 
 

@@ -347,5 +347,27 @@ _ROLES = (
 #: Every setting but those of single schedulers, in the order of the docs.
 SETTINGS: tuple[Setting, ...] = (*_JOB, *_ROLES)
 
+#: The settings that most jobs need: `tony settings` shows these, and the rest with `--all`.
+COMMON = frozenset(
+    {
+        "name",
+        "framework",
+        "command",
+        "source",
+        "python",
+        "files",
+        "env.<name>",
+        "max_restarts",
+        "job_timeout",
+        "scheduler.name",
+        "scheduler.yarn.queue",
+        "roles.<role>.instances",
+        "roles.<role>.command",
+        "roles.<role>.memory",
+        "roles.<role>.vcores",
+        "roles.<role>.gpus",
+    }
+)
+
 #: What one job has and a whole site cannot: keys that begin so are refused in a site file.
 JOB_ONLY = frozenset({"name", "source", "command", "roles", "groups", "params"})

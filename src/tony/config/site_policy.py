@@ -110,7 +110,8 @@ def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]
 def _cannot_be_final(key: Key) -> str | None:
     if not key or find(key) is None:
         known = [setting.key.replace("<role>", "*") for setting in SETTINGS]
-        return f"there is no such setting; {suggest_names('.'.join(key), known, '`tony settings` lists all.')}"
+        otherwise = "`tony settings --all` lists the known ones."
+        return f"there is no such setting; {suggest_names('.'.join(key), known, otherwise)}"
     if key[0] in JOB_ONLY and (key[0] != "roles" or len(key) < 3):
         return "every job has its own; it cannot be final."
     return None

@@ -234,7 +234,7 @@ def _name_is_possible(sheet: ValueTable, node: SettingsNode, key: Key, child: Br
 def _unknown(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
     value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
     # Looking for what is meant takes a millisecond: nobody waits for the thousandth.
-    hint = _meant(node, key) if len(sheet.problems) < _EXPLAINED else "`tony settings` lists all."
+    hint = _meant(node, key) if len(sheet.problems) < _EXPLAINED else "`tony settings --all` lists the known ones."
     message = f"unknown key; {hint}"
     sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
 
@@ -264,7 +264,7 @@ def _meant(node: SettingsNode, key: Key) -> str:
     if near is None and (word := closest_match(name, tried)):
         return f"did you mean `{tried[word]}`?"
     known_keys = ", ".join(sorted(node.named))
-    few = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings` lists all."
+    few = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings --all` lists the known ones."
     return suggest_names(name, node.named, few)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -11,43 +12,58 @@ from tony.cli.options import TextType, json_option
 from tony.cli.output import plain_value, print_json, say
 from tony.cli.terminal_text import columns_of
 from tony.config.settings_doc import SettingRow, settings_rows, settings_table_markdown
+from tony.config.settings_table import COMMON
+from tony.config.suggest import closest_match
 
 
 class SettingParameter(TextType):
-    """A setting's name, or a part of it; the value is the text."""
+    """The name of a setting, or a part of it; the value is the text."""
 
     name = "setting"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Names of settings."""
+        """Return the settings that begin with the text."""
         return [CompletionItem(row.name) for row in settings_rows() if row.name.startswith(incomplete)]
 
 
 @click.command("settings")
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=SettingParameter())
-@json_option("Print the table as JSON.")
-@click.option("--markdown", is_flag=True, help="Print the table as a page of the docs.")
-def command(names: tuple[str, ...], as_json: bool, markdown: bool) -> None:
-    """List the settings of job files: type, unit, default and meaning.
+@click.option("--all", "every", is_flag=True, help="List every setting.")
+@json_option("Print the table of all settings as JSON.")
+@click.option("--markdown", is_flag=True, help="Print the table of all settings as a page of the docs.")
+def command(names: tuple[str, ...], every: bool, as_json: bool, markdown: bool) -> None:
+    """List the settings of a job file: type, unit, default and meaning.
 
-    NAME shows only settings that have this word in their name.
+    Without NAME, only the settings that most jobs need. NAME shows all settings that have this word in their name.
     """
     if markdown:
         click.echo(settings_table_markdown(), nl=False)
         return
-    rows = [row for row in settings_rows() if not names or any(name.lower() in row.name.lower() for name in names)]
+    rows = settings_rows()
+    if names:
+        rows = tuple(row for row in rows if any(name.lower() in row.name.lower() for name in names))
     if as_json:
         print_json([{**asdict(row), "default": plain_value(row.default)} for row in rows])
-        return
-    if not rows:
-        say(f"no setting has {' or '.join(names)} in its name")
+    elif not rows:
+        say(f"no setting has {' or '.join(names)} in its name{_suggestion(names)}")
+    elif names or every:
+        _show(rows)
+    else:
+        _show([row for row in rows if row.name in COMMON])
+        rest = f"`tony settings --all` shows the other {len(rows) - len(COMMON)}, `tony settings NAME` a single one."
+        click.echo("\n" + click.wrap_text(rest, columns_of() or 100))
+
+
+def _suggestion(names: tuple[str, ...]) -> str:
+    by_last_part = {row.name.rpartition(".")[2]: row.name for row in settings_rows()}
+    near = next((match for name in names if (match := closest_match(name, by_last_part))), None)
+    return f"; did you mean {by_last_part[near]}?" if near else ""
+
+
+def _show(rows: Sequence[SettingRow]) -> None:
     for row in rows:
-        _show(row)
-
-
-def _show(row: SettingRow) -> None:
-    unit = f" ({row.unit})" if row.unit else ""
-    default = f"; default {row.default}" if row.default else ""
-    say(row.name, bold=True)
-    for text in (f"{row.type}{unit}{default}", row.meaning):
-        click.echo(click.wrap_text(text, columns_of() or 100, "    ", "    "))
+        unit = f" ({row.unit})" if row.unit else ""
+        default = f"; default {row.default}" if row.default else ""
+        say(row.name, bold=True)
+        for text in (f"{row.type}{unit}{default}", row.meaning):
+            click.echo(click.wrap_text(text, columns_of() or 100, "    ", "    "))
