@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tony.cli.browser import reached_by
+from tony.cli.browser import ssh_hint
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv" / "bin"
@@ -78,12 +78,10 @@ def way_to_its_page(job: str) -> str:
     there = json.loads(found.stdout) if found.returncode == 0 else {"portal": False}
     if there["portal"]:
         address = there["address"]
-        return "\n".join(
-            ["Your portal shows it:", "", *(f"  {line}" for line in [*reached_by(host(address)), address])]
-        )
+        return "\n".join(["Your portal shows it:", "", *(f"  {line}" for line in [*ssh_hint(host(address)), address])])
     address = f"http://127.0.0.1:{free_port()}/job/{job}"
     start = f".venv/bin/tony portal --port {host(address).rpartition(':')[2]}"
-    lines = [f"{start}   # until Ctrl-C", *reached_by(host(address)), address]
+    lines = [f"{start}   # until Ctrl-C", *ssh_hint(host(address)), address]
     return "\n".join(["See it in a browser, with everything that was measured:", "", *(f"  {line}" for line in lines)])
 
 

@@ -84,8 +84,8 @@ class TestRestart:
         answer = tony("restart", JOB)
         assert (answer.code, answer.err) == (0, "")
         assert answer.out == (
-            f"session 1 of job {JOB} (digits) ends, and the next one begins; no restart is charged for it; "
-            f"see: tony status {JOB}\n"
+            f"Restarting job {JOB} (digits): session 2 (does not count against max_restarts); "
+            f"check with: tony status {JOB}\n"
         )
         assert tony("restart", "last", "--json").json == {"job": JOB, "session": 1, "state": "running"}
         assert running.orders == [RestartJob(actor=user_name())] * 2
@@ -142,11 +142,11 @@ class TestStacks:
         answer = tony("stacks", JOB)
         assert (answer.code, answer.err) == (0, "")
         assert answer.out.splitlines() == [
-            "worker:0: seen by py-spy; kept among the logs as worker-0.s1.t1.stacks",
+            "worker:0: from py-spy; saved as worker-0.s1.t1.stacks among the logs",
             "=== process 7: python",
             "train (t.py:1)",
             "",
-            "worker:1: seen by the kernel",
+            "worker:1: from the kernel",
             NO_PYTHON,
             "=== process 8: sleep",
             "\\x1b[2Jhrtimer",
@@ -169,7 +169,7 @@ class TestStacks:
         """It is said why; the exit code tells whether there was anything at all."""
         del running.beside.master.standing["worker:0"]
         answer = tony("stacks", JOB)
-        assert (answer.code, "worker:1: seen by the kernel" in answer.out) == (0, True)
+        assert (answer.code, "worker:1: from the kernel" in answer.out) == (0, True)
         assert answer.err == "tony: worker:0: the executor of worker:0 is not connected\n"
         answer = tony("stacks", JOB, "--task", "worker:0")
         assert (answer.code, answer.out) == (3, "")
@@ -224,7 +224,7 @@ class TestLogLevel:
         answer = tony("log-level", JOB, "debug")
         assert (answer.code, answer.out) == (
             0,
-            f"the application master and the executors of job {JOB} (digits) log from debug on\n",
+            f"Log level of job {JOB} (digits) is now debug (application master and executors)\n",
         )
         assert tony("log-level", JOB, "info", "--json").json == {"job": JOB, "level": "info", "state": "running"}
         assert running.orders == [SetLogLevel(level=level, actor=user_name()) for level in ("debug", "info")]
@@ -247,15 +247,15 @@ class TestThroughAPortal:
         """As on the page: the portal's own user, whom it knows by the process, is named for it."""
         answer = tony("restart", "--portal", portal, JOB)
         assert (answer.code, answer.err) == (0, "")
-        assert answer.out.startswith(f"session 1 of job {JOB} (digits) ends, and the next one begins; no restart")
+        assert answer.out.startswith(f"Restarting job {JOB} (digits): session 2 ")
         assert tony("log-level", "--portal", portal, JOB, "debug").code == 0
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.err) == (0, "")
         assert answer.out.splitlines()[:2] == [
-            "worker:0: seen by py-spy; kept among the logs as worker-0.s1.t1.stacks",
+            "worker:0: from py-spy; saved as worker-0.s1.t1.stacks among the logs",
             "=== process 7: python",
         ]
-        assert f"worker:1: seen by the kernel\n{NO_PYTHON}" in answer.out
+        assert f"worker:1: from the kernel\n{NO_PYTHON}" in answer.out
         assert running.orders == [
             RestartJob(actor="ann"),
             SetLogLevel(level="debug", actor="ann"),

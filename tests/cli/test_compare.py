@@ -60,7 +60,7 @@ def test_side_by_side(tony: Tony, two: None) -> None:
     assert "state succeeded failed" in lines
     assert "took 8 s 16 s +100 %" in lines
     assert "GB-hours 1 2 +100 %" in lines
-    assert "first cause - program" in lines
+    assert "root cause - program" in lines
     assert 'roles.worker.memory: "1g" (job.toml:5) -> "2g" (--set)' in lines
     assert any(line.startswith("settings (2 differ, ") for line in lines)
     assert "worker cpu 1 2 +100 %" in lines
@@ -87,7 +87,7 @@ def test_of_lives(tony: Tony, home: Home) -> None:
     out = tony("compare", "0a1b20", "0a1b21").out
     assert "time of tasks:" in out
     assert "unknown" in out
-    assert "  roles.evaluator: only the first has it\n" in out
+    assert "  roles.evaluator: only in the first job\n" in out
     assert "roles.evaluator.memory" not in out
     same = tony("compare", "0a1b20", "0a1b20").out
     assert "settings: all " in same
@@ -118,7 +118,7 @@ def test_it_fits_the_terminal(home: Home, columns: int) -> None:
     )
     lines = comparison_text(found, columns)
     assert max(map(width, lines)) <= columns
-    assert " -> nothing" in lines
+    assert " -> not set" in lines
     unknown = comparison_text(replace(found, settings=None), columns)
     assert any(line.startswith("settings: those of one of them") for line in unknown)
 

@@ -91,12 +91,15 @@ def test_the_whole_story(home: Home, job: Recorded, capsys: pytest.CaptureFixtur
         report = follow_to_end(home, JOB, sys.stdout)
     captured = capsys.readouterr()
     assert exit_code(report) == 1
-    assert captured.out.splitlines()[0] == f"12:00:00 job {JOB} (digits): 2 tasks on local; its record: {folder.path}"
+    assert (
+        captured.out.splitlines()[0]
+        == f"12:00:00 Submitted job {JOB} (digits): 2 tasks on local. Directory: {folder.path}"
+    )
     assert sorted(captured.out.splitlines()[1:-1]) == [
-        "12:00:00 worker:0 runs on here (pid 7)",
+        "12:00:00 Started worker:0 on here (pid 7)",
+        "12:00:00 Started worker:1 on here (pid 7)",
         "12:00:00 worker:0 stopped",
         "12:00:00 worker:1 failed: exit code 3",
-        "12:00:00 worker:1 runs on here (pid 7)",
         "12:00:00 worker:1 | loss [red]0.1[/]",
     ] or captured.out.splitlines()[-1].startswith("12:00:00 worker:1 |")
     assert f"12:00:00 job {JOB} (digits) failed after 8 s" in captured.out
@@ -120,8 +123,8 @@ def test_ctrl_c_stops_the_job(home: Home, job: Recorded, capsys: pytest.CaptureF
         assert [message.now for message in beside.master.kills] == [False, True]
     captured = capsys.readouterr()
     assert exit_code(report) == 4
-    assert f"Ctrl-C: stopping job {JOB} (once more: at once)" in captured.out
-    assert f"Ctrl-C again: ending job {JOB} at once" in captured.out
+    assert f"Stopping job {JOB}; press Ctrl-C again to kill it now" in captured.out
+    assert f"Killing job {JOB}; press Ctrl-C again to leave" in captured.out
     assert captured.err == f"job {JOB} (digits) killed after 8 s: killed by ann\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -139,7 +142,7 @@ def test_a_third_ctrl_c_leaves(home: Home, job: Recorded, capsys: pytest.Capture
 
     with living(folder, running(job)) as beside, beside.story(tell), pytest.raises(KeyboardInterrupt):
         follow_to_end(home, JOB, sys.stdout)
-    assert f"leaving; the job may still run: tony status {JOB}" in capsys.readouterr().out
+    assert f"Leaving; job {JOB} may still be running: tony status {JOB}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -157,7 +160,7 @@ def test_a_logout_leaves_the_job_alone(
         follow_to_end(home, JOB, sys.stdout)
     assert left.value.exit_code == 128 + number
     assert beside.master.kills == []
-    assert capsys.readouterr().err == f"tony: job {JOB} goes on; end it with: tony kill {JOB}\n"
+    assert capsys.readouterr().err == f"tony: job {JOB} continues; stop it with: tony kill {JOB}\n"
 
 
 def test_leaving_where_nobody_listens(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +190,7 @@ def test_a_reader_that_goes_away(home: Home, job: Recorded, capsys: pytest.Captu
         with living(folder, running(job)), pytest.raises(BrokenPipeError):
             follow_to_end(home, JOB, broken)
         os.dup2(os.open(os.devnull, os.O_WRONLY), broken.fileno())
-    assert capsys.readouterr().err == f"tony: job {JOB} goes on; end it with: tony kill {JOB}\n"
+    assert capsys.readouterr().err == f"tony: job {JOB} continues; stop it with: tony kill {JOB}\n"
 
 
 def test_exit_codes(job: Recorded) -> None:
@@ -245,8 +248,8 @@ def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.Mo
     view.saw(running(job))
     view.printed([LogLine(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
     assert terminal.text.splitlines()[1:] == [
-        "12:00:00 worker:0 runs on here (pid 7)",
-        "12:00:00 worker:1 runs on here (pid 7)",
+        "12:00:00 Started worker:0 on here (pid 7)",
+        "12:00:00 Started worker:1 on here (pid 7)",
         "12:00:00 worker:0 | b",
     ]
 

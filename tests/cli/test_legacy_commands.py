@@ -123,8 +123,8 @@ def test_the_job_ends_with_its_command(home: Home, number: signal.Signals, capsy
             follow_to_end(home, JOB, sys.stdout, SignalGuard(tied=True))
         assert [message.now for message in beside.master.kills] == [False, True]
     assert left.value.exit_code == 128 + number
-    name = "Ctrl-C" if number is signal.SIGINT else number.name
-    assert f"{name}: stopping job {JOB} (once more: at once)" in capsys.readouterr().out
+    again = "press Ctrl-C" if number is signal.SIGINT else f"send {number.name}"
+    assert f"Stopping job {JOB}; {again} again to kill it now" in capsys.readouterr().out
 
 
 def test_a_signal_before_the_job_is_followed(home: Home) -> None:

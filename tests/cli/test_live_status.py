@@ -104,7 +104,7 @@ def test_a_terminal_of_few_lines(report: JobReport, monkeypatch: pytest.MonkeyPa
             view.saw(report)
             view.printed([LogLine(WORKER, b"one")])
     rows = shown(terminal, 80, lines=3)
-    assert [row for row in rows[:-3] if not row.startswith("worker:")] == rows[: len(rows) - 5]
+    assert [row for row in rows[:-3] if "worker:" not in row] == rows[: len(rows) - 5]
     assert rows[-3:] == ["worker:0 | one"] * 3
 
 

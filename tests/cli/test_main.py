@@ -200,7 +200,7 @@ def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
         (
             PlatformError("odd"),
             70,
-            "tony: odd\ntony: this is a bug of ours; please report it together with the job's event log.\n",
+            "tony: odd\ntony: this is a bug in tony; please report it together with the job's event log.\n",
         ),
         (
             ConfigError(
@@ -229,7 +229,10 @@ def test_a_bug_is_written_down(tony: Tony, home: Home, command: Callable[[Callab
     answer = tony("version")
     (file,) = home.path.glob("crash-*.txt")
     assert answer.code == 70
-    assert answer.err == f"tony: a bug of ours: KeyError: 'x'\ntony: the traceback is in {file}; please report it.\n"
+    assert (
+        answer.err
+        == f"tony: internal error, a bug in tony: KeyError: 'x'\ntony: please report the traceback in {file}\n"
+    )
     assert file.read_text().startswith("Traceback (most recent call last):")
 
 

@@ -32,7 +32,7 @@ def test_without_a_portal(tony: Tony) -> None:
     """Nothing is started; what to type is said."""
     answer = tony("open", JOB)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == ("tony: no portal of yours runs on this machine that could show it. Start one: tony portal\n")
+    assert answer.err == "tony: your portal is not running on this machine. Start it: tony portal\n"
 
 
 def test_the_page_of_a_portal(tony: Tony, home: Home) -> None:

@@ -10,7 +10,7 @@ import pytest
 import tony as product
 from tests.cli.conftest import Tony
 from tests.config.legacy.jobs import write
-from tony.cli.remote_settings_file import settings_here
+from tony.cli.remote_settings_file import local_settings_file
 from tony.config.legacy.flags import Flags
 from tony.errors import ConfigError
 from tony.model.layout import Home
@@ -143,8 +143,11 @@ def test_a_settings_file_in_hdfs_needs_a_cluster(home: Home, folder: Path, monke
     """One that is said in its absence is refused; a path of this machine stays as it is."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
-    with pytest.raises(ConfigError, match="nobody says which cluster"), settings_here(Flags(conf_file="hdfs:///t.xml")):
+    with (
+        pytest.raises(ConfigError, match="nobody says which cluster"),
+        local_settings_file(Flags(conf_file="hdfs:///t.xml")),
+    ):
         pass
     for name in (None, "tony.xml", "file:///tony.xml"):
-        with settings_here(Flags(conf_file=name)) as flags:
+        with local_settings_file(Flags(conf_file=name)) as flags:
             assert flags.conf_file == name

@@ -116,7 +116,7 @@ def test_restarts_are_told(
     assert kinds == ["session-opened", "judged", "session-opened", "session-opened"]
     assert code == 0
     lines = out.splitlines()
-    start = lines.index("restarted 3 times:") + 1
+    start = lines.index("Restarted 3 times:") + 1
     assert lines[start : start + 3] == [
         "  session 1, worker:0 alone: it failed (budget left)",
         "  session 2: worker:1 was lost",
@@ -170,7 +170,7 @@ def test_a_token_is_kept_for_its_portal(
     token, entry = tokens.make("ben")
     log_in(monkeypatch, token)
     code, out, _ = tony(capfdbinary, "login", "--portal", f"{portal}/")
-    assert (code, out) == (0, f"logged in to {portal} as ben\n")
+    assert (code, out) == (0, f"Logged in to {portal} as ben\n")
     assert stat.S_IMODE(os.stat(here / "portals.json").st_mode) == 0o600
     code, out, _ = tony(capfdbinary, "list", "--portal", portal, "--json")
     assert [head["job"] for head in json.loads(out)] == [OTHER]
@@ -203,7 +203,7 @@ def test_a_token_is_not_sent_in_the_open(
 def test_which_portal(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Has to be said where there are none."""
     code, _, err = tony(capfdbinary, "login")
-    assert (code, "which portal?" in err) == (2, True)
+    assert (code, "No portal given." in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def test_it_says_what_would_go(tony: Tony, jobs: Home) -> None:
     lines = answer.out.splitlines()
     assert lines[0].split() == ["JOB", "USER", "ENDED", "SIZE", "WHY"]
     assert lines[1].split()[:2] == [JOB, "tester"]
-    assert lines[-2].startswith(f"1 job of {jobs.path} would go, ")
-    assert "1 job stays (1 not ended)" in lines[-2]
+    assert lines[-2].startswith(f"1 job of {jobs.path} would be deleted, ")
+    assert "1 job kept (1 not ended)" in lines[-2]
     assert lines[-1] == "Nothing was changed: add --apply."
     assert jobs.job(JOB).summary.exists()
 
@@ -43,14 +43,14 @@ def test_it_is_done(tony: Tony, jobs: Home, tmp_path: Path) -> None:
     assert (row["job"], row["gone"], answer.json["stay"], answer.json["applied"]) == (JOB, True, 1, True)
     assert not jobs.job(JOB).path.exists()
     again = tony("purge", "--keep", "0", "--history", str(tmp_path / "old"), "--apply")
-    assert again.out.splitlines()[-1].startswith(f"1 job of {tmp_path / 'old'} removed")
+    assert again.out.splitlines()[-1].startswith(f"1 job of {tmp_path / 'old'} deleted")
     assert tony("purge", "--keep", "0", "--history", str(tmp_path / "old")).out.startswith("0 jobs of ")
 
 
 def test_a_pin(tony: Tony, jobs: Home) -> None:
     """It keeps a record, and is shown in lists."""
-    assert tony("pin", JOB).out == f"{JOB} is kept\n"
-    assert tony("pin", JOB).out == f"{JOB} is kept already\n"
+    assert tony("pin", JOB).out == f"Pinned {JOB}\n"
+    assert tony("pin", JOB).out == f"{JOB} is already pinned\n"
     assert tony("list", "--json").json[-1]["pinned"]
     assert "1 pinned" in tony("purge", "--keep", "0", "--apply").out
     assert tony("pin", JOB, "--undo", "--json").json == {"job": JOB, "pinned": False, "changed": True}
@@ -67,7 +67,7 @@ def test_without_a_rule(tony: Tony, jobs: Home) -> None:
 
 def test_nothing_goes(tony: Tony, jobs: Home) -> None:
     """Whoever wonders why learns what may be the reason."""
-    assert "A job stays in any case until ten minutes after its end.\n" in tony("purge", "--keep", "1000").out
+    assert "Jobs are always kept for ten minutes after their end.\n" in tony("purge", "--keep", "1000").out
 
 
 @pytest.mark.parametrize("words", [("--older-than", "soon"), ("--keep-size", "much"), ("--keep", "-1")])

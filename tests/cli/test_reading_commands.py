@@ -114,7 +114,7 @@ class TestStatus:
         write_summary(folder, replace(failed(folder, record), session=3))
         for command in ("status", "history"):
             out = tony(command, JOB).out
-            assert "\n\nrestarted 2 times:\n  session 2: it \\x1bfailed\n  session 3: no reason is known\n" in out
+            assert "\n\nRestarted 2 times:\n  session 2: it \\x1bfailed\n  session 3: reason unknown\n" in out
 
     def test_restarts_of_one_task_alone(self, tony: Tony, job: Recorded) -> None:
         """They count as well, and stay when a later session has begun."""
@@ -129,9 +129,11 @@ class TestStatus:
         said = "  session 1, worker:1 alone: worker:1 was killed by SIGKILL (restart 1 of 2)\n"
         for command in ("status", "history"):
             out = tony(command, JOB).out
-            assert f"\n\nrestarted 2 times:\n{said}  session 2: it failed\nrestarts: 2 of 2 (max_restarts)\n" in out
+            assert (
+                f"\n\nRestarted 2 times:\n{said}  session 2: it failed\nRestarts: 2 of 2 used (max_restarts)\n" in out
+            )
         write_summary(folder, replace(last, session=1))
-        assert f"\n\nrestarted once:\n{said}restarts: 2 of 2" in tony("status", JOB).out
+        assert f"\n\nRestarted once:\n{said}Restarts: 2 of 2 used" in tony("status", JOB).out
 
     def test_restarts_that_the_log_here_lacks(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """The last one is in the report; the others come with the log, if that can be had by now."""
@@ -145,10 +147,10 @@ class TestStatus:
 
         monkeypatch.setattr(remote_jobs, "sessions", bring)
         write_summary(folder, replace(failed(folder, record), session=2, session_reason="known"))
-        assert "restarted once:\n  session 2: known\n" in tony("status", JOB).out
+        assert "Restarted once:\n  session 2: known\n" in tony("status", JOB).out
         write_summary(folder, replace(failed(folder, record), session=3, session_reason="again"))
         out = tony("status", JOB).out
-        assert "\n\nrestarted 2 times:\n  session 2: it failed\n  session 3: again\n" in out
+        assert "\n\nRestarted 2 times:\n  session 2: it failed\n  session 3: again\n" in out
         assert asked == [(3, True)]
 
     def test_a_home_that_is_no_folder(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,9 +322,9 @@ class TestLogs:
         folder, record = recorded(home)
         answer = tony("logs", JOB)
         assert (answer.code, answer.out) == (0, "")
-        assert answer.err == f"tony: nothing was printed yet; see: tony status {JOB}\n"
+        assert answer.err == f"tony: no output yet; see: tony status {JOB}\n"
         write_summary(folder, succeeded(folder, record))
-        assert tony("logs", JOB).err == f"tony: nothing was printed; see: tony status {JOB}\n"
+        assert tony("logs", JOB).err == f"tony: no output; see: tony status {JOB}\n"
 
     def test_a_session_that_never_was(self, tony: Tony, job: Recorded) -> None:
         """Exit code 2, and which there are; a job that has begun may get further ones."""
@@ -357,7 +359,7 @@ class TestLogs:
         write_log(job[0], "worker-1.s1.t1.out.1", "zero\n")
         answer = tony("logs", JOB, "--stdout")
         assert answer.err == (
-            "tony: worker:1 printed more than log_limit = 256m keeps; what was printed first may be gone\n"
+            "tony: the output of worker:1 exceeded log_limit = 256m; its beginning may have been removed\n"
         )
         assert tony("logs", JOB, "worker:0", "--stdout").err == ""
         assert tony("logs", JOB, "--stdout", "-n", "1").err == ""
@@ -453,7 +455,10 @@ class TestReplay:
         """Exit code 0."""
         played(*recorded(home))
         answer = tony("replay", JOB)
-        assert (answer.code, answer.out) == (0, "identical: 5 events lead to killed; 0 recorded states were met\n")
+        assert (answer.code, answer.out) == (
+            0,
+            "OK: replaying 5 events gives the recorded state (killed); 0 recorded states verified\n",
+        )
         assert tony("replay", JOB, "--json").json == {
             "job": JOB,
             "identical": True,
@@ -473,7 +478,7 @@ class TestReplay:
         assert answer.code == 70
         place = f"{folder.events(2)}:2"
         assert answer.out.startswith(
-            f"different after 5 events, in state killed: {place}: the replayed state before event 6 "
+            f"DIFFERENT after 5 events, in state killed: {place}: the replayed state before event 6 "
         )
         assert tony("replay", JOB, "--json").json["identical"] is False
 
@@ -490,7 +495,7 @@ class TestReplay:
         recorded(home)
         answer = tony("replay", JOB)
         assert answer.code == 2
-        assert "holds no event log yet" in answer.err
+        assert "has no event log yet" in answer.err
 
     def test_a_record_that_was_closed_later(self, tony: Tony, home: Home) -> None:
         """The log of a job whose application master died knows nothing of its end."""
@@ -504,7 +509,7 @@ class TestReplay:
         )
         write_summary(folder, failed(folder, record))
         assert tony("replay", JOB).out.splitlines()[1] == (
-            "the log ends with the job starting; its record was closed later, as failed"
+            "the log ends in state starting; the job was finalized later, as failed"
         )
 
 
@@ -515,7 +520,7 @@ class TestHistory:
         played(folder, record)
         answer = tony("history", JOB)
         assert [line.split("  ")[0] for line in answer.out.splitlines()[:6]] == [
-            "record",
+            "directory",
             "job file",
             "summary",
             "task logs",
@@ -539,14 +544,14 @@ class TestKill:
         folder, record = recorded(home)
         with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as beside:
             answer = tony("kill", JOB)
-            assert answer.out == f"job {JOB} (digits) is being ended; see: tony status {JOB}\n"
+            assert answer.out == f"Stopping job {JOB} (digits); check with: tony status {JOB}\n"
             assert tony("kill", JOB, "--now", "--json").json == {"job": JOB, "asked": True, "state": "running"}
             assert [message.now for message in beside.master.kills] == [False, True]
 
     def test_an_ended_job(self, tony: Tony, job: Recorded) -> None:
         """There is nothing to end, and that is no error."""
         answer = tony("kill", JOB)
-        assert (answer.code, answer.out) == (0, f"nothing to end: job {JOB} (digits) failed after 8 s\n")
+        assert (answer.code, answer.out) == (0, f"job {JOB} (digits) failed after 8 s; it has already ended\n")
         assert tony("kill", JOB, "--json").json == {"job": JOB, "asked": False, "state": "failed"}
 
     def test_an_unknown_job(self, tony: Tony, job: Recorded) -> None:

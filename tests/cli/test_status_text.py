@@ -63,18 +63,18 @@ def test_a_job_with_fewer_tasks_than_it_asks_for(running: JobReport) -> None:
     """How many each such role has in this session, below the tasks."""
     sizes = (RoleSize(role="worker", tasks=1, least=1, most=2, left_out=("worker:1",)),)
     lines = status_page(replace(running, waiting="", sizes=sizes))
-    assert lines[-3:] == ["", "session 1:", "  worker has 1 of 2 tasks (min 1)"]
+    assert lines[-3:] == ["", "Session 1:", "  worker has 1 of 2 tasks (min 1)"]
 
 
 @pytest.mark.parametrize(
     ("state", "states", "said"),
     [
         (JobState.STARTING, "registered starting", "has 2 of 2 tasks (min 1)"),
-        (JobState.STARTING, "registered requested", "wants 2 of 2 tasks (min 1); 1 with a container"),
-        (JobState.QUEUED, "requested requested", "wants 2 of 2 tasks (min 1); none with a container"),
-        (JobState.QUEUED, "pending pending", "wants 2 of 2 tasks (min 1); none with a container"),
+        (JobState.STARTING, "registered requested", "requests 2 of 2 tasks (min 1); 1 with a container"),
+        (JobState.QUEUED, "requested requested", "requests 2 of 2 tasks (min 1); none with a container"),
+        (JobState.QUEUED, "pending pending", "requests 2 of 2 tasks (min 1); none with a container"),
         (JobState.SUCCEEDED, "succeeded stopped", "has 2 of 2 tasks (min 1)"),
-        (JobState.FAILED, "stopped stopped", "wanted 2 of 2 tasks (min 1); none of them ran"),
+        (JobState.FAILED, "stopped stopped", "requested 2 of 2 tasks (min 1); none of them ran"),
     ],
 )
 def test_a_job_whose_tasks_lack_containers(state: JobState, states: str, said: str) -> None:
@@ -106,7 +106,7 @@ def test_a_job_that_failed() -> None:
 def test_a_job_in_its_second_session(running: JobReport) -> None:
     """What failed the first is said as long as the job lives."""
     lines = status_page(replace(running, session=2, attempt=2, failure=FAILURE))
-    assert lines[0].startswith("local-1  digits  starting  session 2  attempt 2")
+    assert lines[0].startswith("local-1  digits  starting  session 2  AM attempt 2")
     assert lines[-1] == "first failure of session 1: worker:1 failed with exit code 3 on here"
 
 
@@ -114,9 +114,9 @@ def test_many_restarts(running: JobReport) -> None:
     """How often, and the last reasons."""
     reasons = {number: f"why {number}" for number in range(2, 12)}
     lines = status_page(replace(running, session=11), sessions=reasons)
-    at = lines.index("restarted 10 times, the last 5 of them:")
+    at = lines.index("Restarted 10 times, the last 5:")
     assert lines[at - 1 : at + 3] == ["", lines[at], "  session 7: why 7", "  session 8: why 8"]
-    assert "restarted once:" in status_page(replace(running, session=2), sessions={2: "why"})
+    assert "Restarted once:" in status_page(replace(running, session=2), sessions={2: "why"})
 
 
 def test_a_job_that_is_being_killed(running: JobReport) -> None:

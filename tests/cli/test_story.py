@@ -51,7 +51,7 @@ def story() -> StatusChanges:
 def test_the_beginning_says_which_job() -> None:
     """And where its record is."""
     story = StatusChanges()
-    assert story.tell(report(), 0.0) == ["job j (digits): 1 task on local; its record: /f"]
+    assert story.tell(report(), 0.0) == ["Submitted job j (digits): 1 task on local. Directory: /f"]
     assert story.tell(report(), 1.0) == []
 
 
@@ -59,7 +59,7 @@ def test_an_ended_job_is_told_whole() -> None:
     """Beginning and end at once."""
     last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
     assert StatusChanges().tell(last, 0.0) == [
-        "job j (digits): 1 task on local; its record: /f",
+        "Submitted job j (digits): 1 task on local. Directory: /f",
         "worker:0 succeeded",
         "job j (digits) succeeded after 8 s",
     ]
@@ -71,7 +71,7 @@ def test_a_program_that_runs_is_told_with_its_pid(story: StatusChanges) -> None:
     assert story.tell(report(JobState.RUNNING, tasks=None), 1.0) == []
     assert story.tell(replace(report(JobState.RUNNING), tasks=(told,)), 2.0) == []
     assert story.tell(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 3.0) == [
-        "worker:0 runs on here (pid 9)"
+        "Started worker:0 on here (pid 9)"
     ]
     assert story.tell(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 4.0) == []
 
@@ -90,7 +90,7 @@ def test_a_failure_says_how(story: StatusChanges) -> None:
 def test_many_tasks_are_told_together(story: StatusChanges) -> None:
     """A line for each of a thousand would tell nothing."""
     states = {f"worker:{n}": TaskState.RUNNING for n in range(64)} | {"chief:0": TaskState.RUNNING}
-    assert story.tell(report(JobState.RUNNING, states), 1.0) == ["worker:0-63, chief:0 run"]
+    assert story.tell(report(JobState.RUNNING, states), 1.0) == ["Started worker:0-63, chief:0"]
 
 
 def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusChanges) -> None:
@@ -102,16 +102,16 @@ def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusCh
 
     first, second = (f"worker:0 failed with exit code 3 on here (restart {n} of 3)" for n in (1, 2))
     waits = f"starts again in 2 s: {second}"
-    assert tell(TaskState.RUNNING, 1, "", 7) == ["worker:0 runs on here (pid 7)"]
+    assert tell(TaskState.RUNNING, 1, "", 7) == ["Started worker:0 on here (pid 7)"]
     assert tell(TaskState.RUNNING, 2, f"try 2, for before: {first}", 8) == [
-        f"worker:0 starts again: try 2, for before: {first}",
-        "worker:0 runs on here (pid 8)",
+        f"worker:0 restarts: try 2, for before: {first}",
+        "Started worker:0 on here (pid 8)",
     ]
     assert tell(TaskState.REGISTERED, 2, waits) == [f"worker:0 {waits}"]
     assert tell(TaskState.REGISTERED, 2, waits.replace("2 s", "1 s")) == []
-    assert tell(TaskState.RUNNING, 3, f"try 3, for before: {second}", 9) == ["worker:0 runs on here (pid 9)"]
+    assert tell(TaskState.RUNNING, 3, f"try 3, for before: {second}", 9) == ["Started worker:0 on here (pid 9)"]
     assert tell(TaskState.REQUESTED, 3, f"no container yet (before: {first})") == [
-        f"worker:0 starts again: no container yet (before: {first})"
+        f"worker:0 restarts: no container yet (before: {first})"
     ]
 
 
@@ -125,7 +125,7 @@ def test_many_lone_restarts_are_told_together(story: StatusChanges) -> None:
     """As everything else of many tasks."""
     tasks = tuple(task(f"worker:{n}", TaskState.RUNNING, try_=2, note="try 2, for before: x") for n in range(4))
     told = story.tell(replace(report(JobState.RUNNING), tasks=tasks), 1.0)
-    assert told == ["worker:0-3 start again, each alone", "worker:0-3 run"]
+    assert told == ["Restarting worker:0-3, each alone", "Started worker:0-3"]
 
 
 def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
@@ -133,11 +133,11 @@ def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
     tasks = {f"worker:{index}": TaskState.PENDING for index in range(5)}
     small = RoleSize(role="worker", tasks=2, least=2, most=5, left_out=("worker:1", "worker:2", "worker:4"))
     first = report(tasks=tasks, sizes=(small,))
-    said = "goes without worker:1-2, worker:4: worker has 2 of 5 tasks (min 2)"
-    assert story.tell(first, 1.0) == [f"session 1 {said}"]
+    said = "runs without worker:1-2, worker:4: worker has 2 of 5 tasks (min 2)"
+    assert story.tell(first, 1.0) == [f"Session 1 {said}"]
     assert story.tell(first, 2.0) == []
     assert story.tell(replace(first, session=2, sizes=(replace(small, tasks=5, left_out=()),)), 3.0) == []
-    assert story.tell(replace(first, session=3), 4.0) == [f"session 3 {said}"]
+    assert story.tell(replace(first, session=3), 4.0) == [f"Session 3 {said}"]
     ended = report(JobState.STOPPING, dict.fromkeys(tasks, TaskState.STOPPED), session=3, sizes=first.sizes)
     assert story.tell(ended, 5.0) == ["worker:0 stopped", "worker:3 stopped"]
 
@@ -192,11 +192,11 @@ def test_a_restart_says_why(story: StatusChanges) -> None:
     """Then every task's news again."""
     story.tell(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
-    assert story.tell(again, 2.0) == ["restarting, because worker:1 failed with exit code 3 on here"]
+    assert story.tell(again, 2.0) == ["Restarting: worker:1 failed with exit code 3 on here"]
     second = replace(
         report(JobState.RUNNING, failure=FAILURE), session=2, tasks=(task("worker:0", TaskState.RUNNING, session=2),)
     )
-    assert story.tell(second, 3.0) == ["worker:0 runs on here (pid 7)"]
+    assert story.tell(second, 3.0) == ["Started worker:0 on here (pid 7)"]
 
 
 def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
@@ -205,7 +205,7 @@ def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
     again = StatusChanges()
     again.tell(report(), 0.0)
     assert again.tell(report(JobState.STOPPING, failure=FAILURE), 1.0) == [
-        "stopping, because worker:1 failed with exit code 3 on here"
+        "Stopping: worker:1 failed with exit code 3 on here"
     ]
 
 

@@ -73,7 +73,7 @@ class TestSubmit:
         answer = tony("submit", job_file(folder, TWO))
         job_id = desk.jobs[0].record.job_id
         assert answer.code == 0
-        assert f"job {job_id} (digits): 2 tasks on local; its record: " in answer.out
+        assert f"Submitted job {job_id} (digits): 2 tasks on local. Directory: " in answer.out
         assert answer.out.endswith(f"job {job_id} (digits) succeeded after 8 s\n")
         assert answer.err == "tony: a word before\n"
 
@@ -259,14 +259,14 @@ class TestRun:
             (["--role", "ps=1,memry=1g", "--", "x"], "memory"),
             (["--memory", "1", "--", "x"], "a size needs a unit"),
             (["--env", "=A", "--", "x"], "'=A': write NAME=VALUE."),
-            (["--env", "TONY_NO_SUCH", "--", "x"], "'TONY_NO_SUCH': your shell has no such variable"),
+            (["--env", "TONY_NO_SUCH", "--", "x"], "'TONY_NO_SUCH' is not set in your environment"),
             (["--procs-per-task", "0", "--", "x"], "write a whole number from 1"),
             (["-n", "0", "--", "x"], "write a whole number from 1"),
             (["-n", "2"], "COMMAND"),
             (["--source", "nowhere", "--", "x"], "nowhere"),
             (
                 ["-n", "2", "python3", "-c", "1"],
-                "No such option '-c'. COMMAND stands behind `--`, with its options: tony",
+                "No such option '-c'. Put the command after `--`: tony",
             ),
             (["--gpu", "1", "--", "x"], "No such option '--gpu'. Did you mean '--gpus'?\n"),
         ],
@@ -407,9 +407,7 @@ class TestForReal:
         for line in ("worker:0 | I am 0", "worker:1 | I am 1", "worker:0 | print(1)"):
             assert line in answer.out
         work = tony("status", "last", "--json").json["folder"] + "/work"
-        assert answer.out.endswith(
-            f"\nfiles that the programs wrote to relative paths: {work}/, a folder for each task\n"
-        )
+        assert answer.out.endswith(f"\nFiles written to relative paths: {work}/, one folder per task\n")
         assert tony("replay", "last").code == 0
 
     def test_ranks_of_one_machine(self, tony: Tony, folder: Path) -> None:
@@ -419,7 +417,7 @@ class TestForReal:
         assert answer.code == 0, answer.err
         work = Path(tony("status", "last", "--json").json["folder"], "work", "main-0")
         assert {path.name for path in work.glob("*.of.*")} == {"0.of.2", "1.of.2"}
-        assert answer.out.endswith(f"\nfiles that the programs wrote to relative paths: {work}\n")
+        assert answer.out.endswith(f"\nFiles written to relative paths: {work}\n")
 
     def test_a_program_that_fails(self, tony: Tony, folder: Path) -> None:
         """Exit code 1; task, exit code and last words are told first."""

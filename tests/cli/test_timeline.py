@@ -113,7 +113,7 @@ def test_of_many_tasks_several_share_a_lane() -> None:
 def test_every_task_may_have_a_row() -> None:
     """If that is wanted; or only some tasks are shown."""
     spans = [span for number in range(60) for span in plain_life(f"worker:{number}")]
-    rows = timeline_text(told(spans), 80, ASCII, alone=None)
+    rows = timeline_text(told(spans), 80, ASCII, max_task_rows=None)
     assert sum(line.startswith("worker:") for line in rows) == 60
     rows = timeline_text(told(spans), 80, ASCII, tasks=frozenset({"worker:7"}))
     assert [line.split()[0] for line in rows if line.startswith("worker:")] == ["worker:7"]
@@ -180,7 +180,7 @@ class TestCommand:
             answer = tony("timeline", JOB)
             assert (answer.code, answer.out.splitlines()[0]) == (
                 0,
-                f"nothing has happened yet: job {JOB} is running; see: tony status {JOB}",
+                f"no events yet: job {JOB} is running; see: tony status {JOB}",
             )
         folder.events(1).unlink()
         logged(folder, [ev.AttemptStarted(attempt=1, wall=1.0, settings="", pid=1, host="h")])

@@ -100,7 +100,7 @@ class TestTable:
         assert rows[1].cpu is None
         text = top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(reports(), report))
         assert text[0].startswith("running for 1 m 0")
-        assert text[1] == "3 of 3 run, 3 cores, 3 GiB of memory, GPUs 75 %, 20 % done, 40 s left"
+        assert text[1] == "3 of 3 running, 3 cores, 3 GiB memory, GPUs 75 %, 20 % done, 40 s left"
         assert text[2].split() == ["TASK", "STATE", "CPU", "MEMORY", "GPU", "GPU", "MEM", "STEP", "PROGRESS", "LEFT"]
         assert (
             " ".join(text[3].split())
@@ -225,11 +225,11 @@ class TestLive:
         async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
             await until(lambda: "sorted by task" in terminal.text)
             master.measured = measured("worker:1", 9.0)
-            top._heed("c")
+            top._on_key("c")
             await until(lambda: "sorted by cpu" in terminal.text)
-            top._heed("x")
+            top._on_key("x")
             await until(lambda: "11 " in shown(terminal, 100, 16)[3])
-            top._heed("q")
+            top._on_key("q")
 
         rows = watched(home, tell)
         assert sum(row.startswith("TASK") for row in rows) == 1
@@ -243,7 +243,7 @@ class TestLive:
             await until(lambda: "20/100" in terminal.text)
             master.hang_up()
             await until(lambda: master.watched)
-            top._heed("q")
+            top._on_key("q")
 
         assert any("20/100" in row for row in watched(home, tell))
 
@@ -281,7 +281,7 @@ class TestElsewhere:
         writer = MetricsWriter(folder.metrics, JOB, 5.0)
         writer.write([TaskMetricsUpdate("worker:0", "worker", 5.0, True, 0, {"cpu": (2.0, 2.5, 3.0)})])
         writer.close()
-        assert tony("top", JOB).out.splitlines()[1].endswith(" ago; last numbers: 2.5 cores")
+        assert tony("top", JOB).out.splitlines()[1].endswith(" ago; last values: 2.5 cores")
 
 
 def running_of(home: Home) -> JobReport:

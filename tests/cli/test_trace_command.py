@@ -34,14 +34,14 @@ def test_it_is_sent(tony: Tony, monkeypatch: pytest.MonkeyPatch) -> None:
         answer = tony("trace", JOB, "--otlp", made.url)
         assert (answer.code, answer.err) == (0, "")
         count = len(spans_of(made.bodies))
-        assert answer.out == f"{count} spans of {JOB} were sent to {made.url}/v1/traces\n"
+        assert answer.out == f"Sent {count} spans of {JOB} to {made.url}/v1/traces\n"
         check(spans_of(made.bodies))
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", made.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=x")
         assert tony("trace", JOB, "--json").json == {"job": JOB, "spans": count, "rejected": 0, "message": ""}
         assert made.headers[-1]["api-key"] == "x"
         made.answers = [(200, {}, b'{"partialSuccess": {"rejectedSpans": 1, "errorMessage": "no"}}')]
-        assert tony("trace", JOB).out.splitlines()[1] == "the collector did not want 1 of them: no"
+        assert tony("trace", JOB).out.splitlines()[1] == "The collector rejected 1 of them: no"
 
 
 @pytest.mark.usefixtures("job")
@@ -67,4 +67,4 @@ def test_nothing_has_happened(tony: Tony, home: Home) -> None:
     recorded(home, submitted=clock.wall())
     answer = tony("trace", JOB, "--json")
     assert answer.code == 2
-    assert f"nothing of {JOB} was logged yet" in answer.err
+    assert f"job {JOB} has no events yet" in answer.err

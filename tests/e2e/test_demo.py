@@ -52,7 +52,7 @@ def test_its_last_line_is_the_address_of_the_page(tmp_path: Path, monkeypatch: p
         try:
             assert portal.stdout is not None
             shown = portal.stdout.readline()
-            assert f"jobs are shown at {address.removesuffix(f'job/{JOB}')} " in shown
+            assert f"Portal running at {address.removesuffix(f'job/{JOB}')} " in shown
             page = until(lambda: page if (page := httpx.get(address)).status_code == 200 else None, "the page is there")
             assert "digits" in page.text
             again = way_to_its_page(JOB).splitlines()

@@ -131,7 +131,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
             done = with_open_files(lab, most).tony(*line)
             what = f"{name} with {most}: {done.returncode} {done.stderr}"
             assert "Traceback" not in done.stderr, what
-            assert "a bug of ours" not in done.stderr, what
+            assert "bug in tony" not in done.stderr, what
             if done.returncode == 3:
                 refused += 1
                 assert NAMED in done.stderr, what
@@ -151,7 +151,7 @@ def test_what_a_command_says_it_needs_is_enough(lab: Lab) -> None:
 
     lab.submit(lab.job_file(TALK))
     job = lab.only_job()
-    with_open_files(lab, main._OPEN_FILES)
+    with_open_files(lab, main._MAX_OPEN_FILES)
     for line in (("status", job), ("logs", "-f", job), ("events", "-f", job), ("list",), ("replay", job)):
         done = lab.tony(*line)
         assert (done.returncode, only_the_end(done.stderr, line)) == (0, True), (line, done.stderr)
@@ -165,7 +165,7 @@ def test_it_is_enough_to_tell_a_job_something(lab: Lab) -> None:
     job = lab.detach(file)
     for index in range(20):
         lab.wait_output(job, f"worker:{index}", "up")
-    with_open_files(lab, main._OPEN_FILES)
+    with_open_files(lab, main._MAX_OPEN_FILES)
     for line in (("stacks", job), ("log-level", job, "debug"), ("restart", job), ("kill", job)):
         done = lab.tony(*line)
         assert (done.returncode, done.stderr) == (0, ""), (line, done.stderr)

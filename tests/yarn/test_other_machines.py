@@ -67,7 +67,7 @@ def test_killed_elsewhere_before_it_began(lab: YarnLab) -> None:
     job = asyncio.run(_unmanaged(lab, "TONY"))
     done = lab.elsewhere("there").tony("kill", job)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == f"job {job} had not begun; it is being ended\n"
+    assert done.stdout == f"Stopping job {job}, which had not started\n"
     assert lab.wait_application(job)["finalStatus"] == "KILLED"
 
 

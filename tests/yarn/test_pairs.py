@@ -187,7 +187,7 @@ def test_no_resource_manager_is_active(lab: PairedLab) -> None:
         follower = lab.follow("submit", lab.job(HELLO), "--scheduler", "yarn")
         assert follower.stdout is not None
         # YARN has accepted it before the client knows: a client that has not heard of it yet does not follow the job.
-        assert any("its record: " in line for line in follower.stdout), ended(follower)
+        assert any("Directory: " in line for line in follower.stdout), ended(follower)
         lab.pairs.tell("rm", Standing.STANDBY)
         done = lab.submit(lab.job(HELLO, name="late.toml"))
         assert done.returncode == 3, done.stdout + done.stderr

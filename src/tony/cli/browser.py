@@ -1,4 +1,4 @@
-"""How somebody whose browser runs on another machine comes to a port of this one."""
+"""How to reach a port of this machine from a browser on another one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tony.jobs.whoami import user_name
 
 
 def has_display(environment: Mapping[str, str]) -> bool:
-    """Whether somebody probably sits in front of this machine's own screen."""
+    """Return True if a browser can probably be opened on this machine's own screen."""
     screen = environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
     return bool(screen) and not environment.get("SSH_CONNECTION", "").split()
 
 
-def reached_by(place: str, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """What to do on the machine where the browser is, if it probably is not this one; nothing otherwise.
+def ssh_hint(place: str, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the ssh command that forwards the port to the browser's machine; empty if this one has a display.
 
     Args:
         place: `127.0.0.1:8888`.
@@ -25,6 +25,6 @@ def reached_by(place: str, environment: Mapping[str, str] = os.environ) -> list[
     if has_display(environment):
         return []
     port = place.rpartition(":")[2]
-    # Through which port somebody has come here says through which one they can come again.
-    through = f"-p {login[3]} " if len(login) == 4 and login[3] != "22" else ""
-    return [f"from another machine: ssh -N -L {port}:{place} {through}{user_name()}@{socket.getfqdn()}"]
+    # The port of the present ssh connection is the one to connect to again.
+    ssh_port = f"-p {login[3]} " if len(login) == 4 and login[3] != "22" else ""
+    return [f"from another machine: ssh -N -L {port}:{place} {ssh_port}{user_name()}@{socket.getfqdn()}"]

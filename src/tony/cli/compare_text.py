@@ -1,4 +1,4 @@
-"""Two jobs side by side, as lines. Pure."""
+"""The comparison of two jobs as lines of text. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Val
 from tony.model.metrics import Unit
 from tony.units import format_duration
 
-#: Columns of a value of a setting that are shown, at least and at most.
-_LEAST, _MOST = 16, 48
+#: Width of a value of a setting.
+_MIN_VALUE_COLUMNS = 16
+_MAX_VALUE_COLUMNS = 48
 
 Line = tuple[str, str, str, str]
 
 
 def comparison_text(found: Comparison, columns: int | None = None) -> list[str]:
-    """How they went, what differs in their settings, where their time went, what was measured."""
+    """Return the outcomes, the settings that differ, where the time went, and the metrics, as lines."""
     parts = [
         ("", _facts(found)),
         *([("time of tasks", _seconds(found))] if _seconds(found) else []),
-        *([("measured (median of the tasks' means)", _measures(found))] if found.measures else []),
+        *([("metrics (median of the tasks' means)", _measures(found))] if found.measures else []),
     ]
     head = ("", safe(found.a.report.job), safe(found.b.report.job), "")
     widths = _widths([head, *(line for _, lines in parts for line in lines)], columns)
@@ -33,7 +34,9 @@ def comparison_text(found: Comparison, columns: int | None = None) -> list[str]:
 
 
 def _widths(lines: Sequence[Line], columns: int | None) -> list[int]:
-    most = _MOST if columns is None else max(_LEAST, min(_MOST, (columns - 30) // 2))
+    most = _MAX_VALUE_COLUMNS
+    if columns is not None:
+        most = max(_MIN_VALUE_COLUMNS, min(_MAX_VALUE_COLUMNS, (columns - 30) // 2))
     label = max(width(line[0]) for line in lines)
     return [label, *(min(most, max(width(line[place]) for line in lines)) for place in (1, 2))]
 
@@ -61,7 +64,7 @@ def _facts(found: Comparison) -> list[Line]:
         line("tasks", lambda side: str(len(side.report.tasks))),
         line("sessions", lambda side: str(side.report.session)),
         line("restarts", lambda side: str(side.restarts)),
-        line("first cause", lambda side: side.report.failure.cause if side.report.failure else NOTHING),
+        line("root cause", lambda side: side.report.failure.cause if side.report.failure else NOTHING),
         line("GPU-hours", lambda side: _hours(side.gpu_hours), lambda side: side.gpu_hours),
         line("GB-hours", lambda side: _hours(side.gb_hours), lambda side: side.gb_hours),
         line("core-hours", lambda side: _hours(side.core_hours), lambda side: side.core_hours),
@@ -69,7 +72,7 @@ def _facts(found: Comparison) -> list[Line]:
 
 
 def _seconds(found: Comparison) -> list[Line]:
-    """What is something in either; what is not known of one is said so."""
+    """Return the goodput buckets that are not zero in both jobs."""
     return [
         (name, _duration(mine), _duration(theirs), change(mine, theirs))
         for name, mine, theirs in ((each, found.a.seconds[each], found.b.seconds[each]) for each in found.a.seconds)
@@ -90,15 +93,15 @@ def _measures(found: Comparison) -> list[Line]:
 
 
 def _settings(found: Comparison, columns: int | None) -> list[str]:
-    """Each on lines of its own: values may be long, and where they were set counts."""
+    """Return the settings that differ, each on its own lines: values may be long and carry their source."""
     if found.settings is None:
-        return ["", "settings: those of one of them are not known"]
+        return ["", "settings: unknown for one of the jobs"]
     same = f"{found.same} are the same"
     if not found.settings:
         return ["", f"settings: all {same}"]
     lines = ["", f"settings ({len(found.settings)} differ, {same}):"]
     alone = _roles_of_one(found)
-    lines += [f"  roles.{safe(role)}: only {which}" for role, which in alone.items()]
+    lines += [f"  roles.{safe(role)}: only in {which}" for role, which in alone.items()]
     for each in found.settings:
         if _role_of(each.key) not in alone:
             lines += _setting(each, columns)
@@ -111,9 +114,9 @@ def _role_of(key: str) -> str:
 
 
 def _roles_of_one(found: Comparison) -> dict[str, str]:
-    """Role -> which of the two has it, for roles that the other one does not have."""
+    """Return role -> which job has it, for the roles that only one of them has."""
     first, second = ({task.role for task in side.report.tasks} for side in (found.a, found.b))
-    only = {"the first has it": first - second, "the second has it": second - first}
+    only = {"the first job": first - second, "the second job": second - first}
     return {role: which for which, roles in only.items() for role in sorted(roles)}
 
 
@@ -125,7 +128,7 @@ def _setting(each: SettingDifference, columns: int | None) -> list[str]:
 
 
 def _value(value: Value | None) -> str:
-    return "nothing" if value is None else safe(f"{value[0]} ({value[1]})")
+    return "not set" if value is None else safe(f"{value[0]} ({value[1]})")
 
 
 def _duration(seconds: float | None) -> str:

@@ -1,16 +1,16 @@
-"""Where `tony` begins: before anything is imported that takes time."""
+"""Entry point of `tony`: runs before anything slow is imported."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-#: Commands that start a job, nearly always one of the local scheduler.
-_STARTING = ("run", "submit")
-#: As other Unix programs end by SIGINT.
+#: Commands that start a job, nearly always with the local scheduler.
+_SUBMIT_COMMANDS = ("run", "submit")
+#: Exit code of Unix programs for SIGINT.
 _INTERRUPTED = 130
-#: What both the client and the application master need: loaded once, before the one becomes a fork of the other.
-_SHARED = (
+#: Modules of both the client and the AM: loaded once, before the AM is forked.
+_SHARED_MODULES = (
     "asyncio",
     "json",
     "tony.model.job_record",
@@ -21,25 +21,25 @@ _SHARED = (
 
 
 def main() -> int:
-    """Runs one command line; answers the exit code."""
-    _keep_standard_numbers()
-    _insist_on_utf8()
+    """Run one command line and return the exit code."""
+    _reserve_standard_descriptors()
+    _ensure_utf8()
     try:
-        if sys.argv[1:2] and sys.argv[1] in _STARTING:
+        if sys.argv[1:2] and sys.argv[1] in _SUBMIT_COMMANDS:
             return _main_with_standby()
         return _main()
-    except KeyboardInterrupt:  # so early that nobody heeded it yet
+    except KeyboardInterrupt:  # before the command handles it
         return _INTERRUPTED
 
 
 def _main_with_standby() -> int:
     import gc
 
-    gc.disable()  # nothing of what is loaded ever becomes garbage; `bootstrap.settle` undoes it
+    gc.disable()  # loaded modules never become garbage; `bootstrap.settle` enables it again
     from tony import bootstrap
     from tony.schedulers.local import standby
 
-    bootstrap.load(*_SHARED)
+    bootstrap.load(*_SHARED_MODULES)
     standby.prepare()
     try:
         return _main()
@@ -49,20 +49,20 @@ def _main_with_standby() -> int:
             left.dismiss()
 
 
-def _keep_standard_numbers() -> None:
-    """Whoever closed our standard streams (`>&-`) left their numbers free, and the next file of ours would get one."""
+def _reserve_standard_descriptors() -> None:
+    """Open /dev/null for standard streams that were closed (`>&-`); the next opened file would get their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
 
 
-def _insist_on_utf8() -> None:
-    """Begins again where no name can be written but in ASCII.
+def _ensure_utf8() -> None:
+    """Re-execute with `-X utf8` if file names are limited to ASCII.
 
-    Names of jobs and files are UTF-8 in every record. In the locale C Python takes all names for UTF-8; whoever forbids
-    it (PYTHONUTF8=0, PYTHONCOERCECLOCALE=0) means their programs, which inherit these variables unchanged.
+    Names of jobs and files are UTF-8 in job directories. In the C locale Python uses UTF-8 by default; PYTHONUTF8=0 and
+    PYTHONCOERCECLOCALE=0, which turn that off, are meant for user programs, which inherit them unchanged.
     """
     if sys.getfilesystemencoding() == "ascii" and sys.executable and "utf8" not in sys._xoptions:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])

@@ -1,4 +1,4 @@
-"""Events in words, one line each."""
+"""Events as text, one line each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tony.jobs.event_text import EventWords
 
 
 class EventTeller:
-    """Tells a job's events in order."""
+    """Formats the events of a job, in order."""
 
     def __init__(self) -> None:
         self._words = EventWords()
 
     def line(self, entry: LogEntry) -> str:
-        """When, since the start, what: `12:03:04     +0.412  granted            worker gets c-3 on node1`."""
-        said = self._words.of(entry.event)
-        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {entry.event.kind:17}  {said}".rstrip())
+        """Return an event as text: `12:03:04     +0.412  granted            worker gets c-3 on node1`."""
+        text = self._words.of(entry.event)
+        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {entry.event.kind:17}  {text}".rstrip())

@@ -1,4 +1,4 @@
-"""How a job looks while it is followed: timestamped lines, or on a terminal a live table below the output."""
+"""What the user sees of a followed job: timestamped lines, or on a terminal a live table below the output."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tony.model.job_report import JobReport
 
 
 class PlainView:
-    """Lines with the time in front, as they come: for files, pipes, and terminals that cannot do more.
+    """Prints timestamped lines: for files, pipes, and dumb terminals.
 
     Args:
-        stream: where they go.
+        stream: the output.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -30,20 +30,16 @@ class PlainView:
         self._logs = LogPrinter(stream)
 
     def saw(self, report: JobReport) -> None:
-        """Tells what is new."""
         for line in self._story.tell(report, clock.monotonic()):
             self._say(line)
 
     def opened(self, session: int, reason: str) -> None:
-        """Tells it."""
-        self._say(f"session {session} begins: {reason or 'no reason is known'}")
+        self._say(f"Session {session}: {reason or 'reason unknown'}")
 
     def printed(self, lines: Sequence[LogLine]) -> None:
-        """Prints programs' output."""
         self._logs.print(lines, stamp())
 
     def noticed(self, text: str) -> None:
-        """Tells it."""
         self._say(text)
 
     def _say(self, text: str) -> None:
@@ -52,12 +48,12 @@ class PlainView:
 
 
 def stamp() -> str:
-    """The time of day, as lines begin with it."""
+    """Return the time of day that each line begins with."""
     return time.strftime("%H:%M:%S ")
 
 
 def view_for(stream: TextIO) -> AbstractContextManager[Viewer]:
-    """The view that suits a stream. Use it as a context manager: a live table is taken away at the end."""
+    """Return the view for a stream, a context manager: at its end a live table is removed."""
     if is_terminal(stream) and knows_sequences():
         from tony.cli.live_status import LiveView
 

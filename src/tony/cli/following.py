@@ -1,4 +1,4 @@
-"""Following a job from the command line: to its end, or until the person has had enough."""
+"""Follow a job from the command line, and handle Ctrl-C and termination signals meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import click
 
-from tony.cli.early import ENDING, SignalGuard
+from tony.cli.early import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.follow_view import view_for
 from tony.cli.output import say_all, warn
 from tony.errors import ExitCode, TonyError
@@ -23,34 +23,34 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState
 
-#: What is done while a job is followed, given to whom it can tell something. It is cancelled when the job has ended.
-Beside = Callable[[Home, str, Viewer], Coroutine[Any, Any, None]]
+#: A coroutine that runs while a job is followed, with the view for its messages; cancelled when the job has ended.
+Companion = Callable[[Home, str, Viewer], Coroutine[Any, Any, None]]
 
 
 def follow_to_end(
-    home: Home, job_id: str, story: TextIO, early: SignalGuard | None = None, beside: Beside | None = None
+    home: Home, job_id: str, story: TextIO, early: SignalGuard | None = None, companion: Companion | None = None
 ) -> JobReport:
-    """Follows a job and answers its last report. Ctrl-C ends the job, a second one at once, a third leaves it alone.
+    """Follow a job to its end and return its last report. Ctrl-C stops the job, a second one kills it, a third leaves.
 
-    A job that fails is explained on standard error, the first cause first.
+    The failure of a job is explained on standard error, the root cause first.
 
     Args:
-        story: where states and output go.
-        early: each Ctrl-C that came before counts as well; says whether the job is tied to us.
-        beside: what to do meanwhile.
+        story: the stream for status changes and output.
+        early: Ctrl-C pressed before, which counts as well; and whether the job is tied to this process.
+        companion: runs meanwhile.
 
     Raises:
-        KeyboardInterrupt: the person leaves before the job's end.
-        Exit: a signal has ended a job that is tied to us.
+        KeyboardInterrupt: the user left before the end of the job.
+        Exit: a signal ended a job that is tied to this process.
     """
     early = early or SignalGuard()
     try:
         with view_for(story) as view:
-            report = asyncio.run(_follow(home, job_id, view, early, beside))
+            report = asyncio.run(_follow(home, job_id, view, early, companion))
         story.flush()
-    except (OSError, click.exceptions.Exit):  # nobody reads any more, or a full disk takes nothing any more
+    except (OSError, click.exceptions.Exit):  # the reader has gone, or the disk is full
         with contextlib.suppress(OSError, ValueError):
-            warn(f"job {job_id} goes on; end it with: tony kill {job_id}")
+            warn(f"job {job_id} continues; stop it with: tony kill {job_id}")
         raise
     say_all(page(report), to=sys.stderr)
     if early.ended_by:
@@ -59,25 +59,25 @@ def follow_to_end(
 
 
 def exit_code(report: JobReport) -> int:
-    """What a command answers that followed a job to its end."""
+    """Return the exit code of a command that followed a job to its end."""
     if report.exit_code is not None:
         return report.exit_code
     return ExitCode.SUCCEEDED if report.state is JobState.SUCCEEDED else ExitCode.BUG
 
 
-async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, beside: Beside | None) -> JobReport:
+async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, companion: Companion | None) -> JobReport:
     with first_error():
         async with asyncio.TaskGroup() as group:
-            with _Interrupts(home, job_id, view, group, early).heeded():
-                other = group.create_task(beside(home, job_id, view)) if beside else None
+            with _SignalHandlers(home, job_id, view, group, early).installed():
+                other = group.create_task(companion(home, job_id, view)) if companion else None
                 report = await follow(home, job_id, view, ages=getattr(view, "shows_ages", False))
                 if other:
                     other.cancel()
                 return report
 
 
-class _Interrupts:
-    """What a person's Ctrl-C does, and how often it was pressed; and what other signals do."""
+class _SignalHandlers:
+    """Handles Ctrl-C and the termination signals while a job is followed."""
 
     def __init__(self, home: Home, job_id: str, view: Viewer, group: asyncio.TaskGroup, early: SignalGuard) -> None:
         self._home = home
@@ -90,12 +90,13 @@ class _Interrupts:
         self._following = asyncio.current_task()
 
     @contextmanager
-    def heeded(self) -> Iterator[None]:
-        """Inside, signals come here, after those that came before."""
+    def installed(self) -> Iterator[None]:
+        """Install the handlers; Ctrl-C counted before is handled first."""
         loop = asyncio.get_running_loop()
-        # Who was started with a signal ignored (`nohup`, a shell's `&`) is to ignore it.
-        heeded = [number for number in (signal.SIGINT, *ENDING) if signal.getsignal(number) is not signal.SIG_IGN]
-        for number in heeded:
+        # Signals that the parent set to be ignored (`nohup`, `&` of a shell) stay ignored.
+        numbers = (signal.SIGINT, *TERMINATION_SIGNALS)
+        handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in handled:
             if number is signal.SIGINT or self._early.tied:
                 loop.add_signal_handler(number, self._press, number)
             else:
@@ -111,7 +112,7 @@ class _Interrupts:
                 raise click.exceptions.Exit(128 + self._left_by) from None
             raise
         finally:
-            for number in heeded:
+            for number in handled:
                 loop.remove_signal_handler(number)
 
     def _leave(self, number: signal.Signals) -> None:
@@ -122,15 +123,15 @@ class _Interrupts:
     def _press(self, number: signal.Signals) -> None:
         self._pressed += 1
         self._early.note(number)
-        what = "Ctrl-C" if number is signal.SIGINT else number.name
+        again = "press Ctrl-C again" if number is signal.SIGINT else f"send {number.name} again"
         if self._pressed > 2:
-            self._view.noticed(f"leaving; the job may still run: tony status {self._job_id}")
+            self._view.noticed(f"Leaving; job {self._job_id} may still be running: tony status {self._job_id}")
             self._leave(signal.SIGINT)
             return
         if self._pressed == 1:
-            self._view.noticed(f"{what}: stopping job {self._job_id} (once more: at once)")
+            self._view.noticed(f"Stopping job {self._job_id}; {again} to kill it now")
         else:
-            self._view.noticed(f"{what} again: ending job {self._job_id} at once")
+            self._view.noticed(f"Killing job {self._job_id}; {again} to leave")
         self._group.create_task(self._kill(now=self._pressed == 2))
 
     async def _kill(self, *, now: bool) -> None:

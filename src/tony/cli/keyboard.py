@@ -1,4 +1,4 @@
-"""Single keys of a terminal, as they are pressed."""
+"""Reads single key presses from the terminal."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def read_key(heed: Callable[[str], None]) -> Iterator[None]:
-    """Inside, each key goes to `heed`, and is not shown; where nobody can press any, nothing happens.
+def key_presses(on_key: Callable[[str], None]) -> Iterator[None]:
+    """Pass each pressed key to `on_key`, without echo; do nothing if standard input is no terminal.
 
-    The terminal is as before afterwards. Ctrl-C and Ctrl-Z mean what they always do. To be used within an event loop.
+    Restores the terminal at the end. Ctrl-C and Ctrl-Z work as usual. Needs a running event loop.
     """
     try:
         number = sys.stdin.fileno()
-        # One that we may not read from, as a job of the shell's in its background, would stop us.
-        reads = os.isatty(number) and os.tcgetpgrp(number) == os.getpgrp()
+        # A background job of a shell is stopped by SIGTTIN when it reads from the terminal.
+        readable = os.isatty(number) and os.tcgetpgrp(number) == os.getpgrp()
     except (OSError, ValueError, AttributeError):
-        reads = False
-    if not reads:
+        readable = False
+    if not readable:
         yield
         return
     import termios
@@ -36,10 +36,10 @@ def read_key(heed: Callable[[str], None]) -> Iterator[None]:
             data = os.read(number, 64)
         except OSError:
             data = b""
-        if not data:  # the terminal is gone
+        if not data:  # the terminal was closed
             loop.remove_reader(number)
         for key in data.decode("ascii", "ignore"):
-            heed(key)
+            on_key(key)
 
     tty.setcbreak(number, termios.TCSANOW)
     loop.add_reader(number, read)

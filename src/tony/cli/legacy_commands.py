@@ -1,4 +1,4 @@
-"""What the commands of the original have in common: their flags as they were, and two exit codes."""
+"""What the commands for LinkedIn TonY jobs share: its flags, and two exit codes."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from tony.errors import TonyError
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags
 
-#: What the original's -1 becomes.
+#: Exit code -1 of LinkedIn TonY, as a shell sees it.
 FAILED = 255
-#: Columns of a usage that nobody looks at on a terminal.
-_WIDE = 120
+#: Width of the usage if standard output is no terminal.
+_USAGE_COLUMNS = 120
 
 
 class RawCommand(click.Command):
-    """A command that reads its own words, with one dash or two; click would take some of them for its own."""
+    """A command that parses its arguments itself: flags with one dash or two, some of which click would take."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leaves them as they are."""
+        """Keep the arguments unparsed."""
         ctx.params["words"] = tuple(args)
         ctx.args = []
         return []
 
 
 def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int]) -> int:
-    """Reads the flags and goes on; answers 0 for a job that succeeded, and else `FAILED`.
+    """Parse the flags and run the command; return 0 for a job that succeeded, else `FAILED`.
 
     Args:
-        name, about: of the command, for its usage.
-        go: answers our exit code.
+        name, about: name and description for the usage.
+        go: runs the command and returns the exit code of tony.
     """
-    from tony.cli.remote_settings_file import settings_here
+    from tony.cli.remote_settings_file import local_settings_file
     from tony.config.legacy.flags import parse
 
     try:
         if set(words) & {"-h", "-help", "--help"}:
-            _tell_usage(name, about)
+            _print_usage(name, about)
             return 0
-        with settings_here(parse(words)) as flags:
+        with local_settings_file(parse(words)) as flags:
             return 0 if go(flags) == 0 else FAILED
     except InterruptedBySignal as ended:
         raise click.exceptions.Exit(128 + ended.number) from None
@@ -54,10 +54,10 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
         return FAILED
 
 
-def _tell_usage(name: str, about: str) -> None:
+def _print_usage(name: str, about: str) -> None:
     from tony.config.legacy.flags import FLAGS
 
-    width = columns_of() or _WIDE
+    width = columns_of() or _USAGE_COLUMNS
     page = click.HelpFormatter(width=width)
     page.write_usage(f"tony {name}", "[FLAGS]")
     page.write_paragraph()
@@ -71,7 +71,7 @@ def _tell_usage(name: str, about: str) -> None:
             [
                 (
                     f"--{row.name} {row.argument}".rstrip(),
-                    row.meaning + (" May be given again." if row.repeated else ""),
+                    row.meaning + (" May be repeated." if row.repeated else ""),
                 )
                 for row in FLAGS
             ],

@@ -1,6 +1,6 @@
-"""Rows at the bottom of a terminal that are wiped and drawn again, with what is written above them, in one piece.
+"""Rows at the bottom of a terminal that are erased and redrawn in one write, together with new lines above them.
 
-A row of it is one of the screen, cut to its width; a window that was made narrower since has folded it.
+Each row is cut to the width of the terminal; if the window has become narrower since, the terminal has wrapped it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tony.cli.terminal_text import size_of, width
 
 
 class LiveRegion:
-    """What stands there now.
+    """The rows on the screen.
 
     Args:
-        stream: a terminal that knows sequences.
+        stream: a terminal that supports escape sequences.
 
     Attributes:
-        rows: as they were drawn last, without colours.
+        rows: the rows as last drawn, without colours.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -26,26 +26,26 @@ class LiveRegion:
         self._stream = stream
 
     def draw(self, rows: list[str], above: Iterable[str] = (), paint: Callable[[str], str] = lambda row: row) -> None:
-        """Wipes what stands there; writes lines in its place, and `rows` below them.
+        """Erase the rows; write the lines `above` in their place, and `rows` below them.
 
         Args:
-            paint: gives a row its colours.
+            paint: colours a row.
         """
-        wipe = self._wipe()
+        erase = self._erase_sequence()
         self.rows = rows
         table = "\n".join(map(paint, rows))
-        self._stream.write("".join([wipe, *(f"{line}\n" for line in above), table]))
+        self._stream.write("".join([erase, *(f"{line}\n" for line in above), table]))
         self._stream.flush()
 
     def leave(self) -> None:
-        """It stays as it is; what is written next begins below it."""
+        """Leave the rows on the screen; the next output begins below them."""
         if self.rows:
             self._stream.write("\n")
             self._stream.flush()
         self.rows = []
 
-    def _wipe(self) -> str:
-        """From the end of the last row to the beginning of the first, and nothing below."""
+    def _erase_sequence(self) -> str:
+        """Return the escape sequence that erases the rows, from the end of the last one."""
         if not self.rows:
             return ""
         columns = size_of(self._stream).columns

@@ -1,6 +1,6 @@
-"""The live table: how the job and its tasks stand now, below what programs print.
+"""The live view: the status table of the job and its tasks below the scrolling output.
 
-Output scrolls as on any terminal. The table stands below it, and is wiped and drawn again with whatever is written.
+The table is erased and redrawn together with each new output.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _DIM = "\x1b[2m{}\x1b[0m"
 
 
 class LiveView:
-    """Scrolling output with a table below it. A context manager: the table goes at the end, the output stays."""
+    """Scrolling output with a table below it. A context manager: at its end the table is removed, the output stays."""
 
-    #: It wants to hear of a job also when nothing but time has passed.
+    #: Request reports even if only time has passed.
     shows_ages = True
 
     def __init__(self, stream: TextIO) -> None:
@@ -56,22 +56,18 @@ class LiveView:
         self._draw((), [])
 
     def saw(self, report: JobReport) -> None:
-        """Draws the table anew; tells what is new above it."""
         lines = self._story.tell(report, clock.monotonic())
         size = size_of(self._stream)
         rows = live_table(report, clock.wall(), columns=size.columns - 1, rows=max(3, size.lines // 3))
         self._draw(map(self._dim, lines), rows[: max(1, size.lines - 1)])
 
     def opened(self, session: int, reason: str) -> None:
-        """Tells it above the table."""
-        self.noticed(f"session {session} begins: {reason or 'no reason is known'}")
+        self.noticed(f"Session {session}: {reason or 'reason unknown'}")
 
     def printed(self, lines: Sequence[LogLine]) -> None:
-        """Prints programs' output above the table."""
         self._draw(map(self._logs.text, lines), self._table.rows)
 
     def noticed(self, text: str) -> None:
-        """Tells it above the table."""
         self._draw([self._dim(text)], self._table.rows)
 
     def _dim(self, text: str) -> str:
@@ -85,5 +81,5 @@ class LiveView:
 
 
 def coloured(row: str) -> str:
-    """A row with the colours of the states in it."""
+    """Return a row with its states coloured."""
     return _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), row)

@@ -11,15 +11,15 @@ from tony.model.states import TaskState
 from tony.units import format_duration
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
-#: Columns that go when the terminal is too narrow, first to go first: host, pid, for, output.
+#: Columns that are dropped when the terminal is too narrow, in this order: host, pid, for, output.
 _EXPENDABLE = (2, 3, 4, 5)
 
 
 def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[str]:
-    """The job on a line, then a row for each task, or for each role where there are too many, then who is missing.
+    """Return the job on one line, a row for each task (or each role if there are too many), and what it waits for.
 
     Args:
-        columns, rows: what there is room for.
+        columns, rows: the available space.
     """
     took = f" for {age(report.submitted, now)}" if report.submitted is not None else ""
     session = f"  session {report.session}" if report.session else ""
@@ -46,7 +46,7 @@ def _task(task: TaskReport, now: float) -> tuple[str, ...]:
 
 
 def _roles(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:
-    """Role -> how many of its tasks are in which state."""
+    """Return role -> number of its tasks in each state."""
     counts: dict[str, Counter[TaskState]] = {}
     for task in tasks:
         counts.setdefault(task.role, Counter())[task.state] += 1

@@ -1,4 +1,4 @@
-"""Programs' output on our output: each line with its task in front."""
+"""Prints the output of tasks, each line with its task in front."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright
 
 
 class LogPrinter:
-    """Prints lines.
+    """Prints lines of output.
 
-    On a terminal what would steer it is taken out of them, colours aside; elsewhere they are passed on byte for byte.
+    On a terminal control sequences other than colours are removed; elsewhere lines are copied byte for byte.
 
     Args:
-        stream: where to; standard output or standard error.
-        prefix: put `worker:0 | ` in front.
-        as_json: print one JSON object for each line instead.
+        stream: standard output or standard error.
+        prefix: put `worker:0 | ` in front of each line.
+        as_json: print one JSON object per line instead.
     """
 
     def __init__(self, stream: TextIO, *, prefix: bool = True, as_json: bool = False) -> None:
@@ -35,10 +35,10 @@ class LogPrinter:
         self._terminal = is_terminal(stream)
 
     def print(self, lines: Sequence[LogLine], stamp: str = "") -> None:
-        """Prints lines and sees to it that they are out.
+        """Print lines and flush.
 
         Args:
-            stamp: put in front of everything.
+            stamp: put in front of each line.
         """
         self._stream.flush()
         binary = self._stream.buffer
@@ -46,7 +46,7 @@ class LogPrinter:
         binary.flush()
 
     def text(self, line: LogLine, stamp: str = "") -> str:
-        """A line as a terminal may see it."""
+        """Return a line that is safe for a terminal."""
         return f"{stamp}{self._head(line)}{safe_line(line.text)}"
 
     def _bytes(self, line: LogLine, stamp: str) -> bytes:

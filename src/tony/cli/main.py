@@ -1,6 +1,6 @@
-"""The command line's front door: finds the command, and turns every way a command can end into an exit code.
+"""The command line: runs the command, and maps every way it can end to an exit code.
 
-Commands are loaded when they are used, so that `tony --help` stays quick.
+Commands are imported when they are used, so that `tony --help` stays fast.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ COMMAND_GROUPS = {
 COMMANDS = {name: text for group in COMMAND_GROUPS.values() for name, text in group.items()}
 #: Hidden names of commands that other schedulers use.
 ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
-#: As other Unix programs end by SIGINT and SIGPIPE.
+#: Exit codes of Unix programs for SIGINT and SIGPIPE.
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
-#: Open files that a command needs at most, those of its interpreter included.
-_OPEN_FILES = 16
-#: What the machine refuses, not we: no space, no permission, too many files...
-_REFUSALS = {
+#: Most open files that a command needs, those of its interpreter included.
+_MAX_OPEN_FILES = 16
+#: Errors of the machine, not bugs: no space, no permission, too many files...
+_MACHINE_ERRORS = {
     errno.EACCES,
     errno.EAGAIN,
     errno.EDQUOT,
@@ -99,7 +99,7 @@ _REFUSALS = {
 
 
 class _BrokenPipe(Exception):  # noqa: N818 - not an error: the reader has seen enough
-    """Carries a BrokenPipeError past click, which would make it exit code 1: that says "the program failed"."""
+    """Carries a BrokenPipeError past click, which would turn it into exit code 1: "the program failed"."""
 
 
 class Commands(CommandGroup):
@@ -121,7 +121,7 @@ class Commands(CommandGroup):
         module = import_module(f"tony.cli.commands.{name.replace('-', '_')}")
         command = cast(click.Command, module.command)
         command.context_class = FittingContext
-        command.help = command.help or COMMANDS[name]  # a docstring, which -OO leaves out
+        command.help = command.help or COMMANDS[name]  # -OO removes docstrings
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -131,12 +131,12 @@ class Commands(CommandGroup):
                 formatter.write_dl(list(commands.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command."""
+        """Run the command."""
         with _past_click():
             return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the line up to the command; prints help and version."""
+        """Parse the arguments up to the command; prints help and version."""
         with _past_click():
             return super().parse_args(ctx, args)
 
@@ -156,9 +156,9 @@ def root() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line; answers the exit code. The outermost place: nothing gets past it."""
+    """Run one command line and return the exit code. Handles every exception."""
     prepare_output()
-    allow_open_files(_OPEN_FILES)
+    allow_open_files(_MAX_OPEN_FILES)
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     code = _run(words, as_json)
@@ -176,19 +176,19 @@ def _run(words: Sequence[str], as_json: bool) -> int:
         return _INTERRUPTED
     except click.ClickException as error:
         error.show()
-        return _refused(error.format_message(), ExitCode.REFUSED, as_json)
+        return _report_error(error.format_message(), ExitCode.REFUSED, as_json)
     except TonyError as error:
         explain(error)
         limit = _limit(error)
         if limit:
             warn(limit)
-        return _refused(f"{error}: {limit}" if limit else str(error), error.exit_code, as_json)
+        return _report_error(f"{error}: {limit}" if limit else str(error), error.exit_code, as_json)
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and _is_homeless():
-            message = "the current folder does not exist any more; change to another one"
+        if isinstance(error, FileNotFoundError) and _is_cwd_removed():
+            message = "the current folder has been removed; change to another one"
             warn(message)
-            return _refused(message, ExitCode.REFUSED, as_json)
-        if error.errno not in _REFUSALS:
+            return _report_error(message, ExitCode.REFUSED, as_json)
+        if error.errno not in _MACHINE_ERRORS:
             return _bug(error)
         warn(": ".join(filter(None, (error.filename, error.strerror, _limit(error)))))
         return ExitCode.INFRASTRUCTURE
@@ -201,8 +201,8 @@ def _run(words: Sequence[str], as_json: bool) -> int:
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
 
 
-def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
-    """Tells a program, too, why it gets no answer."""
+def _report_error(message: str, code: ExitCode, as_json: bool) -> ExitCode:
+    """With --json, print the error as JSON as well; return the exit code."""
     if as_json:
         with contextlib.suppress(OSError, ValueError):
             print_json({"error": {"message": message, "exit_code": int(code)}})
@@ -211,15 +211,17 @@ def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
 
 
 def _limit(error: BaseException) -> str:
-    """The limit of the machine that stands behind an error, and what we need of it; empty if there is none."""
+    """Return the resource limit that caused an error, and what a command needs; empty if none did."""
     limit = resource_limits.explain(error)
     if limit in str(error):
         return ""
-    return f"{limit}; a command of tony takes up to {_OPEN_FILES}" if limit == resource_limits.open_files() else limit
+    return (
+        f"{limit}; a command of tony needs up to {_MAX_OPEN_FILES}" if limit == resource_limits.open_files() else limit
+    )
 
 
-def _is_homeless() -> bool:
-    """Whether somebody removed the folder in which we run."""
+def _is_cwd_removed() -> bool:
+    """Return True if the current folder has been removed."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -231,7 +233,7 @@ def _bug(error: BaseException) -> int:
     import traceback
 
     text = "".join(traceback.format_exception(error))
-    warn(f"a bug of ours: {type(error).__name__}: {error}")
+    warn(f"internal error, a bug in tony: {type(error).__name__}: {error}")
     try:
         from tony.jobs.state_dir import find_state_dir
 
@@ -242,5 +244,5 @@ def _bug(error: BaseException) -> int:
     except (OSError, TonyError):
         print(text, file=sys.stderr)
     else:
-        warn(f"the traceback is in {path}; please report it.")
+        warn(f"please report the traceback in {path}")
     return ExitCode.BUG

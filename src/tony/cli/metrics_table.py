@@ -1,4 +1,4 @@
-"""What was measured of a job as tables for people, and as lines for programs. Pure."""
+"""The metrics of a job as tables, and as CSV. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tony.jobs.job_metrics import last
 from tony.model.metrics import Unit
 from tony.protocol.messages import Points
 
-#: Columns of a spark line.
-_SPARK = 24
-_OF_TASKS = ("TASK", "SERIES", "NEWEST", "MEAN", "LEAST", "MOST", "")
-_OF_ROLES = ("ROLE", "SERIES", "TASKS", "MEDIAN", "LEAST", "MOST", "")
-_HEADING = ("task", "series", "unit", "at", "time", "every", "least", "mean", "most")
+#: Width of a sparkline.
+_SPARK_COLUMNS = 24
+_TASK_HEADING = ("TASK", "SERIES", "NEWEST", "MEAN", "LEAST", "MOST", "")
+_ROLE_HEADING = ("ROLE", "SERIES", "TASKS", "MEDIAN", "LEAST", "MOST", "")
+_CSV_HEADING = ("task", "series", "unit", "at", "time", "every", "least", "mean", "most")
 
 
 def task_table(measured: Sequence[Points], columns: int | None, *, unicode: bool) -> list[str]:
-    """A row for each series of each task."""
-    return table([_OF_TASKS, *(_row(points, unicode=unicode) for points in measured)], columns)
+    """Return a row for each series of each task."""
+    return table([_TASK_HEADING, *(_row(points, unicode=unicode) for points in measured)], columns)
 
 
 def _row(points: Points, *, unicode: bool) -> tuple[str, ...]:
@@ -43,13 +43,13 @@ def _row(points: Points, *, unicode: bool) -> tuple[str, ...]:
 def role_table(
     measured: Iterable[tuple[RolePoints, Mapping[str, Peak]]], columns: int | None, *, unicode: bool
 ) -> list[str]:
-    """A row for each series of each role: over its tasks' means, with the names of the extremes.
+    """Return a row for each series of each role: the median of its tasks' means, and the tasks with the extremes.
 
     Args:
         measured: each series with the extremes of its tasks.
     """
     rows = [_role_row(points, peaks, unicode=unicode) for points, peaks in measured if peaks]
-    return table([_OF_ROLES, *rows], columns)
+    return table([_ROLE_HEADING, *rows], columns)
 
 
 def _role_row(points: RolePoints, peaks: Mapping[str, Peak], *, unicode: bool) -> tuple[str, ...]:
@@ -69,29 +69,29 @@ def _role_row(points: RolePoints, peaks: Mapping[str, Peak], *, unicode: bool) -
 
 
 def _spark(values: Sequence[float | None], unit: Unit, *, unicode: bool) -> str:
-    return spark(values, _SPARK, unicode=unicode, from_zero=unit is not Unit.NONE) or NOTHING
+    return spark(values, _SPARK_COLUMNS, unicode=unicode, from_zero=unit is not Unit.NONE) or NOTHING
 
 
 def _gaps(at: Sequence[float], values: Sequence[float], every: float) -> list[float | None]:
-    """The same with None for each stretch in which nothing was measured; of long silence some."""
+    """Return the values with None for each missing sample; for long gaps as many as the sparkline has columns."""
     found: list[float | None] = []
     for place, value in enumerate(values):
         if place and every > 0:
-            found += [None] * min(_SPARK, round((at[place] - at[place - 1]) / every) - 1)
+            found += [None] * min(_SPARK_COLUMNS, round((at[place] - at[place - 1]) / every) - 1)
         found.append(value)
     return found
 
 
 def csv_heading() -> str:
-    """The first line."""
-    return _line(_HEADING)
+    """Return the heading of the CSV."""
+    return _line(_CSV_HEADING)
 
 
 def csv_lines(measured: Iterable[Points], accepted: float | None) -> Iterator[str]:
-    """One line for each point; times of the clock in seconds since 1970.
+    """Yield one CSV line for each point.
 
     Args:
-        accepted: when the job was; None if that is not known.
+        accepted: when the job was accepted, seconds since 1970; None if unknown.
     """
     for points in measured:
         unit = unit_of(points.series).value

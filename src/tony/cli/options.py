@@ -1,4 +1,4 @@
-"""What several commands share: how a job is named, and `--json`."""
+"""Arguments and options that several commands share: JOB, TASK, numbers, `--json`."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def home() -> Home:
-    """The user's folder, as the environment says."""
+    """Return the state directory from the environment."""
     return find_state_dir(os.environ)
 
 
 class JobParameter(TextType):
-    """A job's id, a part of it that no other has, or `last`. Its value is the text; `job_id` finds the job."""
+    """A job id, a unique part of one, or `last`. The value is the text; `job_id` finds the job."""
 
     name = "job"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The ids of this home's jobs, newest first."""
+        """Return the job ids of the state directory, newest first."""
         try:
             ids = [LAST, *reversed(known(home()))]
         except TonyError:
@@ -51,7 +51,7 @@ class TaskParameter(TextType):
     name = "task"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuses what cannot be a task."""
+        """Refuse text that cannot be a task."""
         text = str(value)
         try:
             TaskId.parse(text if ":" in text else f"{text}:0")
@@ -60,7 +60,7 @@ class TaskParameter(TextType):
         return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The tasks of the job that was named before."""
+        """Return the tasks of the job on the same command line."""
         from tony.history.job_record import record_of
 
         try:
@@ -76,7 +76,7 @@ class TargetParameter(TaskParameter):
     name = "target"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuses what cannot be one."""
+        """Refuse text that cannot be a port of a task."""
         text = str(value)
         try:
             task, _ = split_target(text)
@@ -87,10 +87,10 @@ class TargetParameter(TaskParameter):
 
 
 def split_target(text: str) -> tuple[str, int]:
-    """The task or role, and the port, 0 where none is named.
+    """Return the task or role, and the port, 0 if none is given.
 
     Raises:
-        ValueError: it is no port of a task.
+        ValueError: it is not a port of a task.
     """
     parts = text.split(":")
     port = int(parts.pop()) if len(parts) == 3 and parts[2].isascii() and parts[2].isdigit() else 0
@@ -103,8 +103,8 @@ class Count(IntType):
     """A whole number; the value is the number.
 
     Args:
-        least: the smallest that makes sense.
-        most: the largest; None if there is none.
+        least: the smallest valid number.
+        most: the largest; None for no limit.
     """
 
     name = "number"
@@ -113,7 +113,7 @@ class Count(IntType):
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Refuses everything else."""
+        """Parse the number and check its bounds."""
         text = str(value)
         number = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) else None
         if number is None or number < self._least or (self._most is not None and number > self._most):
@@ -123,20 +123,20 @@ class Count(IntType):
 
 
 def job_argument(function: F) -> F:
-    """The argument JOB."""
+    """Add the argument JOB."""
     return click.argument("job", type=JobParameter())(function)
 
 
 def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
-    """The flag --json."""
+    """Add the flag --json."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def job_id(text: str) -> tuple[Home, str]:
-    """The home and the id of the job that a person named.
+    """Return the state directory and the full id of the job that the user named.
 
     Raises:
-        UnknownJobError: there is none, or several.
+        UnknownJobError: no job matches, or several do.
     """
     place = home()
     return place, resolve(place, text)

@@ -1,4 +1,4 @@
-"""Where the command line writes: lines for people, JSON for programs."""
+"""Output of the command line: lines for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tony.model.codec import Json, to_plain
 
 
 def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
-    """Prints a line, with other people's control characters made harmless.
+    """Print a line, with control characters escaped.
 
     Args:
         to: standard output by default.
-        style: as of `click.style`; shows on a terminal only.
+        style: arguments of `click.style`; used on a terminal only.
     """
     stream = sys.stdout if to is None else to
     text = safe(text)
@@ -30,18 +30,18 @@ def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
 
 
 def say_all(lines: Iterable[str], *, to: TextIO | None = None) -> None:
-    """Prints several lines."""
+    """Print several lines, with control characters escaped."""
     text = "".join(f"{safe(line)}\n" for line in lines)
     (sys.stdout if to is None else to).write(text)
 
 
 def warn(text: str) -> None:
-    """Tells the person something that is no part of the answer."""
+    """Print a message on standard error."""
     say(f"tony: {text}", to=sys.stderr)
 
 
 def explain(error: TonyError) -> None:
-    """Tells the person what is wrong, and what is to be done."""
+    """Print an error: all problems of a job file, or the message and whether it is a bug."""
     if isinstance(error, ConfigError):
         for problem in error.problems:
             say(str(problem), to=sys.stderr)
@@ -52,23 +52,23 @@ def explain(error: TonyError) -> None:
     for line in str(error).splitlines() or [type(error).__name__]:
         warn(line)
     if isinstance(error, PlatformError) and not isinstance(error, RecordError | ProtocolError):
-        warn("this is a bug of ours; please report it together with the job's event log.")
+        warn("this is a bug in tony; please report it together with the job's event log.")
 
 
 def print_json(value: object, *, pretty: bool = False) -> None:
-    """Prints a value as JSON: indented for a person (`pretty`, or a terminal), on one line for a program."""
+    """Print a value as JSON: indented with `pretty` or on a terminal, else on one line."""
     indent = 2 if pretty or is_terminal(sys.stdout) else None
     print(json.dumps(to_plain(value), indent=indent))
 
 
 def plain_value(text: str) -> Json:
-    """A value as a job file has it, as JSON has it: `"1g"` without its quotes, `["a"]` as a list; None for nothing.
+    """Convert the TOML text of a value for JSON: `"1g"` without its quotes, `["a"]` as a list; None for empty text.
 
-    Text that is no such value, such as words in its place, stays what it is.
+    Text that is not TOML, such as a description, is returned unchanged.
     """
     if not text:
         return None
-    import tomllib  # for this alone: it costs every command 5 ms
+    import tomllib  # late: importing it takes 5 ms
 
     try:
         value: Json = tomllib.loads(f"value = {text}")["value"]
@@ -79,10 +79,10 @@ def plain_value(text: str) -> Json:
 
 
 def colours(stream: TextIO) -> bool:
-    """Whether colours make sense on a stream."""
+    """Return True if a stream may be coloured."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and knows_sequences()
 
 
 def knows_sequences() -> bool:
-    """Whether the terminal is said to be one that moves its cursor and has colours."""
+    """Return True if TERM names a terminal with cursor movement and colours."""
     return os.environ.get("TERM", "") not in ("", "dumb")

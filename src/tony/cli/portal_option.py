@@ -1,4 +1,4 @@
-"""What `--portal URL` does: the commands that look at jobs, and some that change one, ask a portal."""
+"""The option `--portal URL`: query a portal instead of the local state directory."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from tony.jobs.job_list import Filter
     from tony.jobs.portal_client import PortalClient
 
-#: Jobs of a list, unless a number is said: a portal may have a million.
-USUAL = 50
+#: Default of -n with a portal, which may have a million jobs.
+DEFAULT_LIMIT = 50
 
 
 def portal_option(function: F) -> F:
-    """The option --portal."""
+    """Add the option --portal."""
     return click.option(
-        "--portal", metavar="URL", help="Ask this portal, not this machine's records; see also: tony login."
+        "--portal", metavar="URL", help="Query this portal instead of this machine; see also: tony login."
     )(function)
 
 
 @contextmanager
-def asked(text: str) -> Iterator[PortalClient]:
-    """The portal that was named.
+def open_portal(text: str) -> Iterator[PortalClient]:
+    """Connect to the portal with this address.
 
     Raises:
-        UserError: that is no address.
+        UserError: this is not an address.
     """
-    from tony.jobs.portal_client import PortalClient  # late: few ask one, and it speaks https
+    from tony.jobs.portal_client import PortalClient  # late: rarely needed, and it loads TLS
 
     portal = PortalClient.of(home(), text)
     try:
@@ -45,7 +45,7 @@ def asked(text: str) -> Iterator[PortalClient]:
 
 
 def heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Sequence[JobHead]:
-    """The jobs that are wanted, newest first; without a limit only so many, which is told."""
+    """Return the matching jobs, newest first; without a limit the newest `DEFAULT_LIMIT`, with a warning."""
     words: dict[str, str] = {}
     for name, value in (("user", wanted.user), ("scheduler", wanted.scheduler)):
         if value is not None:
@@ -61,8 +61,8 @@ def heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Sequence[J
         pattern = wanted.name and wanted.name.replace("[", "[[]")
         return (pattern is None or fnmatchcase(head.name, pattern)) and (states is None or head.state in states)
 
-    found = [*portal.jobs(words, takes, USUAL + 1 if limit is None else limit)]
-    if limit is None and len(found) > USUAL:
-        warn(f"these are the newest {USUAL}; -n 1000 shows so many")
-        return found[:USUAL]
+    found = [*portal.jobs(words, takes, DEFAULT_LIMIT + 1 if limit is None else limit)]
+    if limit is None and len(found) > DEFAULT_LIMIT:
+        warn(f"only the newest {DEFAULT_LIMIT} are shown; use -n 1000 for more")
+        return found[:DEFAULT_LIMIT]
     return found

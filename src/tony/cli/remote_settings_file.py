@@ -1,4 +1,4 @@
-"""A settings file of the original that lies in the cluster's file system, brought here to be read."""
+"""Fetches a LinkedIn TonY settings file from the cluster's file system."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def settings_here(flags: Flags) -> Iterator[Flags]:
-    """The flags with a settings file of this machine in place of an address; it is gone afterwards.
+def local_settings_file(flags: Flags) -> Iterator[Flags]:
+    """Yield the flags with a temporary local copy of a remote settings file.
 
     Raises:
-        ConfigError: it is not there, cannot be read, or is no file of settings by its size.
+        ConfigError: the file does not exist, cannot be read, or is too large.
     """
     name = flags.conf_file
     if name is None or not remote_paths.is_address(name) or name.startswith("file:"):
@@ -49,7 +49,7 @@ def _read(address: str) -> bytes:
         if not isinstance(found, RemoteFile):
             raise ValueError("this is a folder, not a file.")
         if found.size > MAX_FILE:
-            raise ValueError(f"it is larger than {MAX_FILE} bytes, so it is hardly a file of settings.")
+            raise ValueError(f"it is larger than {MAX_FILE} bytes, so it is probably not a settings file.")
         with files.open(found) as stream:
             return b"".join(iter(lambda: stream.read(1 << 16), b""))
     finally:

@@ -1,4 +1,4 @@
-"""How a job stands, for commands that only look at it."""
+"""Loads the status of a job for commands that only read it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from tony.model.layout import Home, JobFolder
 
 
 def load_report(home: Home, job_id: str) -> JobReport:
-    """The job as it stands; as `tony.jobs.facts.load_report`.
+    """Return the status of a job, like `tony.jobs.facts.load_report`.
 
-    Most jobs that somebody looks at have ended, and their summary says it all: nothing is loaded that would talk to a
-    living one.
+    For a job that has ended, its summary is enough: the modules that talk to a running job are not imported.
     """
     ended = read_summary(home.job(job_id))
     if ended is not None:
@@ -24,7 +23,7 @@ def load_report(home: Home, job_id: str) -> JobReport:
 
 
 def fetch_job_dir(home: Home, job_id: str) -> JobFolder:
-    """A job's folder, with all of its record that there is by now, wherever it was written."""
+    """Return the job directory after fetching what has been written to it on other machines."""
     import asyncio
 
     from tony.jobs.remote_jobs import refresh

@@ -1,4 +1,4 @@
-"""Numbers in few columns: spark lines, and values with their units. Pure."""
+"""Numbers in few columns: sparklines, and values with their units. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tony.units import format_bytes, format_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
 _DIGITS = "01234567"
-#: Where nothing is known.
+#: Shown for an unknown value.
 NOTHING = "-"
 
 
 def format_progress(progress: JobProgress) -> str:
-    """Return how far a job is, and which task holds it up or how long it will take: `20 % done, 5 m left`."""
+    """Return the progress of a job, with the stalled task or the time left: `20 % done, 5 m left`."""
     parts = []
     if progress.share is not None:
         parts.append(f"{number(progress.share, Unit.SHARE)} done")
@@ -30,10 +30,10 @@ def format_progress(progress: JobProgress) -> str:
 
 
 def spark(values: Sequence[float | None], columns: int, *, unicode: bool = True, from_zero: bool = False) -> str:
-    """Values in the order of time as one line of bars; `_` where there is none, digits where there are no bars.
+    """Draw values in time order as one line of bars; `_` for a missing value, digits without Unicode.
 
     Args:
-        from_zero: the lowest bar stands for 0 and not for the least of the values, unless one of them is below.
+        from_zero: the lowest bar is 0 instead of the minimum, unless a value is negative.
     """
     bins = _in_bins(values, columns)
     known = [value for value in bins if value is not None]
@@ -49,12 +49,12 @@ def spark(values: Sequence[float | None], columns: int, *, unicode: bool = True,
 def _level(value: float, low: float, high: float) -> int:
     if high <= low:
         return 0
-    share = value / (high - low) - low / (high - low)  # not the difference first: it may be too large for a float
+    share = value / (high - low) - low / (high - low)  # subtracting first might overflow
     return min(len(_BARS) - 1, max(0, int(share * len(_BARS)))) if math.isfinite(share) else 0
 
 
 def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]:
-    """Means of as many neighbours each as it takes."""
+    """Return at most `columns` values, each the mean of neighbouring ones."""
     if columns <= 0:
         return []
     finite = [value if value is not None and math.isfinite(value) else None for value in values]
@@ -69,15 +69,15 @@ def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]
 
 
 def number(value: float | None, unit: Unit) -> str:
-    """A number that was measured, with its unit, for people: `1.5 GiB`, `45 %`, `12.5`."""
+    """Format a metric with its unit: `1.5 GiB`, `45 %`, `12.5`."""
     return amount(value, unit, _STYLE)
 
 
 def unit_of(name: str) -> Unit:
-    """What a series counts."""
+    """Return the unit of a series."""
     series = series_of(name)
     return series.unit if series else Unit.NONE
 
 
-#: Columns are narrow, and a terminal may know ASCII alone.
+#: Short, and ASCII only: some terminals have nothing else.
 _STYLE = NumberStyle(nothing=NOTHING, size=format_bytes, whole=str, cores="", degrees=" C")

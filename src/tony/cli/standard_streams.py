@@ -1,7 +1,7 @@
-"""Our standard streams, whatever our parent made of them: closed, unbuffered, full, or with nobody who reads.
+"""Makes the standard streams usable if they are closed, unbuffered, full, or have no reader.
 
-An answer that cannot be written is a failure of the command, and has an exit code. A message that cannot be written on
-standard error is not: the exit code says the same in short, and it must not be lost over the words.
+Output that cannot be written is a failure of the command, with an exit code. A message that cannot be written to
+standard error is not: it must not change the exit code.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 from typing import Any, cast
 
 
-class __ErrorIgnoringStream(io.FileIO):
-    """Swallows what nobody takes."""
+class _ErrorIgnoringStream(io.FileIO):
+    """A file that ignores write errors."""
 
     def write(self, data: Any, /) -> int:
-        """As of any file; a full disk, or a reader that has gone, takes everything."""
+        """Write data; report success even if the disk is full or the reader has gone."""
         try:
             written: int | None = super().write(data)
         except OSError:
@@ -26,21 +26,21 @@ class __ErrorIgnoringStream(io.FileIO):
 
 
 def prepare_output() -> None:
-    """Whatever the locale, no character makes us fail; and a stream that was closed by our parent swallows all."""
+    """Make the streams accept every character in every locale, and replace closed ones with /dev/null."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open to our end
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open until exit
         elif isinstance(stream, io.TextIOWrapper):
             if stream is getattr(sys, f"__{name}__"):
-                stream = _own(stream, careless=name == "stderr")
+                stream = _wrap(stream, ignore_errors=name == "stderr")
                 setattr(sys, name, stream)
                 setattr(sys, f"__{name}__", stream)
             stream.reconfigure(errors="backslashreplace")
 
 
 def settle_output() -> None:
-    """Nothing is left for Python to write when it ends: it would tell of its failure in its own way."""
+    """Flush the streams, so that Python does not report a failure of its own flush at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -51,16 +51,16 @@ def settle_output() -> None:
                 os.close(nowhere)
 
 
-def _own(stream: io.TextIOWrapper, *, careless: bool) -> io.TextIOWrapper:
-    """One of the process's own streams, made complete.
+def _wrap(stream: io.TextIOWrapper, *, ignore_errors: bool) -> io.TextIOWrapper:
+    """Return the stream with a buffer, and without write errors if wanted.
 
-    Under PYTHONUNBUFFERED it has no buffer, and writes only what its reader takes at once; the rest is lost.
+    Under PYTHONUNBUFFERED a stream has no buffer and loses what its reader does not take at once.
     """
     buffer: object = stream.buffer
-    if not careless and not isinstance(buffer, io.RawIOBase):
+    if not ignore_errors and not isinstance(buffer, io.RawIOBase):
         return stream
     encoding, by_line = stream.encoding, stream.line_buffering or isinstance(buffer, io.RawIOBase)
     number = stream.fileno()
     inner = stream.detach()
-    raw = __ErrorIgnoringStream(number, "w", closefd=False) if careless else cast(io.RawIOBase, inner)
+    raw = _ErrorIgnoringStream(number, "w", closefd=False) if ignore_errors else cast(io.RawIOBase, inner)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, line_buffering=by_line)

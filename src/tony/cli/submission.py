@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tony.bootstrap import settle
-from tony.cli.early import ENDING, InterruptedBySignal, SignalGuard, raise_interrupt
+from tony.cli.early import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved
@@ -24,20 +24,20 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import TaskState
 
 if TYPE_CHECKING:
-    from tony.cli.following import Beside
+    from tony.cli.following import Companion
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """How a job is to be submitted.
+    """How to submit a job.
 
     Attributes:
-        detach: leave it; print its id and nothing else.
-        dry_run: print what would be sent, and send nothing.
+        detach: do not follow the job; print its id and nothing else.
+        dry_run: print the request instead of sending it.
         as_json: JSON on standard output, everything else on standard error.
-        shows_outputs: at the end, say where files are that the programs wrote to relative paths.
+        shows_outputs: at the end, print where files written to relative paths are.
     """
 
     detach: bool
@@ -47,21 +47,23 @@ class SubmitOptions:
 
 
 def manner_options(function: F) -> F:
-    """The flags --detach, --dry-run, --json."""
+    """Add the flags --detach, --dry-run, --json."""
     for option in (
-        json_option("Print JSON: the last report, or with --detach the id. The rest goes to standard error."),
-        click.option("--dry-run", is_flag=True, help="Print the request that would be sent; start nothing."),
-        click.option("-d", "--detach", is_flag=True, help="Print the job's id and leave it running."),
+        json_option("Print the last report, or with --detach the id, as JSON; all else on standard error."),
+        click.option("--dry-run", is_flag=True, help="Print the request instead of sending it."),
+        click.option("-d", "--detach", is_flag=True, help="Print the job id and do not follow the job."),
     ):
         function = option(function)
     return function
 
 
 def setting_options(function: F) -> F:
-    """The options --scheduler, --set, --param."""
+    """Add the options --scheduler, --set, --param."""
     for option in (
-        click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A value for {params.NAME}."),
-        click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any setting: roles.worker.memory=2g."),
+        click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of {params.NAME}."),
+        click.option(
+            "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting: roles.worker.memory=2g."
+        ),
         click.option("--scheduler", metavar="NAME", help="Scheduler to use: local or yarn."),
     ):
         function = option(function)
@@ -69,27 +71,27 @@ def setting_options(function: F) -> F:
 
 
 def submit_and_follow(
-    resolved: Resolved, manner: SubmitOptions, *, tied: bool = False, beside: Beside | None = None
+    resolved: Resolved, options: SubmitOptions, *, tied: bool = False, companion: Companion | None = None
 ) -> int:
-    """Submits, follows unless told otherwise; answers the exit code.
+    """Submit a job, follow it unless detached, and return the exit code.
 
     Args:
-        tied: the job ends with us, whatever ends us.
-        beside: what to do while the job is followed.
+        tied: stop the job whenever this process is stopped.
+        companion: runs while the job is followed.
 
     Raises:
         ConfigError: the job can never run. Nothing was started.
     """
     place = home()
-    if manner.dry_run:
+    if options.dry_run:
         from tony.client.submission import rendered
 
         print_json(rendered(resolved, place), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
     job_id = _submit(resolved, place, early)
-    if manner.detach:
-        if manner.as_json:
+    if options.detach:
+        if options.as_json:
             print_json({"job": job_id, "folder": str(place.job(job_id).path)})
         else:
             say(job_id)
@@ -97,31 +99,31 @@ def submit_and_follow(
     from tony.cli.following import exit_code, follow_to_end
 
     settle()
-    report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout, early, beside)
-    if manner.shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
-        say(sentence, to=sys.stderr if manner.as_json else sys.stdout)
-    if manner.as_json:
+    report = follow_to_end(place, job_id, sys.stderr if options.as_json else sys.stdout, early, companion)
+    if options.shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
+        say(sentence, to=sys.stderr if options.as_json else sys.stdout)
+    if options.as_json:
         print_json(report)
     return exit_code(report)
 
 
 def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
-    """Return where files are that the programs wrote to relative paths; empty if no program has run."""
+    """Return a sentence with the place of files written to relative paths; empty if no program has run."""
     tasks = [task for task in report.tasks if _has_run(task)]
     if not tasks:
         return ""
     work_folders = [folder.work_of(TaskId(task.role, task.index)) for task in tasks]
     if not any(map(os.path.isdir, work_folders)):
         return (
-            "files that the programs wrote to relative paths were removed with their containers; write what is to be "
-            "kept to a shared file system, by its absolute path"
+            "Files written to relative paths were removed with their containers; write results to an absolute path on a"
+            " shared file system"
         )
-    where = work_folders[0] if len(tasks) == 1 else f"{folder.work}/, a folder for each task"
-    return f"files that the programs wrote to relative paths: {where}"
+    where = work_folders[0] if len(tasks) == 1 else f"{folder.work}/, one folder per task"
+    return f"Files written to relative paths: {where}"
 
 
 def _has_run(task: TaskReport) -> bool:
-    """Return True if the program of a task in a job that has ended was started, or may have been."""
+    """Return True if the program of a task was started, or may have been; for a job that has ended."""
     ended = task.exit_code is not None or task.signal is not None
     return ended or task.state in (TaskState.SUCCEEDED, TaskState.LOST)
 
@@ -131,37 +133,37 @@ def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
 
     ready = None
     try:
-        # Staging blocks, and outside of an event loop Ctrl-C ends it at once.
-        with ending_in_order(), prepared(resolved, place, warn) as ready:
+        # Staging blocks; outside an event loop Ctrl-C interrupts it at once.
+        with clean_exit_on_signals(), prepared(resolved, place, warn) as ready:
             job_id = asyncio.run(ready.hand_over())
             early.begin()
             return job_id
     except KeyboardInterrupt as interrupt:
         ended = interrupt.number if isinstance(interrupt, InterruptedBySignal) else 0
         if ready is None or not ready.accepted.is_set():
-            how = f"told to end ({signal.Signals(ended).name})" if ended else "interrupted"
+            how = f"terminated by {signal.Signals(ended).name}" if ended else "interrupted"
             warn(f"{how}; nothing was submitted.")
-        else:  # it came in the last moment
+        else:  # the job was accepted at the same moment
             job_id = ready.job.record.job_id
             if not ended or early.tied:
                 early.begin(pressed=1, ended_by=ended or signal.SIGINT)
                 return job_id
-            warn(f"job {job_id} goes on; end it with: tony kill {job_id}")
+            warn(f"job {job_id} continues; stop it with: tony kill {job_id}")
         if ended:
             raise click.exceptions.Exit(128 + ended) from None
         raise
 
 
 @contextmanager
-def ending_in_order() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP end us as Ctrl-C does: what is half made is removed. Who ignores them still does."""
-    before = {number: signal.getsignal(number) for number in ENDING}
-    heeded = [number for number, handler in before.items() if handler is signal.SIG_DFL]
-    for number in heeded:
+def clean_exit_on_signals() -> Iterator[None]:
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that partial results are removed; ignored signals stay ignored."""
+    before = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
+    handled = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    for number in handled:
         signal.signal(number, raise_interrupt)
     try:
         yield
     finally:
-        for number in heeded:
-            if signal.getsignal(number) is raise_interrupt:  # or somebody heeds them in another way by now
+        for number in handled:
+            if signal.getsignal(number) is raise_interrupt:  # not replaced by another handler
                 signal.signal(number, before[number])

@@ -1,4 +1,4 @@
-"""Text for a terminal: other people's text must not steer it, and ours fits its width."""
+"""Text for a terminal: escapes control characters, and fits text to the width."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import TextIO
 
 from tony.units import format_duration
 
-#: Control characters (C0, DEL, C1) and those that turn the direction of text: a job's name must not forge a table.
+#: Control characters (C0, DEL, C1) and those that change the text direction: a job name must not forge output.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-#: Escape sequences: colours (kept in log lines), other control sequences, strings such as a window's title, the rest.
+#: Escape sequences: colours (kept in log lines), other control sequences, strings such as a window title, the rest.
 _SEQUENCE = re.compile(
     "\x1b\\[[0-9;:]*m|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]"
 )
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
-#: Columns of a row's last cell that must be left before another cell goes for it.
-_ENOUGH = 20
+#: Width that the last cell of a row keeps before another column is dropped.
+_MIN_LAST_COLUMNS = 20
 _RESET = "\x1b[0m"
 
 
 def safe(text: str) -> str:
-    """Text on one line, with whatever would steer a terminal written out: `\\x1b`, `\\n`."""
+    """Return text on one line, with control characters escaped: `\\x1b`, `\\n`."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def safe_line(text: str) -> str:
-    """A line of a program's output as a terminal may see it: colours stay, everything else that steers is dropped.
+    """Return a line of output that is safe for a terminal: keeps colours, drops other control sequences.
 
-    Of a progress bar that overwrites itself only the last state is left.
+    A progress bar that overwrites itself is reduced to its last state.
     """
     if "\r" in text:
         text = text.rstrip("\r").rpartition("\r")[2]
@@ -46,7 +46,7 @@ def safe_line(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """Columns that text takes."""
+    """Return the number of columns that text takes."""
     if text.isascii():
         return len(text)
     return sum(map(_columns, text))
@@ -59,9 +59,9 @@ def _columns(char: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """Text that takes at most so many columns; ends in `…` if something is missing."""
+    """Cut text to a number of columns; it ends in `…` if something is missing."""
     taken, end = 0, None
-    for number, char in enumerate(text):  # the rest of a long text is not even looked at
+    for number, char in enumerate(text):  # stops early in a long text
         taken += _columns(char)
         if taken >= columns and end is None:
             end = number
@@ -71,24 +71,24 @@ def cut(text: str, columns: int) -> str:
 
 
 def columns_of(stream: TextIO | None = None) -> int | None:
-    """How wide the terminal behind a stream is; None if there is none: then nothing is cut."""
+    """Return the width of the terminal of a stream; None if it is no terminal: then nothing is cut."""
     stream = sys.stdout if stream is None else stream
     return size_of(stream).columns if is_terminal(stream) else None
 
 
 def size_of(stream: TextIO) -> os.terminal_size:
-    """Columns and rows of the terminal behind a stream: as COLUMNS and LINES say, as it says itself, or 80 and 24."""
+    """Return the size of the terminal of a stream: COLUMNS and LINES, else its own, else 80 by 24."""
     try:
         found = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         found = os.terminal_size((0, 0))
-    told = (os.environ.get("COLUMNS", ""), os.environ.get("LINES", ""))
-    columns, lines = (int(word) if word.isascii() and word.isdigit() else 0 for word in told)
+    variables = (os.environ.get("COLUMNS", ""), os.environ.get("LINES", ""))
+    columns, lines = (int(word) if word.isascii() and word.isdigit() else 0 for word in variables)
     return os.terminal_size((columns or found.columns or 80, lines or found.lines or 24))
 
 
 def knows_unicode(stream: TextIO) -> bool:
-    """Whether what is written to a stream may hold other characters than those of ASCII."""
+    """Return True if the encoding of a stream has the characters used for drawing."""
     try:
         "█▁·◆".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -97,7 +97,7 @@ def knows_unicode(stream: TextIO) -> bool:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person reads this stream right now."""
+    """Return True if the stream is a terminal; False if it is closed."""
     try:
         return stream.isatty()
     except ValueError:
@@ -105,20 +105,23 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Sequence[int] = ()) -> list[str]:
-    """Rows as lines, their cells aligned. The first row is the heading.
+    """Return rows as lines with aligned cells. The first row is the heading.
 
     Args:
-        columns: the most a line may take; None for no limit. The last cell of a row is cut first of all.
-        drop: numbers of the columns that may go when it is too narrow, the first to go first.
+        columns: the width limit of a line; None for no limit. The last cell of a row is cut first.
+        drop: indexes of the columns that may be dropped if there is no room, in this order.
     """
     if not rows:
         return []
-    if columns is not None:  # what does not fit anyway must not make every other row as long
+    if columns is not None:  # a cell that will be cut must not widen all other rows
         rows = [[cut(cell, columns + 1) for cell in row] for row in rows]
     kept = list(range(len(rows[0])))
     widths = [max(width(row[i]) for row in rows) for i in kept]
     for candidate in drop:
-        if columns is None or sum(min(widths[i], _ENOUGH) if i == kept[-1] else widths[i] + 2 for i in kept) <= columns:
+        if (
+            columns is None
+            or sum(min(widths[i], _MIN_LAST_COLUMNS) if i == kept[-1] else widths[i] + 2 for i in kept) <= columns
+        ):
             break
         kept.remove(candidate)
     lines = ["  ".join(row[i] + " " * (widths[i] - width(row[i])) for i in kept).rstrip() for row in rows]
@@ -126,12 +129,12 @@ def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Seque
 
 
 def clock_time(seconds: float | None) -> str:
-    """A wall-clock time for people: `12:03:04` today, else with its date; `-` for None."""
+    """Format a wall-clock time: `12:03:04` today, else with its date; `-` for None."""
     if seconds is None:
         return "-"
     try:
         then = time.localtime(seconds)
-    except (OverflowError, ValueError, OSError):  # a time that no calendar has, in a record that somebody damaged
+    except (OverflowError, ValueError, OSError):  # out of range, in a damaged job directory
         return "?"
     today = time.localtime()
     same_day = then[:3] == today[:3]
@@ -139,5 +142,5 @@ def clock_time(seconds: float | None) -> str:
 
 
 def age(seconds: float | None, now: float) -> str:
-    """How long ago a wall-clock time was: `12 s`; `-` for None."""
+    """Format how long ago a wall-clock time was: `12 s`; `-` for None."""
     return "-" if seconds is None else format_duration(max(0.0, now - seconds))

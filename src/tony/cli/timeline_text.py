@@ -1,7 +1,7 @@
-"""A job's timeline as lines of text: a row for each task, or a lane for several. Pure: size and alphabet are arguments.
+"""The timeline of a job as text: a row per task, or a lane for several. Pure: size and alphabet are arguments.
 
-A column stands for a stretch of time. Of a task it shows what that did longest meanwhile; of a lane the same over all
-of its tasks. What happened at a moment stands above all that, so that one death among ten thousand tasks is seen.
+Each column is an interval of time and shows the phase that a task, or the tasks of a lane, spent most of it in. Markers
+(failures, restarts) are drawn over the phases, so that one failure among ten thousand tasks is visible.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
 from tony.units import format_duration
 
-#: Tasks that have a row of their own; of more, several share a lane.
-ALONE = 50
-#: Lanes of a job with more.
-_LANES = 40
-#: Columns that a picture has at least, and that the names beside it have at most.
-_LEAST, _LABEL = 20, 28
+#: Most tasks that get a row each; with more, several share a lane.
+MAX_TASK_ROWS = 50
+#: Lanes of a job with more tasks.
+_LANE_COUNT = 40
+#: Least width of the picture, and greatest width of the names.
+_MIN_PICTURE_COLUMNS = 20
+_MAX_LABEL_COLUMNS = 28
 #: Columns between two times of the axis.
-_TICK = 12
-#: Of what happened so many are listed, the last ones, in so many lines each.
-_TOLD = 12
-_MOST_LINES = 6
+_TICK_COLUMNS = 12
+#: Markers that are listed, the last ones, and lines of each.
+_MAX_MARKERS = 12
+_MAX_MARKER_LINES = 6
 _UNITS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alphabet:
-    """Characters of a picture: of what tasks do, of what happened, of the axis."""
+    """The characters of a picture: phases, markers, axis."""
 
     states: Mapping[TaskPhase, str]
     marks: Mapping[MarkerKind, str]
@@ -82,22 +83,22 @@ ASCII = Alphabet(
     dash="-",
     tick="+",
 )
-#: Words of the legend, in the order of a task's life.
+#: Legend of the phases, in the order of a task's life.
 _STATES = {
     TaskPhase.WAITING: "waiting for a container",
     TaskPhase.SET_UP: "set-up",
-    TaskPhase.RENDEZVOUS: "waiting for the others",
+    TaskPhase.RENDEZVOUS: "waiting for the gang",
     TaskPhase.RUNNING: "running",
     TaskPhase.STOPPING: "stopping",
-    TaskPhase.IDLE: "over, container still held",
+    TaskPhase.IDLE: "exited, container not yet released",
 }
-#: Those of marks; the first of them hide the others where several fall into one column.
+#: Legend of the markers; in a column with several, the first of these is drawn.
 _MARKS = {
     MarkerKind.DEATH: "death",
     MarkerKind.FAILURE: "failure",
     MarkerKind.RESTART: "restart",
-    MarkerKind.ATTEMPT: "another application master",
-    MarkerKind.COMMAND: "a user's request",
+    MarkerKind.ATTEMPT: "new AM attempt",
+    MarkerKind.COMMAND: "user action",
     MarkerKind.CHECKPOINT: "checkpoint",
 }
 _COLOURS: Mapping[TaskPhase | MarkerKind, str] = {
@@ -114,9 +115,9 @@ _COLOURS: Mapping[TaskPhase | MarkerKind, str] = {
     MarkerKind.COMMAND: "bright_white",
     MarkerKind.CHECKPOINT: "bright_blue",
 }
-#: A character with what it stands for.
+#: What a character of the picture stands for.
 _Cell = TaskPhase | MarkerKind
-#: Puts a colour onto text.
+#: Colours text: text, colour -> coloured text.
 Paint = Callable[[str, str], str]
 
 
@@ -126,21 +127,21 @@ def timeline_text(
     alphabet: Alphabet = UNICODE,
     paint: Paint = lambda text, colour: text,
     tasks: frozenset[str] | None = None,
-    alone: int | None = ALONE,
+    max_task_rows: int | None = MAX_TASK_ROWS,
 ) -> list[str]:
-    """The picture, below it what happened, and what the characters mean.
+    """Return the picture, the legend and the list of markers.
 
     Args:
-        columns: of the terminal.
-        paint: gives text a colour, for terminals that have any.
-        tasks: those that are shown; None for all.
-        alone: so many tasks have rows of their own, of more several share a lane; None: each has one.
+        columns: width of the terminal.
+        paint: colours text, for terminals with colours.
+        tasks: the tasks to show; None for all.
+        max_task_rows: with more tasks several share a lane; None: each task has a row.
     """
     shown = {name: spans for name, spans in line.by_task() if tasks is None or name in tasks}
-    lanes = _lanes(list(shown), alone)
-    label = min(_LABEL, max((width(name) for name, _ in lanes), default=0), max(8, columns // 3))
+    lanes = _lanes(list(shown), max_task_rows)
+    label = min(_MAX_LABEL_COLUMNS, max((width(name) for name, _ in lanes), default=0), max(8, columns // 3))
     label = max(label, len("sessions"))
-    room = max(_LEAST, columns - label - 2)
+    room = max(_MIN_PICTURE_COLUMNS, columns - label - 2)
     scale = _Scale(line.until, room)
     marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
     used: set[_Cell] = set()
@@ -159,11 +160,11 @@ def timeline_text(
         mine = set(members)
         cells = _cells([span for member in members for span in shown[member]], scale)
         rows.append(drawn(name, _with_marks(cells, [mark for mark in marks if mark.task in mine], scale)))
-    return [*rows, "", *_legend(used, alphabet, paint, columns), *_told(marks, columns)]
+    return [*rows, "", *_legend(used, alphabet, paint, columns), *_marker_list(marks, columns)]
 
 
 def headline(line: Timeline, state: str, name: str) -> str:
-    """The job on one line."""
+    """Return the job on one line."""
     took = f"{'took' if line.ended is not None else 'for'} {format_duration(max(0.0, line.until))}"
     sessions = f"  {len(line.sessions)} sessions" if len(line.sessions) > 1 else ""
     return safe(f"{line.job}  {name}  {state}  {took}{sessions}")
@@ -179,17 +180,17 @@ class _Scale:
 
     @property
     def step(self) -> float:
-        """Seconds of a column."""
+        """Seconds per column."""
         return max(self.until, 1e-3) / self.room
 
     def column(self, at: float) -> int:
-        """Where a moment is."""
+        """Return the column of a time."""
         return min(self.room - 1, max(0, int(at / self.step)))
 
 
 def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
-    """Times, and below them a line with their places."""
-    wanted = max(scale.until, 1e-3) / max(1, scale.room // _TICK)
+    """Return the times, and below them a line with ticks."""
+    wanted = max(scale.until, 1e-3) / max(1, scale.room // _TICK_COLUMNS)
     fallback = _UNITS[-1] * max(1, -int(-wanted // _UNITS[-1]))
     unit = wanted if wanted < 1 else next((each for each in _UNITS if each >= wanted), fallback)
     times, line = [" "] * scale.room, [alphabet.dash] * scale.room
@@ -204,7 +205,7 @@ def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
 
 
 def _sessions(line: Timeline, scale: _Scale) -> str:
-    """The number of each session where it begins; of those that begin too close together, the first ones."""
+    """Return the number of each session where it begins; of sessions too close together, the first ones."""
     cells = [" "] * scale.room
     free = 0
     for session in line.sessions:
@@ -216,10 +217,10 @@ def _sessions(line: Timeline, scale: _Scale) -> str:
 
 
 def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
-    """What was done longest in each column."""
+    """Return the phase with the most time in each column."""
     if scale.room <= 0:
         return []
-    # Of each kind of state, where it begins and ends in whole columns, and what is left of the two at its edges.
+    # Per phase: where it begins and ends in whole columns (summed up below), and the fractions at its edges.
     sums: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
     edges: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
     for span in spans:
@@ -240,7 +241,7 @@ def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
             running[what] += sums[what][place]
             amount = running[what] + edges[what][place]
             if what is TaskPhase.GONE:
-                amount *= 0.5  # where half of a lane does something, that is what is seen
+                amount *= 0.5  # a phase of half of the lane's tasks is drawn
             if amount > best:
                 best, cells[place] = amount, what
     return cells
@@ -260,11 +261,11 @@ def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) ->
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _lanes(tasks: Sequence[str], alone: int | None) -> list[tuple[str, list[str]]]:
-    """Each row's name and its tasks."""
-    if alone is None or len(tasks) <= alone:
+def _lanes(tasks: Sequence[str], max_task_rows: int | None) -> list[tuple[str, list[str]]]:
+    """Return the name and the tasks of each row."""
+    if max_task_rows is None or len(tasks) <= max_task_rows:
         return [(task, [task]) for task in tasks]
-    size = -(-len(tasks) // _LANES)
+    size = -(-len(tasks) // _LANE_COUNT)
     lanes: list[tuple[str, list[str]]] = []
     for _, group in groupby(tasks, key=lambda task: task.rpartition(":")[0]):
         members = list(group)
@@ -276,7 +277,7 @@ def _lanes(tasks: Sequence[str], alone: int | None) -> list[tuple[str, list[str]
 
 
 def _padded(text: str, columns: int) -> str:
-    """A name in its column; of a long one the end is kept, in which names differ."""
+    """Return a name padded to its column; of a long one the end is kept, where names differ."""
     text = safe(text)
     if width(text) > columns:
         text = ".." + text[2 - columns :]
@@ -299,7 +300,7 @@ def _sign(cell: _Cell, alphabet: Alphabet) -> str:
 
 
 def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) -> list[str]:
-    """What is to be seen in the picture, and nothing else."""
+    """Return the legend of the characters that occur in the picture."""
     lines: list[str] = []
     taken = 0
     for cell, word in (*_STATES.items(), *_MARKS.items()):
@@ -317,20 +318,22 @@ def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) ->
     return lines
 
 
-def _told(marks: Sequence[Mark], columns: int) -> list[str]:
-    """What happened, in words: checkpoints are only counted."""
-    worth = [mark for mark in marks if mark.what is not MarkerKind.CHECKPOINT]
-    saved = len(marks) - len(worth)
+def _marker_list(marks: Sequence[Mark], columns: int) -> list[str]:
+    """Return the markers as text; checkpoints are only counted."""
+    listed = [mark for mark in marks if mark.what is not MarkerKind.CHECKPOINT]
+    checkpoints = len(marks) - len(listed)
     lines = [""] if marks else []
-    if len(worth) > _TOLD:
-        lines.append(f"{'':>10}  {len(worth) - _TOLD} earlier ones: tony events")
-    for mark in worth[-_TOLD:]:
-        who = f"{mark.task} " if mark.task and not mark.note.startswith(f"{mark.task} ") else ""
+    if len(listed) > _MAX_MARKERS:
+        lines.append(f"{'':>10}  {len(listed) - _MAX_MARKERS} earlier ones: tony events")
+    for mark in listed[-_MAX_MARKERS:]:
+        task = f"{mark.task} " if mark.task and not mark.note.startswith(f"{mark.task} ") else ""
         note = f": {mark.note}" if mark.note else ""
-        words = safe(f"{who}{_MARKS[mark.what]}{note}")
-        first, *others = textwrap.wrap(words, max(_LEAST, columns - 12), break_on_hyphens=False)[:_MOST_LINES] or [""]
+        words = safe(f"{task}{_MARKS[mark.what]}{note}")
+        first, *others = textwrap.wrap(words, max(_MIN_PICTURE_COLUMNS, columns - 12), break_on_hyphens=False)[
+            :_MAX_MARKER_LINES
+        ] or [""]
         lines.append(cut(f"{format_duration(max(0.0, mark.at)):>10}  {first}", columns))
         lines += [cut(f"{'':>10}  {each}", columns) for each in others]
-    if saved:
-        lines.append(f"{'':>10}  {saved} checkpoint{'s' if saved != 1 else ''}")
+    if checkpoints:
+        lines.append(f"{'':>10}  {checkpoints} checkpoint{'s' if checkpoints != 1 else ''}")
     return lines

@@ -1,4 +1,4 @@
-"""`tony top` on a terminal: drawn again as the job changes, to its end, or until somebody has seen enough."""
+"""`tony top` on a terminal: a live table until the job has ended or the user quits."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import aclosing
 from typing import TextIO
 
 from tony import clock
-from tony.cli.keyboard import read_key
+from tony.cli.keyboard import key_presses
 from tony.cli.live_region import LiveRegion
 from tony.cli.live_status import coloured
 from tony.cli.output import colours
 from tony.cli.terminal_text import knows_unicode, size_of
-from tony.cli.top_table import SPARK, TopSort, rows_of, series_of_top, top_table
+from tony.cli.top_table import SPARK_COLUMNS, TopSort, rows_of, series_of_top, top_table
 from tony.jobs.job_follower import first_error, reports
 from tony.jobs.job_metrics import measured, newest, read_progress
 from tony.jobs.progress import Reports, find_job_progress
@@ -23,24 +23,25 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.protocol.messages import Points
 
-#: Tasks up to which the last points of each are asked for, and not the very last one only.
-_FEW = 100
-#: Seconds between two questions for what was measured; of large jobs a thousandth of the number of tasks.
-_EVERY, _PER_TASK = 1.0, 0.001
-#: Seconds between two drawings, at least.
-_CALM = 0.1
+#: Up to so many tasks, sparklines are drawn; with more, only the last point of each series is read.
+_MAX_SPARKLINE_TASKS = 100
+#: Interval of reading metrics; for large jobs in proportion to the number of tasks.
+_POLL_SECONDS = 1.0
+_POLL_SECONDS_PER_TASK = 0.001
+#: Least time between two redraws.
+_MIN_REDRAW_SECONDS = 0.1
 
 
 def points_of(tasks: Sequence[str]) -> int:
-    """How many points of each series are worth asking for."""
-    return SPARK if len(tasks) <= _FEW else 1
+    """Return how many points of each series to read."""
+    return SPARK_COLUMNS if len(tasks) <= _MAX_SPARKLINE_TASKS else 1
 
 
 class Top:
-    """The table of a job that lives.
+    """The live table of a running job.
 
     Args:
-        stream: a terminal that knows sequences.
+        stream: a terminal that supports escape sequences.
     """
 
     def __init__(self, home: Home, record: JobRecord, stream: TextIO, sort: TopSort) -> None:
@@ -56,46 +57,46 @@ class Top:
         self._notice = ""
 
     async def run(self) -> None:
-        """Until the job has ended, or somebody quits. The last table stays."""
-        with read_key(self._heed):
+        """Run until the job has ended or the user quits. The last table stays on the screen."""
+        with key_presses(self._on_key):
             try:
                 with first_error():
                     async with asyncio.TaskGroup() as group:
-                        beside = [group.create_task(self._follow()), group.create_task(self._measure())]
+                        readers = [group.create_task(self._follow()), group.create_task(self._poll_metrics())]
                         await self._show()
-                        for task in beside:
+                        for task in readers:
                             task.cancel()
             finally:
                 self._table.leave()
 
     async def _follow(self) -> None:
-        async with aclosing(reports(self._home, self._record.job_id, self._told, ages=True)) as stream:
+        async with aclosing(reports(self._home, self._record.job_id, self._on_notice, ages=True)) as stream:
             async for self._report in stream:
                 self._notice = ""
                 self._changed.set()
 
-    async def _measure(self) -> None:
+    async def _poll_metrics(self) -> None:
         folder = self._home.job(self._record.job_id)
         most = points_of(self._tasks)
         self._points = await measured(folder, self._tasks, self._series, most, live=True)
         self._reports = await read_progress(folder, self._tasks, live=True)
         while True:
             self._changed.set()
-            await asyncio.sleep(max(_EVERY, _PER_TASK * len(self._tasks)))
+            await asyncio.sleep(max(_POLL_SECONDS, _POLL_SECONDS_PER_TASK * len(self._tasks)))
             self._points = await newest(folder, self._tasks, self._series, most) or self._points
             self._reports = await read_progress(folder, self._tasks, live=True)
 
     async def _show(self) -> None:
         while not self._quit:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):  # the window may have changed, and seconds pass
+                async with asyncio.timeout(1.0):  # redraw for times and window size
                     await self._changed.wait()
             self._changed.clear()
             if self._report is not None:
                 self._draw(self._report)
                 if self._report.state.ended:
                     return
-            await asyncio.sleep(_CALM)
+            await asyncio.sleep(_MIN_REDRAW_SECONDS)
 
     def _draw(self, report: JobReport) -> None:
         size = size_of(self._stream)
@@ -115,13 +116,13 @@ class Top:
             rows.append(self._notice[: size.columns - 1])
         self._table.draw(rows[: size.lines - 1], paint=coloured if colours(self._stream) else lambda row: row)
 
-    def _heed(self, key: str) -> None:
+    def _on_key(self, key: str) -> None:
         if key in ("q", "Q"):
             self._quit = True
         chosen = next((each for each in TopSort if each.value[0] == key.lower()), None)
         self._sort = chosen or self._sort
         self._changed.set()
 
-    def _told(self, text: str) -> None:
+    def _on_notice(self, text: str) -> None:
         self._notice = " ".join(text.split())
         self._changed.set()

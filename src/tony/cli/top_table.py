@@ -1,4 +1,4 @@
-"""What a job's tasks use now, or used last, and how far they are, as rows. Pure: time and size are arguments."""
+"""The table of `tony top`: resource use and progress of each task. Pure: time and size are arguments."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tony.model.progress import JobProgress, TaskProgress
 from tony.protocol.messages import Points
 from tony.units import format_duration
 
-#: Columns of a spark line, and points that are asked for.
-SPARK = 12
+#: Width of a sparkline, and number of points that are read.
+SPARK_COLUMNS = 12
 _HEADING = ("TASK", "STATE", "CPU", "", "MEMORY", "", "GPU", "", "GPU MEM", "STEP", "PROGRESS", "LEFT")
 _GPU = (6, 7, 8)
 _SPARKS = (3, 5, 7)
-#: Columns that go when the terminal is too narrow, first to go first.
+#: Columns that are dropped when the terminal is too narrow, in this order.
 _EXPENDABLE = (5, 7, 3, 8, 11, 9)
 
 
 class TopSort(Enum):
-    """By what rows are sorted; the first letter is the key that chooses it."""
+    """The sort order of rows; the first letter is its key on the keyboard."""
 
     TASK = "task"
     STATE = "state"
@@ -39,13 +39,13 @@ class TopSort(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopRow:
-    """One task; a number that is not known is None.
+    """One task; unknown numbers are None.
 
     Attributes:
-        cpu: cores in use; limit: bytes that it may use.
-        gpu: share of time in which its devices computed, on average; gpu_memory: bytes, of all of them.
-        progress: how far it is; None if it has reported no step.
-        cpus, rsss, gpus: the same lately.
+        cpu: cores in use; limit: memory limit, bytes.
+        gpu: mean utilisation of its GPUs, 0 to 1; gpu_memory: bytes, sum of its GPUs.
+        progress: None if the task has reported no step.
+        cpus, rsss, gpus: recent values, for sparklines.
     """
 
     task: str
@@ -62,14 +62,14 @@ class TopRow:
 
 
 def series_of_top(spec: JobSpec) -> tuple[str, ...]:
-    """Names of what is shown."""
+    """Return the names of the series that are shown."""
     most = max((role.resources.gpus for role in spec.effective_roles.values()), default=0)
     devices = [f"gpu{device}.{name}" for device in range(most) for name in ("util", "memory")]
     return ("cpu", "rss", *devices)
 
 
 def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[TopRow]:
-    """Each task with what was measured of it last. Of one that does not run its steps alone count."""
+    """Return a row for each task with its last metrics; a task that is not running has only its progress."""
     progress = find_task_progress(reports, report)
     of: dict[str, dict[str, Points]] = {}
     for points in measured:
@@ -114,7 +114,7 @@ _KEYS: Mapping[TopSort, Callable[[TopRow], float]] = {
 
 
 def ordered(rows: Sequence[TopRow], sort: TopSort) -> list[TopRow]:
-    """The largest first; those who are least far first; tasks and states in their own order."""
+    """Sort rows: largest use first, least progress first, tasks and states in their own order."""
     if sort is TopSort.TASK:
         return list(rows)
     if sort is TopSort.STATE:
@@ -134,12 +134,12 @@ def top_table(
     unicode: bool = True,
     keys: bool = False,
 ) -> list[str]:
-    """The job on a line, all of it on another, then a row for each task as far as there is room.
+    """Return the job on one line, its totals on another, then as many rows of tasks as fit.
 
     Args:
-        lines: that there is room for; None for all.
-        progress: how far the job is.
-        keys: say below which keys do what.
+        lines: the available lines; None for no limit.
+        progress: the progress of the job.
+        keys: explain the keys below the table.
     """
     head = [_headline(report, now), _sums(report, rows, now, progress)]
     foot = (
@@ -174,33 +174,33 @@ def _headline(report: JobReport, now: float) -> str:
 
 
 def _sums(report: JobReport, rows: Sequence[TopRow], now: float, progress: JobProgress | None) -> str:
-    """All tasks together: now, or as they were last."""
+    """Return the totals of all tasks: present ones, or the last."""
     measured = ", ".join(_measures(rows, progress))
     if report.state.ended:
         ago = "" if report.ended is None else f" at {clock_time(report.ended)}, {age(report.ended, now)} ago"
-        return f"ended{ago}{'; last numbers: ' if measured else ''}{measured}"
-    runs = f"{sum(row.state == 'running' for row in rows)} of {len(rows)} run"
-    return f"{runs}, {measured}" if measured else runs
+        return f"ended{ago}{'; last values: ' if measured else ''}{measured}"
+    running = f"{sum(row.state == 'running' for row in rows)} of {len(rows)} running"
+    return f"{running}, {measured}" if measured else running
 
 
 def _measures(rows: Sequence[TopRow], progress: JobProgress | None) -> list[str]:
-    said: list[str] = []
+    parts: list[str] = []
     cpu, rss = [row.cpu for row in rows if row.cpu is not None], [row.rss for row in rows if row.rss is not None]
     gpu = [row.gpu for row in rows if row.gpu is not None]
     if cpu:
-        said.append(f"{number(sum(cpu), Unit.CORES)} cores")
+        parts.append(f"{number(sum(cpu), Unit.CORES)} cores")
     if rss:
-        said.append(f"{number(sum(rss), Unit.BYTES)} of memory")
+        parts.append(f"{number(sum(rss), Unit.BYTES)} memory")
     if gpu:
-        said.append(f"GPUs {number(sum(gpu) / len(gpu), Unit.SHARE)}")
+        parts.append(f"GPUs {number(sum(gpu) / len(gpu), Unit.SHARE)}")
     if progress is not None and (sentence := format_progress(progress)):
-        said.append(sentence)
-    return said
+        parts.append(sentence)
+    return parts
 
 
 def _cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
-    def lately(values: Sequence[float]) -> str:
-        return spark(values[-SPARK:], SPARK, unicode=unicode, from_zero=True) if len(values) > 1 else ""
+    def sparkline(values: Sequence[float]) -> str:
+        return spark(values[-SPARK_COLUMNS:], SPARK_COLUMNS, unicode=unicode, from_zero=True) if len(values) > 1 else ""
 
     memory = number(row.rss, Unit.BYTES)
     if row.rss is not None and row.limit:
@@ -213,11 +213,11 @@ def _cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
         safe(row.task),
         row.state,
         number(row.cpu, Unit.CORES),
-        lately(row.cpus),
+        sparkline(row.cpus),
         memory,
-        lately(row.rsss),
+        sparkline(row.rsss),
         number(row.gpu, Unit.SHARE),
-        lately(row.gpus),
+        sparkline(row.gpus),
         number(row.gpu_memory, Unit.BYTES),
         steps,
         _bar(known.share if known else None, unicode=unicode),

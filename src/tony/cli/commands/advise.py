@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.portal_option import asked, portal_option
+from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.terminal_text import safe
 from tony.errors import ExitCode, UserError
 from tony.model.layout import Home
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     "job_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the changes into the job's file; comments and order stay.",
+    help="Write the changes into this job file; comments and order stay.",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Only findings of this name; may be given several times.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only recommendations of this name; may be repeated.")
 @portal_option
-@json_option("Print findings and changes as JSON.")
+@json_option("Print recommendations and changes as JSON.")
 def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str | None, as_json: bool) -> int:
-    """Recommend cheaper or safer settings for JOB, judging by its last runs, as a change to its file.
+    """Recommend cheaper or safer settings for JOB, as a change to its job file.
 
-    Looked at are the last ten runs of the same name, user and roles. What was not measured, nothing is said about. The
-    exit code is 0 whatever there is to say, and 2 if --apply is refused.
+    Reads up to ten past runs with the same name, user and roles. Metrics that were not recorded give no
+    recommendations. The exit code is 0 with and without recommendations, and 2 if --apply is refused.
     """
     if portal is not None:
-        return _of_portal(portal, job, job_file, only, as_json)
+        return _advise_at_portal(portal, job, job_file, only, as_json)
     home, name = job_id(job)
-    facts = _facts(home, name)
-    advice = _advice(facts, only)
+    facts = _load_facts(home, name)
+    advice = _compute_advice(facts, only)
     for problem in advice.problems:
         warn(problem)
     if not as_json:
@@ -57,19 +57,19 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
                 raise
             refused = str(error)
     if as_json:
-        print_json({**_plain(advice), "applied": applied and _told(applied), "refused": refused})
+        print_json({**_plain(advice), "applied": applied and _applied_as_json(applied), "refused": refused})
     elif applied:
         _show_applied(applied)
     return ExitCode.REFUSED if refused else ExitCode.SUCCEEDED
 
 
-def _of_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...], as_json: bool) -> int:
+def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...], as_json: bool) -> int:
     from tony.advice.recommendation import Advice
     from tony.model.codec import from_plain
 
     if job_file or only:
-        raise click.UsageError("--portal tells what the portal finds; --apply and --only are for jobs recorded here.")
-    with asked(url) as there:
+        raise click.UsageError("--apply and --only work for jobs of this machine only; leave out --portal.")
+    with open_portal(url) as there:
         name = there.resolve(job)
         advice = from_plain(Advice, there.advice(name), ignore_unknown=True)
         title = there.report(name).name
@@ -82,7 +82,7 @@ def _of_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...],
     return ExitCode.SUCCEEDED
 
 
-def _facts(home: Home, name: str) -> Facts:
+def _load_facts(home: Home, name: str) -> Facts:
     import asyncio
 
     from tony.advice.facts_loader import facts_of
@@ -92,7 +92,7 @@ def _facts(home: Home, name: str) -> Facts:
     return facts_of(home, name)
 
 
-def _advice(facts: Facts, only: tuple[str, ...]) -> Advice:
+def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
     from tony.advice.engine import advise
     from tony.advice.registry import all_heuristics
     from tony.dataclass import replace
@@ -101,7 +101,9 @@ def _advice(facts: Facts, only: tuple[str, ...]) -> Advice:
     names = {heuristic.name for heuristic in heuristics}
     unknown = [name for name in only if name not in names]
     if unknown:
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(sorted(names))}.", param_hint="--only")
+        raise click.BadParameter(
+            f"unknown recommendation {unknown[0]!r}; known: {', '.join(sorted(names))}.", param_hint="--only"
+        )
     chosen = [heuristic for heuristic in heuristics if not only or heuristic.name in only]
     found = advise(facts, chosen)
     return replace(found, problems=(*found.problems, *problems))
@@ -127,7 +129,7 @@ def _plain(advice: Advice) -> dict[str, object]:
     }
 
 
-def _told(applied: Applied) -> dict[str, object]:
+def _applied_as_json(applied: Applied) -> dict[str, object]:
     return {
         "file": str(applied.path),
         "changed": applied.before != applied.after,
@@ -141,39 +143,39 @@ def _show(name: str, advice: Advice) -> None:
     from tony.advice.patch import as_diff
 
     others = len(advice.runs) - 1
-    say(f"{advice.job}  {safe(name)}  looked at with {count(others, 'earlier run')} of the same job")
+    say(f"{advice.job}  {safe(name)}  compared with {count(others, 'earlier run')} of the same job")
     for finding in advice.findings:
         say()
         saving = saved(finding.saving)
         say(f"{finding.severity.value}: {finding.says}", bold=True)
         say_all(f"    {format_evidence(each)}" for each in finding.evidence)
         if saving:
-            say(f"    would save, each run: {saving}")
+            say(f"    would save per run: {saving}")
         if finding.hint:
             say(f"    {finding.hint}")
         say(f"    rule: {finding.heuristic}")
     say()
     if not advice.findings:
-        say("nothing to say")
+        say("No recommendations.")
     if advice.patch:
-        say("changes to the job file:")
+        say("Suggested changes to the job file:")
         say_all(f"    {line}" for line in as_diff(advice.patch))
     elif advice.findings:
-        say("no change to the job file is certain to be right")
+        say("No change to the job file is suggested.")
     for change in advice.later:
-        say(f"{change.key} = {change.new} had better wait for a run with these")
+        say(f"Later, after a run with these changes: {change.key} = {change.new}")
     if advice.unknown:
-        say(f"not known: {'; '.join(advice.unknown)}")
+        say(f"Not checked: {' '.join(advice.unknown)}")
 
 
 def _show_applied(applied: Applied) -> None:
     say()
     name = str(applied.path)
     if applied.before == applied.after:
-        say(f"{name} is as it was")
+        say(f"{name} is unchanged")
     else:
         before, after = (text.splitlines() for text in (applied.before, applied.after))
-        say(f"{name} was changed:")
+        say(f"Changed {name}:")
         say_all(difflib.unified_diff(before, after, name, name, lineterm="", n=2))
     for change, why in applied.left:
-        warn(f"{change.key} was left as it is: {why}")
+        warn(f"{change.key} was not changed: {why}")

@@ -1,4 +1,4 @@
-"""`tony cluster-submit`, the original's ClusterSubmitter."""
+"""`tony cluster-submit`: ClusterSubmitter of LinkedIn TonY."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def command(words: tuple[str, ...]) -> int:
     """Submit a LinkedIn TonY job (tony.xml) to YARN.
 
-    Follows it to its end. Exit code: 0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal end
-    the job.
+    Follows the job to its end. Exit code: 0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal
+    stop the job.
     """
-    about = "Submits a job of the original to YARN and follows it to its end.\nAnswers 0 if it succeeded, else 255."
+    about = "Submit a LinkedIn TonY job to YARN and follow it to its end.\nExit code 0 if it succeeded, else 255."
     return run("cluster-submit", about, words, _go)
 
 

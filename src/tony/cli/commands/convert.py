@@ -17,8 +17,8 @@ from tony.errors import ConfigError
 def command(xml_file: str, flags: tuple[str, ...]) -> int:
     """Convert XML_FILE, a LinkedIn TonY job, to a job file.
 
-    FLAGS are those of the original's command line that the job was submitted with, such as --src_dir and --executes:
-    what they say stands in the job file, too.
+    FLAGS are the LinkedIn TonY flags that the job was submitted with, such as --src_dir and --executes; they go into
+    the job file, too.
     """
     from tony.config.legacy.flags import parse
     from tony.config.legacy.job_file_writer import job_file

@@ -17,7 +17,7 @@ from tony.model.layout import Home
 
 @click.command("events")
 @job_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until the job has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Print new events until the job has ended.")
 @json_option("Print each event as a JSON object.")
 def command(job: str, follow: bool, as_json: bool) -> None:
     """List the events of JOB, one per line."""

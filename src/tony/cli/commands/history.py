@@ -15,10 +15,13 @@ from tony.cli.terminal_text import columns_of, table
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 
+#: Labels that differ from the JSON key.
+_LABELS = {"measured": "metrics"}
+
 
 @click.command("history")
 @job_argument
-@json_option("Print the places and the report as JSON.")
+@json_option("Print the paths and the report as JSON.")
 def command(job: str, as_json: bool) -> None:
     """Show the summary of JOB and where its files are."""
     home, name = job_id(job)
@@ -34,14 +37,21 @@ def command(job: str, as_json: bool) -> None:
             }
         )
         return
-    say_all(table([("record", str(home.job(name).path)), *((word, str(path)) for word, path in places.items())]))
+    say_all(
+        table(
+            [
+                ("directory", str(home.job(name).path)),
+                *((_LABELS.get(word, word), str(path)) for word, path in places.items()),
+            ]
+        )
+    )
     say()
     folder = home.job(name)
     say_all(status_page(report, columns_of(), further_sessions(folder, report), lone_restarts(folder, report)))
 
 
 def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
-    """Each session: why it began, and with how many tasks where that may differ."""
+    """Return the reason of each session, and its number of tasks if the gang size may change."""
     from tony.history.session_facts import session_reasons, session_sizes
 
     reasons, sizes = session_reasons(folder), session_sizes(folder)
@@ -59,7 +69,7 @@ def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
 
 
 def _places(folder: JobFolder) -> dict[str, Path]:
-    """Word -> path, for each part of the record that is there."""
+    """Return label -> path for each part of the job directory that exists."""
     from tony.history.event_log import segments
 
     logs = segments(folder.path)

@@ -16,7 +16,7 @@ from tony.model.states import JobState
 
 @click.command("kill")
 @job_argument
-@click.option("--now", is_flag=True, help="At once, without the grace that programs have to save something.")
+@click.option("--now", is_flag=True, help="Kill at once, without the grace period (stop_grace).")
 @json_option("Print what was done as JSON.")
 def command(job: str, now: bool, as_json: bool) -> None:
     """Kill JOB: its programs get SIGTERM, and SIGKILL after `stop_grace`. Also: tony stop, tony cancel.
@@ -28,24 +28,24 @@ def command(job: str, now: bool, as_json: bool) -> None:
     try:
         home, name = job_id(job)
     except UnrecordedJobError:
-        if not _ended_by_scheduler(job):
+        if not _kill_unrecorded(job):
             raise
         if as_json:
             print_json({"job": job, "asked": True, "state": JobState.SUBMITTED.value})
         else:
-            say(f"job {job} had not begun; it is being ended")
+            say(f"Stopping job {job}, which had not started")
         return
     report = asyncio.run(kill(home, name, now=now))
     if as_json:
         print_json({"job": name, "asked": not report.state.ended, "state": report.state.value})
     elif report.state.ended:
-        say(f"nothing to end: {outcome(report)}")
+        say(f"{outcome(report)}; it has already ended")
     else:
-        say(f"job {name} ({report.name}) is being ended{' at once' if now else ''}; see: tony status {name}")
+        say(f"{'Killing' if now else 'Stopping'} job {name} ({report.name}); check with: tony status {name}")
 
 
-def _ended_by_scheduler(job: str) -> bool:
-    """A job of another machine that has not begun: only its scheduler knows it."""
+def _kill_unrecorded(job: str) -> bool:
+    """Kill a job that was submitted on another machine and has not started: only its scheduler knows it."""
     from tony.jobs.remote_jobs import end_unrecorded
 
     return asyncio.run(end_unrecorded(own_home(), job))

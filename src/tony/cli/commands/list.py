@@ -11,8 +11,8 @@ import click
 from tony import clock
 from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.portal_option import asked, portal_option
 from tony.cli.portal_option import heads as heads_at
+from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.terminal_text import clock_time, columns_of, cut, safe, table
 from tony.history.ended_jobs_index import JobHead
 from tony.jobs.job_ids import ending, known
@@ -22,21 +22,20 @@ from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
 
 _HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER")
-#: Columns that go when the terminal is too narrow, first to go first: user, tasks, took, submitted, exit, name.
+#: Columns that are dropped when the terminal is too narrow, in this order: user, tasks, took, submitted, exit, name.
 _EXPENDABLE = (7, 3, 5, 4, 6, 1)
-#: Columns of a name on a terminal: the rest of the line is worth more.
+#: Width of a name on a terminal; the other columns matter more.
 _LONGEST_NAME = 30
-#: Terminals narrower than this show only the end of an id, as much as every command needs to know the job.
+#: Terminals narrower than this show only the end of a job id, as much of it as identifies the job.
 _NARROW = 60
 
 
 class TimeParameter(NumberType):
-    """A moment: a date, a date and time, or how long ago (`2h`). Its value is seconds since 1970."""
+    """A date, a date and time, or how long ago (`2h`). The value is seconds since 1970."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Reads it."""
         if isinstance(value, float):
             return value
         try:
@@ -46,7 +45,7 @@ class TimeParameter(NumberType):
         try:
             return clock.wall() - parse_duration(value)
         except ValueError:
-            self.fail(f"{value!r} is no time; write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h.", param, ctx)
+            self.fail(f"{value!r} is not a time; write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h.", param, ctx)
 
 
 @click.command("list")
@@ -55,18 +54,18 @@ class TimeParameter(NumberType):
     "states",
     multiple=True,
     type=click.Choice([state.value for state in JobState]),
-    help="Only jobs in this state; may be given several times.",
+    help="Only jobs in this state; may be repeated.",
 )
-@click.option("--name", help="Only jobs of this name; * and ? stand for anything.")
+@click.option("--name", help="Only jobs of this name; * and ? are wildcards.")
 @click.option("--user", help="Only this user's jobs.")
 @click.option(
     "--scheduler",
     metavar="NAME",
-    callback=lambda context, parameter, value: value and _known(value),
-    help="Only jobs of this scheduler, also those that are not recorded here: it is asked.",
+    callback=lambda context, parameter, value: value and _check_scheduler(value),
+    help="Only jobs of this scheduler, including those submitted from other machines.",
 )
 @click.option("--since", type=TimeParameter(), help="Only jobs submitted since then: 2026-01-31, or 2h (ago).")
-@click.option("--until", type=TimeParameter(), help="Only jobs submitted until then.")
+@click.option("--until", type=TimeParameter(), help="Only jobs submitted before then.")
 @click.option("-n", "--limit", type=Count(1), help="Show at most N jobs (newest first).")
 @portal_option
 @json_option("Print a list of jobs as JSON.")
@@ -91,11 +90,11 @@ def command(
         until=until,
     )
     if portal is not None:
-        with asked(portal) as there:
+        with open_portal(portal) as there:
             _print(heads_at(there, wanted, limit), there.address, wanted, as_json)
         return
     place = home()
-    jobs = ended_jobs(place, wanted) or _ask(place, wanted)
+    jobs = ended_jobs(place, wanted) or _query_jobs(place, wanted)
     heads = jobs.heads[:limit]
     for problem in jobs.problems:
         warn(problem)
@@ -108,19 +107,19 @@ def _print(heads: Sequence[JobHead], where: str, wanted: Filter, as_json: bool) 
     elif heads:
         _show(heads)
     else:
-        asked_too = f" and of the scheduler {wanted.scheduler}" if wanted.scheduler else ""
-        say(f"no jobs in {where}{asked_too}" + (" match" if wanted != Filter(scheduler=wanted.scheduler) else ""))
+        scheduler = f" and of the scheduler {wanted.scheduler}" if wanted.scheduler else ""
+        say(f"no jobs in {where}{scheduler}" + (" match" if wanted != Filter(scheduler=wanted.scheduler) else ""))
 
 
-def _known(scheduler: str) -> str:
+def _check_scheduler(scheduler: str) -> str:
     from tony.schedulers import registry
 
     if scheduler not in registry.names():
-        raise click.BadParameter(f"{scheduler!r} is no scheduler; there are: {', '.join(registry.names())}.")
+        raise click.BadParameter(f"unknown scheduler {scheduler!r}; known: {', '.join(registry.names())}.")
     return scheduler
 
 
-def _ask(place: Home, wanted: Filter) -> Jobs:
+def _query_jobs(place: Home, wanted: Filter) -> Jobs:
     import asyncio
 
     from tony.jobs.job_list import list_jobs
@@ -143,11 +142,11 @@ def _show(heads: Sequence[JobHead]) -> None:
     say_all(table(rows, columns, _EXPENDABLE))
 
 
-def _row(head: JobHead, shown: str, longest_name: int | None) -> tuple[str, ...]:
+def _row(head: JobHead, job_id: str, longest_name: int | None) -> tuple[str, ...]:
     name = safe(head.name)
     until = head.ended if head.state.ended else clock.wall()
     return (
-        shown,
+        job_id,
         name if longest_name is None else cut(name, longest_name),
         head.state.value,
         "-" if head.tasks is None else str(head.tasks),

@@ -8,7 +8,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say
-from tony.cli.portal_option import asked, portal_option
+from tony.cli.portal_option import open_portal, portal_option
 from tony.model.job_report import JobReport
 from tony.protocol.messages import LOG_LEVELS
 
@@ -21,13 +21,13 @@ from tony.protocol.messages import LOG_LEVELS
 def command(job: str, level: str, portal: str | None, as_json: bool) -> None:
     """Change the log level of JOB's application master and executors; user programs are not affected.
 
-    Their logs are am.log and logs/*.executor.log of the job's record, and on YARN those of its containers.
+    Their logs are am.log and logs/*.executor.log in the job directory, and on YARN the container logs.
     """
     report = _here(job, level) if portal is None else _at_portal(portal, job, level)
     if as_json:
         print_json({"job": report.job, "level": level, "state": report.state.value})
     else:
-        say(f"the application master and the executors of job {report.job} ({report.name}) log from {level} on")
+        say(f"Log level of job {report.job} ({report.name}) is now {level} (application master and executors)")
 
 
 def _here(job: str, level: str) -> JobReport:
@@ -39,7 +39,7 @@ def _here(job: str, level: str) -> JobReport:
 def _at_portal(url: str, job: str, level: str) -> JobReport:
     from tony.jobs.changing import NOTHING_LOGS, require_running
 
-    with asked(url) as there:
+    with open_portal(url) as there:
         report = there.report(there.resolve(job), tasks=False)
         require_running(report, NOTHING_LOGS)
         there.change(report.job, "log-level", {"level": level})

@@ -15,33 +15,33 @@ from tony.dataclass import replace
 from tony.errors import UserError
 from tony.model.layout import Home
 
-#: Names the portal in the environment.
+#: Environment variable with the address of the portal.
 VARIABLE = "TONY_PORTAL"
 
 
 @click.command("login")
 @portal_option
-@click.option("--without-tls", is_flag=True, help="The token may travel so that whoever is on the way can read it.")
-@click.option("--forget", is_flag=True, help="Log out: the token is not kept any longer.")
-@json_option("Print who we are there as JSON.")
+@click.option("--without-tls", is_flag=True, help="Allow sending the token over plain HTTP (insecure).")
+@click.option("--forget", is_flag=True, help="Log out: delete the stored token.")
+@json_option("Print the portal's user as JSON.")
 def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) -> None:
-    """Log in to a portal with a token, and keep that for `--portal`.
+    """Log in to a portal with a token, and store the token for `--portal`.
 
-    The portal's owner makes tokens: `tony portal token --user NAME`. It is asked for, or read from standard input.
-    Without --portal it is the one that TONY_PORTAL names, or the one where you are logged in already.
+    The owner of the portal creates tokens with `tony portal token --user NAME`. The token is prompted for, or read from
+    standard input. Without --portal, logs in to the one in TONY_PORTAL, or the one with a stored token.
     """
     from tony.jobs.portal_client import KeptToken, PortalClient, address_of, is_private, keep_token
 
     place = home()
-    address = address_of(portal or _usual(place))
+    address = address_of(portal or _default_portal(place))
     if forget:
         keep_token(place, None, address)
-        say(f"no token is kept for {address}", to=sys.stderr)
+        say(f"Logged out of {address}: no token is stored.", to=sys.stderr)
         return
     if not (is_private(address) or without_tls):
         raise UserError(
-            f"{address} is not https: others could read your token on its way. "
-            "If nobody listens there, say so: --without-tls"
+            f"{address} is not https: the token could be read on the network. "
+            "Use --without-tls if the network is trusted."
         )
     made = KeptToken(portal=address, user="", token=_token(), without_tls=without_tls)
     there = PortalClient(address, made)
@@ -54,17 +54,17 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
     if as_json:
         print_json({"portal": address, "user": user, "admin": bool(me.get("admin"))})
     else:
-        say(f"logged in to {address} as {user}")
+        say(f"Logged in to {address} as {user}")
 
 
-def _usual(place: Home) -> str:
+def _default_portal(place: Home) -> str:
     from tony.jobs.portal_client import kept_tokens
 
     named = os.environ.get(VARIABLE, "")
     known = [each.portal for each in kept_tokens(place)]
     if named or len(known) == 1:
         return named or known[0]
-    raise UserError(f"which portal? Name it: tony login --portal URL, or set {VARIABLE}")
+    raise UserError(f"No portal given. Use --portal URL or set {VARIABLE}.")
 
 
 def _token() -> str:
@@ -74,5 +74,5 @@ def _token() -> str:
         text = sys.stdin.readline(1000)
     text = text.strip()
     if not text.isascii() or not text.isprintable() or not 1 <= len(text) <= 200:
-        raise UserError("that is no token: one begins with tony_, and stands on one line.")
+        raise UserError("This is not a token: a token is one line that begins with tony_.")
     return text

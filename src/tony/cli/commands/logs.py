@@ -10,7 +10,7 @@ import click
 from tony.cli.log_printer import LogPrinter
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
-from tony.cli.portal_option import asked, portal_option
+from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.report import load_report
 from tony.cli.terminal_text import is_terminal
 from tony.errors import UserError
@@ -27,11 +27,11 @@ from tony.units import exact_size
 @click.command("logs")
 @job_argument
 @click.argument("tasks", metavar="[TASK]...", type=TaskParameter(), nargs=-1)
-@click.option("-f", "--follow", "following", is_flag=True, help="Go on with what is printed, until the job has ended.")
+@click.option("-f", "--follow", "following", is_flag=True, help="Print new output until the job has ended.")
 @click.option("--stdout", "streams", flag_value="out", help="Only standard output.")
 @click.option("--stderr", "streams", flag_value="err", help="Only standard error.")
 @click.option("--both", "streams", flag_value="both", default="both", help="Both (the default).")
-@click.option("-n", "--tail", type=Count(0), help="Begin with so many lines of each stream.")
+@click.option("-n", "--tail", type=Count(0), help="Start with the last N lines of each stream.")
 @click.option("--session", type=Count(1), help="Only this session.")
 @portal_option
 @json_option("Print each line as a JSON object.")
@@ -47,8 +47,8 @@ def command(
 ) -> None:
     """Show the output of JOB's tasks.
 
-    TASK is a task such as worker:0, or a role for all of its tasks; without one all are shown. Lines of several tasks
-    carry their task in front.
+    TASK is a task such as worker:0, or a role for all of its tasks; the default is all tasks. With several tasks, each
+    line begins with its task.
     """
     chosen = {"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS)
     if portal is not None:
@@ -62,16 +62,16 @@ def command(
         _check_session(home, name, session, following)
     selection = Selection(tasks=selected, streams=chosen, session=session)
     if not following:
-        _bring(home, record, selection)
+        _fetch_logs(home, record, selection)
     printer = LogPrinter(sys.stdout, prefix=len(selected or spec.task_ids) != 1, as_json=as_json)
     if tail is None:
-        _tell_rotated(home, name, selection, spec.log_limit)
+        _warn_rotated(home, name, selection, spec.log_limit)
     if following:
         live = is_terminal(sys.stdout) and not as_json
-        _follow(home, name, _Printing(printer), selection, tail, live=live)
+        _follow(home, name, _OutputViewer(printer), selection, tail, live=live)
     elif not _print_all(home, name, selection, tail, printer):
         yet = "" if home.job(name).summary.exists() else " yet"
-        warn(f"nothing was printed{yet}; see: tony status {name}")
+        warn(f"no output{yet}; see: tony status {name}")
 
 
 def _at_portal(
@@ -85,7 +85,7 @@ def _at_portal(
 ) -> None:
     from tony.jobs.portal_logs import PortalLogs
 
-    with asked(url) as portal:
+    with open_portal(url) as portal:
         logs = PortalLogs(portal, portal.resolve(job), tasks)
         printer = LogPrinter(sys.stdout, prefix=len(logs.tasks) != 1, as_json=as_json)
         for lines in logs.lines(selection, tail, follow=following):
@@ -95,7 +95,7 @@ def _at_portal(
                 warn(f"{task}: {missing}")
 
 
-def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail: int | None, *, live: bool) -> None:
+def _follow(home: Home, job: str, viewer: _OutputViewer, selection: Selection, tail: int | None, *, live: bool) -> None:
     import asyncio
 
     from tony.jobs.failure_text import outcome, page
@@ -105,8 +105,8 @@ def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail:
     warn((page(report) or [outcome(report)])[0])
 
 
-def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
-    """Has what lies on other machines brought here."""
+def _fetch_logs(home: Home, record: JobRecord, selection: Selection) -> None:
+    """Fetch the logs that are on other machines."""
     if not is_elsewhere(record.spec.scheduler):
         return
     import asyncio
@@ -117,7 +117,7 @@ def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
 
 
 def _check_session(home: Home, job: str, session: int, following: bool) -> None:
-    """A session that comes later may be followed.
+    """Refuse a session that the job does not have; a future one may be followed.
 
     Raises:
         UserError: the job has no such session.
@@ -130,13 +130,13 @@ def _check_session(home: Home, job: str, session: int, following: bool) -> None:
         raise UserError(f"job {job} has no session {session}; it has {there}")
 
 
-def _tell_rotated(home: Home, job: str, selection: Selection, limit: int) -> None:
-    """Says whose output outgrew its limit, so that the beginning may be missing."""
+def _warn_rotated(home: Home, job: str, selection: Selection, limit: int) -> None:
+    """Warn about tasks whose output exceeded `log_limit`, so that the beginning may be missing."""
     folder = home.job(job).logs
     full = list(dict.fromkeys(name.task for name in find(folder, selection) if name.rotated(folder).exists()))
     if full:
-        who = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
-        warn(f"{who} printed more than log_limit = {exact_size(limit)} keeps; what was printed first may be gone")
+        tasks = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
+        warn(f"the output of {tasks} exceeded log_limit = {exact_size(limit)}; its beginning may have been removed")
 
 
 def _print_all(home: Home, job: str, selection: Selection, tail: int | None, printer: LogPrinter) -> bool:
@@ -149,22 +149,20 @@ def _print_all(home: Home, job: str, selection: Selection, tail: int | None, pri
     return any_line
 
 
-class _Printing:
-    """Prints lines, and nothing else."""
+class _OutputViewer:
+    """Prints the output of a followed job, and nothing else."""
 
     def __init__(self, printer: LogPrinter) -> None:
         self._printer = printer
 
     def saw(self, report: JobReport) -> None:
-        """How the job stands was not asked for."""
+        """Ignore status changes."""
 
     def opened(self, session: int, reason: str) -> None:
-        """Nor were sessions."""
+        """Ignore new sessions."""
 
     def printed(self, lines: Sequence[LogLine]) -> None:
-        """Prints."""
         self._printer.print(lines)
 
     def noticed(self, text: str) -> None:
-        """Tells it beside the output."""
         warn(text)

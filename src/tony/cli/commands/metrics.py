@@ -23,12 +23,12 @@ from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Points
 
-#: What is shown if nothing is said.
-_USUAL = ("cpu", "rss", "gpu*.util", "gpu*.memory", "step", "user.*")
-#: Of more tasks a table shows roles.
-_FEW = 20
+#: The series that are shown by default.
+_DEFAULT_SERIES = ("cpu", "rss", "gpu*.util", "gpu*.memory", "step", "user.*")
+#: With more tasks the table has rows of roles, not of tasks.
+_MAX_TASK_ROWS = 20
 #: Tasks whose points are in memory at one time.
-_BATCH = 100
+_BATCH_SIZE = 100
 
 
 @click.command("metrics")
@@ -37,15 +37,15 @@ _BATCH = 100
 @click.option(
     "--series",
     metavar="NAME,...",
-    help="cpu,rss,gpu0.util,user.loss; `*` stands for any characters. By default the usual ones.",
+    help="cpu,rss,gpu0.util,user.loss; `*` is a wildcard. Default: CPU, memory, GPUs, steps, user metrics.",
 )
-@click.option("--points", type=Count(1), default=500, show_default=True, help="Of each series, at most.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print a line for each point.")
+@click.option("--points", type=Count(1), default=500, show_default=True, help="Maximum number of points per series.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print one CSV line per point.")
 @json_option("Print each series with its points as JSON.")
 def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, as_csv: bool, as_json: bool) -> None:
     """Show the metrics of JOB's tasks: CPU, memory, GPUs, steps.
 
-    A row for each series of each task; of more than 20 tasks, unless some are named, one of each role.
+    One row per series and task; with more than 20 tasks, unless --task names some, one per series and role.
     """
     home, name = job_id(job)
     record = record_of(home, name)
@@ -53,20 +53,20 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     selected = named_tasks(name, record.spec.task_ids, tasks)
     mine = [task for task in every if selected is None or task in selected]
     named = tuple(filter(None, (series or "").split(",")))
-    wanted = named or (("*",) if as_csv or as_json else _USUAL)
+    wanted = named or (("*",) if as_csv or as_json else _DEFAULT_SERIES)
     live = not home.job(name).summary.exists()
     if live:
-        _bring(home.job(name))
-    _check(home.job(name), every, named, live=live)
+        _fetch_job_dir(home.job(name))
+    _check_series(home.job(name), every, named, live=live)
     unicode = knows_unicode(sys.stdout)
-    if not (as_csv or as_json) and selected is None and len(every) > _FEW:
-        lines = _roles(home.job(name), wanted, unicode=unicode)
+    if not (as_csv or as_json) and selected is None and len(every) > _MAX_TASK_ROWS:
+        lines = _role_rows(home.job(name), wanted, unicode=unicode)
         if len(lines) > 1:
             say_all(lines)
             return
     measures = [] if as_csv else asyncio.run(measured(home.job(name), mine, wanted, points, live=live))
     if not (_print_csv(home.job(name), mine, wanted, points, live=live) if as_csv else measures):
-        _say_why(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
+        _explain_absence(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
         if as_csv:
             print(csv_heading())
     if as_json and not as_csv:
@@ -76,18 +76,17 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
 
 
 def _plain(points: Points) -> Mapping[str, Json]:
-    """One series as JSON has it."""
     plain = to_plain(points)
     assert isinstance(plain, Mapping)
     return plain
 
 
 def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], most: int, *, live: bool) -> bool:
-    """Some tasks after others: ten thousand have more points than memory should hold."""
+    """Print CSV in batches of tasks: all points of ten thousand tasks are too many for memory."""
     since = accepted(folder)
     any_line = False
-    for first in range(0, len(tasks), _BATCH):
-        found = asyncio.run(measured(folder, tasks[first : first + _BATCH], wanted, most, live=live))
+    for first in range(0, len(tasks), _BATCH_SIZE):
+        found = asyncio.run(measured(folder, tasks[first : first + _BATCH_SIZE], wanted, most, live=live))
         if found and not any_line:
             print(csv_heading())
         for line in csv_lines(found, since):
@@ -96,15 +95,15 @@ def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], mos
     return any_line
 
 
-def _bring(folder: JobFolder) -> None:
-    """The record of a job that runs elsewhere is brought here, as far as it can be had."""
+def _fetch_job_dir(folder: JobFolder) -> None:
+    """Fetch the job directory of a remote job; if that fails, warn and use the local copy."""
     try:
         fetch_job_dir(Home(folder.path.parent.parent), folder.job_id)
     except InfraError as error:
-        warn(f"{error}; what is here already is shown")
+        warn(f"{error}; showing the local copy")
 
 
-def _roles(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list[str]:
+def _role_rows(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list[str]:
     with open_metrics(folder.metrics) as metrics:
 
         def each() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
@@ -118,51 +117,51 @@ def _roles(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list
         return role_table(each(), columns_of(), unicode=unicode)
 
 
-def _check(folder: JobFolder, tasks: Sequence[str], named: Sequence[str], *, live: bool) -> None:
-    """Says which of the named series nobody has, if anything was measured at all.
+def _check_series(folder: JobFolder, tasks: Sequence[str], named: Sequence[str], *, live: bool) -> None:
+    """Warn about named series that no task has, unless the job has no metrics at all.
 
     Raises:
-        UserError: there is none of them.
+        UserError: none of them exists.
     """
     with open_metrics(folder.metrics) as metrics:
         there = set(metrics.series())
 
-    def lacking() -> list[str]:
+    def missing_series() -> list[str]:
         return [each for each in named if not any(takes((each,), name) for name in there)]
 
-    sure = not live
-    if lacking() and live:  # something may be too new to be written down
+    is_complete = not live
+    if missing_series() and live:  # the newest series may not be on disk yet
         recent = {points.series for points in asyncio.run(newest(folder, tasks, (), 1))}
-        there, sure = there | recent, bool(recent)
-    if not there or not (missing := lacking()):
+        there, is_complete = there | recent, bool(recent)
+    if not there or not (missing := missing_series()):
         return
-    said = f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(ordered(there))}"
-    if not sure:
-        said = f"{said}, as far as it is written down: its application master does not answer"
+    message = f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(ordered(there))}"
+    if not is_complete:
+        message = f"{message} on disk; newer ones are unknown because its application master does not answer"
     elif len(missing) == len(named):
-        raise UserError(said)
-    warn(said)
+        raise UserError(message)
+    warn(message)
 
 
-def _say_why(folder: JobFolder, interval: float, whose: str, *, live: bool) -> None:
-    """Why there is nothing to show.
+def _explain_absence(folder: JobFolder, interval: float, tasks: str, *, live: bool) -> None:
+    """Explain why there is nothing to show.
 
     Args:
-        whose: the tasks that were named, if series were named as well.
+        tasks: the tasks that were named, if series were named as well.
 
     Raises:
-        UserError: others have what these have not, and never will.
+        UserError: the job has ended, and only other tasks have these series.
     """
     with open_metrics(folder.metrics) as metrics:
         there, problem = metrics.series(), metrics.problem
-    if whose and there:
-        yet, all_of_it = " yet" if live else "", f"tony metrics {folder.job_id} --series '*'"
-        said = f"none of these series was measured of {whose}{yet}; what was: {all_of_it}"
+    if tasks and there:
+        yet, list_all = " yet" if live else "", f"tony metrics {folder.job_id} --series '*'"
+        message = f"{tasks} has none of these series{yet}; list all with: {list_all}"
         if not live:
-            raise UserError(said)
-        warn(said)
+            raise UserError(message)
+        warn(message)
     elif not interval:
-        warn("nothing was measured: metrics_interval is 0s")
+        warn("no metrics: metrics_interval is 0s")
     else:
         why = " yet" if live else f": {problem}" if problem and folder.metrics.exists() else ""
-        warn(f"nothing was measured{why}; see: tony status {folder.job_id}")
+        warn(f"no metrics{why}; see: tony status {folder.job_id}")

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
-#: Columns that go when the terminal is too narrow, first to go first.
+#: Columns that are dropped when the terminal is too narrow, in this order.
 _EXPENDABLE = (5, 3, 2, 4)
 _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
 
 
 @click.group("mini", cls=CommandGroup)
 def command() -> None:
-    """Run a real Hadoop on this machine, to try things out.
+    """Run a small Hadoop cluster on this machine.
 
-    NameNode, DataNodes, ResourceManager and NodeManagers run as processes of yours, on addresses that only this machine
-    reaches. They know no passwords: whoever can log in here can run programs as you while they run. Needs Java; and
-    Maven the first time, to fetch Hadoop.
+    NameNode, DataNodes, ResourceManager and NodeManagers run as your processes, on addresses that only this machine can
+    reach. They have no authentication: while they run, any local user can run programs as you. Needs Java, and Maven
+    the first time, to fetch Hadoop.
     """
 
 
@@ -49,18 +49,22 @@ def _subcommand(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 
 @_subcommand("start")
 @click.option(
-    "--nodes", type=int, default=3, show_default=True, help="How many NodeManagers, of 8 GB and 8 vcores each."
+    "--nodes", type=int, default=3, show_default=True, help="Number of NodeManagers, of 8 GB and 8 vcores each."
 )
-@click.option("--datanodes", type=int, default=1, show_default=True, help="How many DataNodes.")
-@click.option("--hadoop", default=DEFAULT_HADOOP, show_default=True, metavar="RELEASE", help="Which Hadoop.")
+@click.option("--datanodes", type=int, default=1, show_default=True, help="Number of DataNodes.")
+@click.option("--hadoop", default=DEFAULT_HADOOP, show_default=True, metavar="RELEASE", help="Hadoop release.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="[DAEMON:]KEY=VALUE", help="A property of Hadoop's; nm1: for one node."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="[DAEMON:]KEY=VALUE",
+    help="Hadoop property; with nm1: only for that node.",
 )
 @click.option("--label", "labels", multiple=True, metavar="LABEL=nm1,...", help="Label nodes.")
 @click.option(
     "--node-path", metavar="FOLDERS", help="PATH of the nodes; default: this interpreter as python3, then your PATH."
 )
-@json_option("Print where it is as JSON.")
+@json_option("Print the addresses as JSON.")
 def start(
     nodes: int,
     datanodes: int,
@@ -70,7 +74,7 @@ def start(
     node_path: str | None,
     as_json: bool,
 ) -> None:
-    """Start an empty cluster, and wait until it can be used."""
+    """Start an empty cluster and wait until it is ready."""
     options = MiniOptions(
         hadoop=hadoop,
         nodes=nodes,
@@ -81,7 +85,7 @@ def start(
     )
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _give_up)
+            signal.signal(number, _abort_start)
     began = time.monotonic()
     cluster = _cluster()
     state = cluster.start(options, warn)
@@ -92,28 +96,28 @@ def start(
         return
     say(f"Hadoop {hadoop} with {nodes} node{'s' if nodes != 1 else ''} is ready after {took:.1f} s.")
     say_all(table([("YARN", web["rm"]), ("HDFS", web["nn"]), ("configuration", str(cluster.conf))]))
-    say("Any local user of this machine can run programs as you while it runs: it has no passwords.")
+    say("It has no authentication: while it runs, any local user can run programs as you.")
     say()
     say("Next: tony submit job.toml --scheduler yarn")
     say("For other programs: " + 'eval "$(tony mini env)"')
-    say("In the end: tony mini stop")
+    say("To stop it: tony mini stop")
 
 
 @_subcommand("stop")
-@json_option("Print what was ended as JSON.")
+@json_option("Print the number of stopped daemons as JSON.")
 def stop(as_json: bool) -> None:
-    """End the cluster and everything that runs on it; remove its files."""
+    """Stop the cluster and everything that runs on it, and remove its files."""
     count = _cluster().stop(warn)
     if as_json:
         print_json({"ended": count})
     else:
-        say(f"ended; {count} daemons ran" if count else "no cluster ran")
+        say(f"Stopped {count} daemons" if count else "no cluster was running")
 
 
 @_subcommand("status")
 @json_option("Print the status as JSON.")
 def status(as_json: bool) -> None:
-    """Show how the cluster and each of its daemons are."""
+    """Show the status of the cluster and its daemons."""
     found = _cluster().status()
     if as_json:
         print_json(found)
@@ -125,39 +129,39 @@ def status(as_json: bool) -> None:
 
 @_subcommand("env")
 def env() -> None:
-    """Print the line by which other programs find the cluster: eval "$(tony mini env)"."""
+    """Print the shell line with which other programs find the cluster: eval "$(tony mini env)"."""
     cluster = _cluster()
     if not cluster.state.living():
-        raise UserError("the cluster's daemons have ended; start it again: tony mini start")
+        raise UserError("the cluster's daemons have exited; start it again: tony mini start")
     say(f"export HADOOP_CONF_DIR={shlex.quote(str(cluster.conf))}")
 
 
 @_subcommand("kill")
 @click.argument("daemon")
 @click.option(
-    "--signal", "name", type=click.Choice(list(_SIGNALS)), default="KILL", show_default=True, help="Which signal."
+    "--signal", "name", type=click.Choice(list(_SIGNALS)), default="KILL", show_default=True, help="Signal to send."
 )
 def kill(daemon: str, name: str) -> None:
-    """Send DAEMON (nn, rm, dn1, nm1...) a signal. The containers of a killed NodeManager go on."""
+    """Send a signal to DAEMON (nn, rm, dn1, nm1...). The containers of a killed NodeManager continue."""
     process = _cluster().kill(daemon, _SIGNALS[name])
-    say(f"{daemon} does not run" if process is None else f"{daemon} (pid {process.pid}) got SIG{name}")
+    say(f"{daemon} is not running" if process is None else f"Sent SIG{name} to {daemon} (pid {process.pid})")
 
 
 @_subcommand("restart")
 @click.argument("daemon")
 def restart(daemon: str) -> None:
-    """Start DAEMON (nn, rm, dn1, nm1...) again, killed before if it runs; wait until the cluster is ready."""
+    """Restart DAEMON (nn, rm, dn1, nm1...) and wait until the cluster is ready."""
     began = time.monotonic()
     dead = _cluster().restart(daemon)
     if dead:
         verb = "is" if len(dead) == 1 else "are"
-        say(f"{daemon} is started; {' and '.join(dead)} {verb} dead still; to mend it: tony mini restart {dead[0]}")
+        say(f"Restarted {daemon}; {' and '.join(dead)} {verb} still down; next: tony mini restart {dead[0]}")
     else:
-        say(f"{daemon} is back, and the cluster ready, after {time.monotonic() - began:.1f} s")
+        say(f"Restarted {daemon}; the cluster was ready after {time.monotonic() - began:.1f} s")
 
 
-def _give_up(number: int, frame: object) -> None:
-    """Ends the start, and what it has started so far."""
+def _abort_start(number: int, frame: object) -> None:
+    """Abort the start; the daemons started so far are stopped."""
     raise SystemExit(128 + number)
 
 
@@ -169,7 +173,7 @@ def _cluster() -> MiniCluster:
 
 def _headline(found: Status) -> str:
     if found.hadoop is None:
-        return "no cluster runs; start one: tony mini start"
+        return "no cluster is running; start one: tony mini start"
     state = "is ready" if found.waiting_for is None else f"is not ready: {found.waiting_for}"
     return f"Hadoop {found.hadoop} {state}; configuration: {found.conf}"
 

@@ -1,4 +1,4 @@
-"""`tony notebook-submit`, the original's NotebookSubmitter."""
+"""`tony notebook-submit`: NotebookSubmitter of LinkedIn TonY."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ if TYPE_CHECKING:
     from tony.jobs.job_follower import Viewer
     from tony.model.layout import Home
 
-#: How long a notebook may run unless its settings say otherwise.
-_DAY = "24h"
-#: Seconds between two looks whether the server answers: at first, at most, and how much longer each one is.
-_SOON, _LATER, _SLOWER = 0.1, 1.0, 1.3
+#: Default of job_timeout.
+_DEFAULT_JOB_TIMEOUT = "24h"
+#: Pause between two attempts to connect to the server: the first, the longest, and the growth.
+_FIRST_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 1.0
+_PAUSE_GROWTH = 1.3
 
 
 @click.command("notebook-submit", cls=RawCommand, add_help_option=False)
 def command(words: tuple[str, ...]) -> int:
     """Run a notebook on the cluster and forward its port to this machine.
 
-    Or any other server that listens on $TB_PORT: as soon as it answers, a port of this machine leads to it. Exit code:
-    0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal end the job.
+    Works for every server that listens on $TB_PORT: its port is forwarded as soon as it accepts connections. Exit code:
+    0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal stop the job.
     """
     about = (
-        "Runs a server that listens on $TB_PORT, such as Jupyter, as a job on YARN, and opens\n"
-        "a port here that leads to it. Answers 0 if the job succeeded, else 255."
+        "Run a server that listens on $TB_PORT, such as Jupyter, as a job on YARN, and forward\n"
+        "its port to this machine. Exit code 0 if the job succeeded, else 255."
     )
     return run("notebook-submit", about, words, _go)
 
@@ -38,18 +40,18 @@ def _go(flags: Flags) -> int:
     from tony.config.load import load
     from tony.errors import UserError
 
-    resolved = load(flags=flags, assumed={"job_timeout": _DAY}, overrides={"scheduler": "yarn"})
+    resolved = load(flags=flags, assumed={"job_timeout": _DEFAULT_JOB_TIMEOUT}, overrides={"scheduler": "yarn"})
     if resolved.spec.tensorboard_task is None:
-        raise UserError("no task of this job has a TB_PORT at which a notebook could listen; leave the instances away.")
-    manner = SubmitOptions(detach=False, dry_run=False, as_json=False)
-    return submit_and_follow(resolved, manner, tied=True, beside=_open)
+        raise UserError("no task of this job has a TB_PORT for a notebook; remove tony.<type>.instances.")
+    options = SubmitOptions(detach=False, dry_run=False, as_json=False)
+    return submit_and_follow(resolved, options, tied=True, companion=_forward_port)
 
 
-async def _open(home: Home, job: str, view: Viewer) -> None:
-    """Opens a port as soon as the server answers, and keeps it open."""
+async def _forward_port(home: Home, job: str, view: Viewer) -> None:
+    """Forward a port as soon as the server accepts connections, until cancelled."""
     import asyncio
 
-    from tony.cli.browser import reached_by
+    from tony.cli.browser import ssh_hint
     from tony.client.port_forward import open_proxy
     from tony.errors import TonyError
     from tony.history.job_record import record_of
@@ -57,15 +59,15 @@ async def _open(home: Home, job: str, view: Viewer) -> None:
 
     task = record_of(home, job).spec.tensorboard_task
     assert task is not None
-    pause = _SOON
+    pause = _FIRST_PAUSE_SECONDS
     while not await answers(home.job(job), task, 0):
         await asyncio.sleep(pause)
-        pause = min(_SLOWER * pause, _LATER)
+        pause = min(_PAUSE_GROWTH * pause, _MAX_PAUSE_SECONDS)
     try:
         async with await open_proxy(home, job, str(task), 0, view.noticed) as proxy:
             view.noticed(f"the notebook is at http://{proxy.place}")
-            for line in reached_by(proxy.place):
+            for line in ssh_hint(proxy.place):
                 view.noticed(line)
             await asyncio.Event().wait()
-    except TonyError as error:  # the job has just ended, or no port is free here: the following tells, or goes on
+    except TonyError as error:  # the job has just ended, or no local port is free: following the job continues
         view.noticed(str(error))

@@ -13,7 +13,7 @@ from tony.jobs.whoami import user_name
 
 @click.command("pin")
 @job_argument
-@click.option("--undo", is_flag=True, help="It may go again when its time has come.")
+@click.option("--undo", is_flag=True, help="Remove the protection.")
 @json_option("Print what was done as JSON.")
 def command(job: str, undo: bool, as_json: bool) -> None:
     """Protect JOB's history from `tony purge`, however old it is."""
@@ -27,6 +27,6 @@ def command(job: str, undo: bool, as_json: bool) -> None:
     if as_json:
         print_json({"job": name, "pinned": not undo, "changed": changed})
     elif undo:
-        say(f"{name} may go when its time has come" if changed else f"{name} is not pinned")
+        say(f"Unpinned {name}" if changed else f"{name} is not pinned")
     else:
-        say(f"{name} is kept" if changed else f"{name} is kept already")
+        say(f"Pinned {name}" if changed else f"{name} is already pinned")

@@ -16,9 +16,9 @@ from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import UserError
 
-#: What pages are made with; they come with the extra `web`.
-_NEEDED = ("starlette", "jinja2", "uvicorn")
-_DAY = 86400.0
+#: Packages that the pages need; the extra `web` installs them.
+_REQUIRED_PACKAGES = ("starlette", "jinja2", "uvicorn")
+_DAY_SECONDS = 86400.0
 
 
 @click.group("portal", cls=CommandGroup, invoke_without_command=True)
@@ -28,20 +28,28 @@ _DAY = 86400.0
     "histories",
     metavar="LOCATION",
     multiple=True,
-    help="Where jobs are: a folder, hdfs://..., s3://...; several times for several. Your own, if nothing is said.",
+    help="History to show: a folder, hdfs://..., s3://...; may be repeated [default: your own].",
 )
-@click.option("--address", default="127.0.0.1", help="Listen there, not on this machine alone. Needs one of the next.")
-@click.option("--certificate", type=click.Path(path_type=Path), help="Speak https: a PEM file.")
-@click.option("--private-key", type=click.Path(path_type=Path), help="The certificate's key, a PEM file.")
-@click.option("--trust-proxy", "trusted", metavar="ADDRESS", multiple=True, help="A proxy that speaks https.")
-@click.option("--without-tls", is_flag=True, help="Allow tokens over plain HTTP (insecure).")
-@click.option("--user-header", metavar="NAME", default="", help="In which header a trusted proxy says who somebody is.")
 @click.option(
-    "--origin", "origins", metavar="URL", multiple=True, help="How browsers call it: https://jobs.example.org."
+    "--address",
+    default="127.0.0.1",
+    help="Address to listen on; other than this machine's needs one of the next [default: 127.0.0.1].",
 )
-@click.option("--proxy-user", "proxy_users", metavar="USER", multiple=True, help="As whom a proxy here runs.")
-@click.option("--name", "names", metavar="HOST", multiple=True, help="Another name of this machine.")
-@click.option("--admin", "admins", metavar="WHO", multiple=True, help="A user or @group who may see and change all.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="TLS certificate, a PEM file.")
+@click.option("--private-key", type=click.Path(path_type=Path), help="Private key of the certificate, a PEM file.")
+@click.option("--trust-proxy", "trusted", metavar="ADDRESS", multiple=True, help="Trust this TLS-terminating proxy.")
+@click.option("--without-tls", is_flag=True, help="Allow tokens over plain HTTP (insecure).")
+@click.option("--user-header", metavar="NAME", default="", help="Header in which a trusted proxy sends the user name.")
+@click.option(
+    "--origin", "origins", metavar="URL", multiple=True, help="Public URL of the portal: https://jobs.example.org."
+)
+@click.option(
+    "--proxy-user", "proxy_users", metavar="USER", multiple=True, help="User that a proxy on this machine runs as."
+)
+@click.option("--name", "names", metavar="HOST", multiple=True, help="Additional host name of this machine.")
+@click.option(
+    "--admin", "admins", metavar="WHO", multiple=True, help="User or @group that may see and change all jobs."
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -60,8 +68,8 @@ def command(
 ) -> None:
     """Serve web pages of running and finished jobs.
 
-    Prints its address, and serves until Ctrl-C. Your own connections on this machine need no login; all others need a
-    token, or a proxy that knows them.
+    Prints its address and serves until Ctrl-C. Your own connections from this machine need no login; all others need a
+    token, or a trusted proxy that authenticates them.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -69,7 +77,7 @@ def command(
     from tony.portal.listen_options import ListenOptions
     from tony.portal.server import run
 
-    entrance = ListenOptions(
+    options = ListenOptions(
         host=address,
         port=port,
         names=names,
@@ -84,45 +92,45 @@ def command(
     )
 
     def announce(address: str) -> None:
-        say(f"jobs are shown at {address}   (Ctrl-C ends it)")
-        sys.stdout.flush()  # whoever started it from a program waits for this line
+        say(f"Portal running at {address}   (Ctrl-C to stop)")
+        sys.stdout.flush()  # a program that started the portal waits for this line
 
-    asyncio.run(run(home(), entrance, announce, histories, warn))
+    asyncio.run(run(home(), options, announce, histories, warn))
 
 
 @command.command("token")
-@click.option("--user", metavar="NAME", help="Make one for this user.")
-@click.option("--days", type=Count(1), default=90, show_default=True, help="For how long.")
-@click.option("--for-ever", is_flag=True, help="Without an end.")
-@click.option("--note", default="", help="What it is for.")
-@click.option("--revoke", metavar="WHICH", help="Take back the token of this name, or all of a user.")
-@json_option("Print what was made, taken back, or is there as JSON.")
+@click.option("--user", metavar="NAME", help="Create a token for this user.")
+@click.option("--days", type=Count(1), default=90, show_default=True, help="Validity in days.")
+@click.option("--for-ever", is_flag=True, help="Create a token that never expires.")
+@click.option("--note", default="", help="Note shown in the list of tokens.")
+@click.option("--revoke", metavar="WHICH", help="Revoke the token of this name, or all tokens of this user.")
+@json_option("Print the created, revoked or listed tokens as JSON.")
 def token(user: str | None, days: int, for_ever: bool, note: str, revoke: str | None, as_json: bool) -> None:
-    """Make a token by which a user of the portal logs in; list them, or take them back.
+    """Create, list and revoke the tokens with which users log in to the portal.
 
-    It is printed once, and kept nowhere. Whoever has it is that user: hand it over as you would a password. Its user
-    runs `tony login`, or writes it into the portal's page.
+    A new token is printed once and not stored. It gives its holder all rights of the user: treat it like a password.
+    The user runs `tony login`, or enters the token on the portal's login page.
     """
     _check_packages()
     if user is not None and revoke is not None:
-        raise click.UsageError("--user makes a token, --revoke takes one back: say one of them.")
+        raise click.UsageError("--user creates a token, --revoke revokes one: use only one of them.")
     from tony.portal.tokens import TokenFile
 
     tokens = TokenFile(home().portal)
     if revoke is not None:
-        gone = tokens.revoke(revoke)
-        if not gone:
-            raise UserError(f"there is no token, and no user with one, called {revoke!r}; see: tony portal token")
+        revoked = tokens.revoke(revoke)
+        if not revoked:
+            raise UserError(f"there is no token, and no user with a token, called {revoke!r}; see: tony portal token")
         if as_json:
-            print_json([{"name": entry.name, "user": entry.user} for entry in gone])
+            print_json([{"name": entry.name, "user": entry.user} for entry in revoked])
         else:
-            say(f"taken back: {', '.join(f'{entry.name} of {entry.user}' for entry in gone)}")
+            say(f"Revoked: {', '.join(f'{entry.name} of {entry.user}' for entry in revoked)}")
     elif user is not None:
-        text, entry = tokens.make(user, None if for_ever else days * _DAY, note)
+        text, entry = tokens.make(user, None if for_ever else days * _DAY_SECONDS, note)
         if as_json:
             print_json({"token": text, "name": entry.name, "user": user, "until": entry.until})
         else:
-            warn(f"a token for {user}; it is shown this once. Log in with it: tony login")
+            warn(f"Token for {user}, shown only this once. Log in with: tony login")
             say(text)
     else:
         entries = tokens.entries()
@@ -137,7 +145,7 @@ def token(user: str | None, days: int, for_ever: bool, note: str, revoke: str | 
                 entry.name,
                 safe(entry.user),
                 clock_time(entry.made),
-                "-" if entry.until is None else "over" if entry.until < now else clock_time(entry.until),
+                "-" if entry.until is None else "expired" if entry.until < now else clock_time(entry.until),
                 safe(entry.note),
             )
             for entry in entries
@@ -145,16 +153,16 @@ def token(user: str | None, days: int, for_ever: bool, note: str, revoke: str | 
         if rows:
             say_all(table([("NAME", "USER", "MADE", "UNTIL", "NOTE"), *rows], columns_of()))
         else:
-            say("there are no tokens; make one: tony portal token --user NAME")
+            say("there are no tokens; create one: tony portal token --user NAME")
 
 
 token.context_class = FittingContext
 
 
 def _check_packages() -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise UserError(
-            f"pages need {', '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed: "
+            f"the portal needs {', '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed: "
             "run `pip install 'tony-jobs[web]'`."
         )

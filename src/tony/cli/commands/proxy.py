@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import click
 
-from tony.cli.browser import reached_by
+from tony.cli.browser import ssh_hint
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
 from tony.cli.output import print_json, say, say_all, warn
 from tony.model.layout import Home
@@ -17,21 +17,20 @@ from tony.model.layout import Home
 @click.command("proxy")
 @job_argument
 @click.argument("target", metavar="TASK[:PORT]", type=TargetParameter())
-@click.option("--port", type=click.IntRange(1, 65535), help="Listen at this port; by default at PORT or a free one.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Local port [default: PORT, or a free one].")
 @click.option(
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="Listen at this address of this machine. At 127.0.0.1 only you and root can connect.",
+    help="Local address to listen on. On 127.0.0.1 only you and root can connect.",
 )
-@json_option("Print where it listens as JSON.")
+@json_option("Print the local address as JSON.")
 def command(job: str, target: str, port: int | None, address: str, as_json: bool) -> int:
     """Forward a local port to a port of a task.
 
-    Listens, and connects whoever comes with that port of a task of JOB, until the job has ended. TASK is a task such as
-    worker:0, or a role that has one task. Without PORT it is the task's TB_PORT, and of tasks that have none the port
-    that was reserved for them. Only the machine of the application master has to be reachable from here. Exit code:
-    the job's own. Ctrl-C ends the listening, not the job.
+    Forwards connections to a task of JOB until the job has ended. TASK is a task such as worker:0, or a role that has
+    one task. PORT defaults to the task's TB_PORT, or to its reserved port if it has none. Only the machine of the
+    application master has to be reachable from here. Exit code: the job's. Ctrl-C stops the forwarding, not the job.
     """
     home, name = job_id(job)
     return asyncio.run(_serve(home, name, target, address, port, as_json=as_json))
@@ -43,14 +42,14 @@ async def _serve(home: Home, name: str, target: str, address: str, port: int | N
     from tony.jobs.failure_text import outcome
     from tony.jobs.job_follower import reports
 
-    word, far = split_target(target)
-    async with await open_proxy(home, name, word, far, warn, address=address, port=port) as proxy:
+    task_or_role, task_port = split_target(target)
+    async with await open_proxy(home, name, task_or_role, task_port, warn, address=address, port=port) as proxy:
         task = str(proxy.task)
         if as_json:
-            print_json({"job": name, "task": task, "port": far or None, "address": proxy.place})
+            print_json({"job": name, "task": task, "port": task_port or None, "address": proxy.place})
         else:
-            say(f"{proxy.place} leads to {f'port {far}' if far else 'the port'} of {task}")
-            say_all(reached_by(proxy.place))
+            say(f"Forwarding {proxy.place} to {f'port {task_port}' if task_port else 'the port'} of {task}")
+            say_all(ssh_hint(proxy.place))
         sys.stdout.flush()
         async with aclosing(reports(home, name, warn)) as stream:
             async for report in stream:

@@ -22,12 +22,11 @@ _HEADING = ("JOB", "USER", "ENDED", "SIZE", "WHY")
 
 
 class _Duration(NumberType):
-    """How long, such as `90d`; its value is seconds."""
+    """A duration such as `90d`; its value is seconds."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Reads it."""
         try:
             return parse_duration(str(value)) if isinstance(value, str) else float(value)
         except ValueError as error:
@@ -35,12 +34,11 @@ class _Duration(NumberType):
 
 
 class _Size(NumberType):
-    """How much, such as `100g`; its value is bytes."""
+    """A size such as `100g`; its value is bytes."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Reads it."""
         try:
             return parse_size(str(value)) if isinstance(value, str) else int(value)
         except ValueError as error:
@@ -48,20 +46,20 @@ class _Size(NumberType):
 
 
 @click.command("purge")
-@click.option("--older-than", "age", type=_Duration(), help="Jobs that ended so long ago: 90d.")
-@click.option("--keep", "jobs", type=Count(0), help="Of each user all but so many, the newest.")
-@click.option("--keep-size", "size", type=_Size(), help="Of each user what is above so much, the oldest: 100g.")
+@click.option("--older-than", "age", type=_Duration(), help="Jobs that ended longer ago than this: 90d.")
+@click.option("--keep", "jobs", type=Count(0), help="All but the newest N jobs of each user.")
+@click.option("--keep-size", "size", type=_Size(), help="The oldest jobs of each user beyond this total size: 100g.")
 @click.option("--user", default="", help="Only this user's jobs.")
 @click.option(
     "--history",
     metavar="LOCATION",
     default="",
-    help="Where the jobs are: a folder, hdfs://..., s3://...; else your own.",
+    help="History to purge: a folder, hdfs://..., s3://... [default: your own].",
 )
 @click.option(
-    "--to", metavar="LOCATION", default="", help="Move their records there, by date, instead of removing them."
+    "--to", metavar="LOCATION", default="", help="Move the job directories there, by date, instead of deleting them."
 )
-@click.option("--apply", is_flag=True, help="Do it; without this it is only said what would be done.")
+@click.option("--apply", is_flag=True, help="Delete or move; without this, only list the jobs.")
 @json_option()
 def command(
     age: float | None,
@@ -75,10 +73,10 @@ def command(
 ) -> None:
     """Delete or move the history of old jobs; without --apply, list them only.
 
-    Jobs that have not ended stay, and so do those that `tony pin` keeps.
+    Jobs that have not ended are kept, and so are pinned ones (see `tony pin`).
     """
     if age is None and jobs is None and size is None:
-        raise UserError("nothing says which jobs go: give --older-than 90d, --keep 1000 or --keep-size 100g.")
+        raise UserError("Specify which jobs to delete: --older-than 90d, --keep 1000 or --keep-size 100g.")
     from tony.portal.history_location import is_own_location, open_location
     from tony.portal.retention import RetentionRules, plan
 
@@ -87,56 +85,56 @@ def command(
     target = open_location(to, place, os.environ) if to else None
     own = is_own_location(store, place)
     found = plan(store, RetentionRules(age=age, jobs=jobs, size=size, user=user), own=own)
-    gone = _carry_out(store, found.going, target, own=own) if apply else None
+    removed = _carry_out(store, found.going, target, own=own) if apply else None
     if as_json:
-        print_json(_plain(found, gone))
+        print_json(_plain(found, removed))
         return
-    _show(store, found, gone, to)
+    _show(store, found, removed, to)
 
 
 def _carry_out(
     store: FileStore, going: Sequence[RemovedRecord], target: FileStore | None, *, own: bool
 ) -> list[RemovedRecord]:
-    """Those that are gone; what cannot be done to one is said, and the others go."""
+    """Delete or move the jobs; warn about those that fail and continue. Return those that were removed."""
     from tony.portal.retention import carry_out
 
-    gone = []
+    removed = []
     for each in going:
         try:
             if carry_out(store, each, target, own=own):
-                gone.append(each)
+                removed.append(each)
         except TonyError as error:
-            warn(f"{each.record.head.job} stays: {' '.join(str(error).split())}")
-    return gone
+            warn(f"{each.record.head.job} was kept: {' '.join(str(error).split())}")
+    return removed
 
 
-def _show(store: FileStore, found: RetentionPlan, gone: list[RemovedRecord] | None, to: str) -> None:
+def _show(store: FileStore, found: RetentionPlan, removed: list[RemovedRecord] | None, to: str) -> None:
     for job, why in sorted(found.problems.items()):
         warn(f"{job}: {why}")
-    rows = [_row(each) for each in (found.going if gone is None else gone)]
+    rows = [_row(each) for each in (found.going if removed is None else removed)]
     if rows:
         say_all(table([_HEADING, *rows], columns_of(), (1, 2)))
         say()
-    stay = _staying(found)
-    if gone is None:
-        verb = f"would move to {to}" if to else "would go"
+    kept = _describe_kept(found)
+    if removed is None:
+        verb = f"would move to {to}" if to else "would be deleted"
         free = f", {format_size(found.size)}" if found.going else ""
-        say(f"{_jobs(len(found.going))} of {store.address} {verb}{free}; {stay}.")
+        say(f"{_jobs(len(found.going))} of {store.address} {verb}{free}; {kept}.")
         if found.going:
             say("Nothing was changed: add --apply.")
         elif found.stays:
-            say("A job stays in any case until ten minutes after its end.")
+            say("Jobs are always kept for ten minutes after their end.")
         return
-    size = format_size(sum(each.record.size for each in gone))
-    say(f"{_jobs(len(gone))} of {store.address} {f'moved to {to}' if to else 'removed'}, {size}; {stay}.")
+    size = format_size(sum(each.record.size for each in removed))
+    say(f"{_jobs(len(removed))} of {store.address} {f'moved to {to}' if to else 'deleted'}, {size}; {kept}.")
 
 
-def _staying(found: RetentionPlan) -> str:
+def _describe_kept(found: RetentionPlan) -> str:
     parts = [f"{found.pinned} pinned"] if found.pinned else []
     parts += [f"{found.unended} not ended"] if found.unended else []
-    parts += [f"{found.damaged} damaged, which are left to you"] if found.damaged else []
-    among = f" ({', '.join(parts)})" if parts else ""
-    return f"{_jobs(found.stays)} stay{'' if found.stays != 1 else 's'}{among}, {format_size(found.stays_size)}"
+    parts += [f"{found.damaged} damaged, for you to delete"] if found.damaged else []
+    details = f" ({', '.join(parts)})" if parts else ""
+    return f"{_jobs(found.stays)} kept{details}, {format_size(found.stays_size)}"
 
 
 def _jobs(number: int) -> str:
@@ -149,10 +147,10 @@ def _row(going: RemovedRecord) -> tuple[str, ...]:
     return head.job, safe(head.user), ended, format_size(going.record.size), safe(going.why)
 
 
-def _plain(found: RetentionPlan, gone: list[RemovedRecord] | None) -> dict[str, Any]:
-    done = {each.record.head.job for each in gone or ()}
+def _plain(found: RetentionPlan, removed: list[RemovedRecord] | None) -> dict[str, Any]:
+    done = {each.record.head.job for each in removed or ()}
     return {
-        "applied": gone is not None,
+        "applied": removed is not None,
         "jobs": [
             {
                 "job": each.record.head.job,

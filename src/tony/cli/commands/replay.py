@@ -20,8 +20,8 @@ from tony.model.layout import JobFolder
 def command(job: str, as_json: bool) -> int:
     """Replay the event log of JOB and verify its recorded states.
 
-    JOB may also be the path of a job's record. The exit code is 0 if both agree and 70 if they differ: then the log is
-    a bug report.
+    JOB may also be the path of a job directory. The exit code is 0 if the states agree, and 70 if they differ: please
+    report the log as a bug.
     """
     from tony.history.replay import replay
 
@@ -29,7 +29,7 @@ def command(job: str, as_json: bool) -> int:
     record = read_job(folder)
     logs = segments(folder.path)
     if record is None or not logs:
-        raise UnknownJobError(f"{folder.path} holds no event log yet")
+        raise UnknownJobError(f"{folder.path} has no event log yet")
     result = replay(record.job_id, record.spec, read(logs))
     state = result.app.state.job.value
     summary = read_summary(folder)
@@ -47,12 +47,12 @@ def command(job: str, as_json: bool) -> int:
             }
         )
     elif result.mismatch is None:
-        met = f"{result.checked} recorded state{' was' if result.checked == 1 else 's were'} met"
-        say(f"identical: {result.events} events lead to {state}; {met}")
+        checked = f"{result.checked} recorded state{'' if result.checked == 1 else 's'} verified"
+        say(f"OK: replaying {result.events} events gives the recorded state ({state}); {checked}")
         if summary is not None and summary.state is not result.app.state.job:
-            say(f"the log ends with the job {state}; its record was closed later, as {summary.state.value}")
+            say(f"the log ends in state {state}; the job was finalized later, as {summary.state.value}")
     else:
-        say(f"different after {result.events} events, in state {state}: {place}: {result.mismatch}")
+        say(f"DIFFERENT after {result.events} events, in state {state}: {place}: {result.mismatch}")
     return ExitCode.SUCCEEDED if result.mismatch is None else ExitCode.BUG
 
 

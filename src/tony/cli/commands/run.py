@@ -19,12 +19,13 @@ from tony.config.overrides import written
 from tony.dataclass import replace
 from tony.errors import ConfigError
 
-#: The role of `-n`, and that of a job that names none.
-_MANY, _ONE = "worker", "main"
-#: What runs the program that a job is named after.
+#: The role of `-n`, and the role of a job without roles.
+_WORKER_ROLE = "worker"
+_SINGLE_ROLE = "main"
+#: Interpreters: the job is named after the word that follows.
 _INTERPRETERS = ("python", "bash", "sh", "env", "exec")
-_LONGEST = 60
-#: Setting -> the option that gives it.
+_MAX_NAME_LENGTH = 60
+#: Setting -> the option that sets it.
 _OPTIONS = {
     "command": "COMMAND",
     "name": "--name",
@@ -35,26 +36,26 @@ _OPTIONS = {
     "files": "--file",
     "scheduler": "--scheduler",
 }
-#: Settings of every role that have an option of their own.
-_OF_EACH = ("memory", "vcores", "gpus", "procs_per_task")
-#: A word that may be a program's or an option's, and not a piece of code.
-_FILE = re.compile(rf"[\w.+-]{{1,{_LONGEST}}}")
+#: Settings that have an option for all roles.
+_ROLE_OPTIONS = ("memory", "vcores", "gpus", "procs_per_task")
+#: A word that may be the name of a program or an option, and is not a piece of code.
+_FILE = re.compile(rf"[\w.+-]{{1,{_MAX_NAME_LENGTH}}}")
 
 
 class FrameworkParameter(TextType):
-    """A framework's word; the value is the text."""
+    """The name of a framework; the value is the text."""
 
     name = "framework"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The frameworks that this installation knows."""
+        """Return the installed frameworks."""
         from tony.frameworks.registry import names
 
         return [CompletionItem(word) for word in names() if word.startswith(incomplete)]
 
 
 class FrameworkOption(click.Option):
-    """An option whose help names the frameworks that this installation knows."""
+    """An option whose help lists the installed frameworks."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the option and its help."""
@@ -65,17 +66,17 @@ class FrameworkOption(click.Option):
 
 
 class RunCommand(click.Command):
-    """Says where the command's own options belong."""
+    """A command that explains the `--` before the user command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the line; who forgets the `--` gives us the options of the command."""
+        """Parse the arguments; without `--`, the options of the user command are unknown ones here."""
         divided = "--" in args
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if divided:
                 raise
-            where = "COMMAND stands behind `--`, with its options: tony run [OPTIONS] -- COMMAND..."
+            where = "Put the command after `--`: tony run [OPTIONS] -- COMMAND..."
             raise click.UsageError(f"{error.format_message()} {where}", ctx) from None
 
 
@@ -87,7 +88,7 @@ class RunCommand(click.Command):
     "roles",
     multiple=True,
     metavar="NAME=N[,KEY=VALUE...]",
-    help="A role and its settings: ps=1,memory=512m. May be given several times.",
+    help="A role and its settings: ps=1,memory=512m. May be repeated.",
 )
 @click.option(
     "--framework",
@@ -103,19 +104,21 @@ class RunCommand(click.Command):
     "--nproc-per-node",
     type=Count(1),
     metavar="N",
-    help="Processes that each task starts side by side, in one working directory: torchrun's ranks of a node.",
+    help="Processes per task, in one working directory; like torchrun's.",
 )
-@click.option("--name", help="What the job is called; by default what its program is called.")
-@click.option("--source", help="The tasks' working directory instead of the current folder; '' for an empty one.")
-@click.option("--python", help="A venv or conda-pack archive, or an interpreter.")
+@click.option("--name", help="Name of the job [default: name of the program].")
+@click.option(
+    "--source", help="Folder or archive for the tasks' working directory [default: current folder]; '' for none."
+)
+@click.option("--python", help="Venv or conda-pack archive, or an interpreter.")
 @click.option(
     "--env",
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="A variable of the programs; without a value, that of your shell.",
+    help="Environment variable of the tasks; without VALUE, that of your shell.",
 )
-@click.option("--file", "files", multiple=True, metavar="FILE", help="One more file: path, path::name, path#archive.")
+@click.option("--file", "files", multiple=True, metavar="FILE", help="Additional file: path, path::name, path#archive.")
 @setting_options
 @manner_options
 def command(
@@ -144,18 +147,18 @@ def command(
     \b
     tony run -- python train.py                 one task
     tony run -n 4 -- python train.py            four workers, each in a folder of its own
-    tony run --nproc-per-node 4 --framework pytorch -- python train.py    four ranks in one folder, as torchrun's
+    tony run --nproc-per-node 4 --framework pytorch -- python train.py    four ranks in one folder, like torchrun
     tony run -n 2 --role ps=1,memory=512m --framework tensorflow -- python train.py
 
-    COMMAND is executed as it is, word by word; for a pipe or a variable write: bash -c '...'. Exit codes and Ctrl-C are
-    those of `tony submit`.
+    COMMAND is executed unchanged, without a shell; for a pipe or a variable write: bash -c '...'. Exit codes and Ctrl-C
+    as with `tony submit`.
     """
     all_of_each = {"memory": memory, "vcores": vcores, "gpus": gpus, "procs_per_task": procs_per_task}
     each = {key: value for key, value in all_of_each.items() if value is not None}
     overrides: dict[str, Any] = {
         "name": name,
         "command": list(words),
-        "roles": _roles(instances, roles, each) or {_ONE: each},
+        "roles": _roles(instances, roles, each) or {_SINGLE_ROLE: each},
         "source": source or None,
         "framework": framework,
         "python": python,
@@ -165,11 +168,13 @@ def command(
     }
     given = {key: value for key, value in overrides.items() if value is not None}
     assumed = {"name": _name_of(words)} | ({"source": "."} if source is None else {})
-    option = _Options(instances=instances is not None, role_texts=roles).of
+    option = _SettingOptions(instances=instances is not None, role_texts=roles).find
     try:
         resolved = load(sets=sets, params=params, overrides=given, assumed=assumed)
     except ConfigError as error:
-        raise ConfigError([replace(it, source=_place(it.key, it.source, option)) for it in error.problems]) from None
+        raise ConfigError(
+            [replace(each, source=_place(each.key, each.source, option)) for each in error.problems]
+        ) from None
     sources = {key: _place(key, source, option) or source for key, source in resolved.sources.items()}
     resolved = replace(resolved, sources=sources)
     return submit_and_follow(
@@ -177,12 +182,12 @@ def command(
     )
 
 
-class _Options:
-    """Which of our options gave a setting.
+class _SettingOptions:
+    """Maps settings to the options that set them.
 
     Args:
-        instances: whether `-n` was given.
-        role_texts: of `--role`.
+        instances: True if `-n` was given.
+        role_texts: the values of `--role`.
     """
 
     def __init__(self, *, instances: bool, role_texts: tuple[str, ...]) -> None:
@@ -193,15 +198,15 @@ class _Options:
             for item in rest
         }
 
-    def of(self, key: str) -> str:
-        """The option that gave the setting `key`."""
+    def find(self, key: str) -> str:
+        """Return the option that set the setting `key`."""
         first, *rest = key.split(".")
         if first != "roles":
             return _OPTIONS.get(first.partition("[")[0], "command line")
         setting = rest[1] if len(rest) > 1 else ""
-        if setting in _OF_EACH and key not in self._own:
+        if setting in _ROLE_OPTIONS and key not in self._own:
             return f"--{setting.replace('_', '-')}"
-        return "-n" if self._instances and key == f"roles.{_MANY}.instances" else "--role"
+        return "-n" if self._instances and key == f"roles.{_WORKER_ROLE}.instances" else "--role"
 
 
 def _place(key: str, source: str | None, option: Callable[[str], str]) -> str | None:
@@ -209,10 +214,10 @@ def _place(key: str, source: str | None, option: Callable[[str], str]) -> str | 
 
 
 def _roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Role -> its settings as a job file would have them; what is said for each task gives way to a role's own."""
+    """Return role -> its settings, as in a job file; those of `--role` override the ones for all roles."""
     roles: dict[str, dict[str, Any]] = {}
     if instances is not None:
-        roles[_MANY] = {"instances": instances, **each}
+        roles[_WORKER_ROLE] = {"instances": instances, **each}
     for text in texts:
         first, *rest = text.split(",")
         role, number = _pair(first, "--role")
@@ -224,11 +229,11 @@ def _roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) 
 
 
 def _variable(text: str) -> tuple[str, str]:
-    """Return name and value of `NAME=VALUE`, or of `NAME`, whose value this process has."""
+    """Return name and value of `NAME=VALUE`, or of `NAME` with the value of the present environment."""
     if "=" in text:
         return _pair(text, "--env")
     if text not in os.environ:
-        message = f"{text!r}: your shell has no such variable (or has not exported it). Write NAME=VALUE."
+        message = f"{text!r} is not set in your environment (or not exported). Write NAME=VALUE."
         raise click.BadParameter(message, param_hint="--env")
     return text, os.environ[text]
 
@@ -242,11 +247,11 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _name_of(words: tuple[str, ...]) -> str:
-    """The program's own name: `train` for `python -u train.py`, `bash` for `bash -c '...'`."""
+    """Return the name of the program: `train` for `python -u train.py`, `bash` for `bash -c '...'`."""
     for word in words:
         name = PurePath(word).name
         if not _FILE.fullmatch(name):
             break
         if not word.startswith("-") and not name.startswith(_INTERPRETERS):
             return PurePath(word).stem
-    return PurePath(words[0]).name[:_LONGEST] if words[0].isprintable() and words[0].strip() else _ONE
+    return PurePath(words[0]).name[:_MAX_NAME_LENGTH] if words[0].isprintable() and words[0].strip() else _SINGLE_ROLE

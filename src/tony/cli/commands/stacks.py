@@ -11,7 +11,7 @@ import click
 
 from tony.cli.options import TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import say, say_all, warn
-from tony.cli.portal_option import asked, portal_option
+from tony.cli.portal_option import open_portal, portal_option
 from tony.errors import ExitCode
 from tony.model.layout import Home
 from tony.protocol.messages import Stacks
@@ -21,13 +21,13 @@ from tony.protocol.messages import Stacks
 @job_argument
 @click.option("--task", "tasks", type=TaskParameter(), multiple=True, help="worker:0, or a role; may be repeated.")
 @portal_option
-@json_option("Print an object for each task.")
+@json_option("Print one JSON object per task.")
 def command(job: str, tasks: tuple[str, ...], portal: str | None, as_json: bool) -> int:
     """Show stack traces of every thread of JOB's running tasks; the tasks continue.
 
-    Of all tasks whose programs run, or of those that are named. Said is also what has looked: py-spy, Python's
-    faulthandler, or the kernel alone, which is all there is of what is no Python. Kept among the job's logs. The exit
-    code is 3 if nothing can be told of any task.
+    The default is all running tasks. Traces come from py-spy, Python's faulthandler, or the kernel (for programs that
+    are not Python); the output says which. They are also kept among the job's logs. The exit code is 3 if no task gave
+    a trace.
     """
     printer = _Printer(as_json)
     if portal is None:
@@ -35,51 +35,51 @@ def command(job: str, tasks: tuple[str, ...], portal: str | None, as_json: bool)
         asyncio.run(_show(home, name, tasks, printer))
     else:
         _show_at_portal(portal, job, tasks, printer)
-    return ExitCode.SUCCEEDED if printer.any else ExitCode.INFRASTRUCTURE
+    return ExitCode.SUCCEEDED if printer.any_trace else ExitCode.INFRASTRUCTURE
 
 
 async def _show(home: Home, name: str, tasks: tuple[str, ...], printer: _Printer) -> None:
     from tony.jobs.changing import stacks
 
     async with aclosing(stacks(home, name, tasks)) as answers:
-        async for told in answers:
-            printer.print(told)
+        async for answer in answers:
+            printer.print(answer)
 
 
 def _show_at_portal(url: str, job: str, tasks: tuple[str, ...], printer: _Printer) -> None:
     from tony.jobs.portal_stacks import stacks
 
-    with asked(url) as there:
-        for told in stacks(there, there.resolve(job), tasks):
-            printer.print(told)
+    with open_portal(url) as there:
+        for answer in stacks(there, there.resolve(job), tasks):
+            printer.print(answer)
 
 
 class _Printer:
-    """Prints what is told of one task after the other.
+    """Prints the stack traces of one task after the other.
 
     Attributes:
-        any: whether something could be told of any.
+        any_trace: True if at least one task gave a trace.
     """
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self.any = False
+        self.any_trace = False
 
-    def print(self, told: Stacks) -> None:
-        """Prints it, and says who has looked, or why nothing can be told."""
-        first = not self.any
-        self.any = self.any or bool(told.text)
+    def print(self, answer: Stacks) -> None:
+        """Print the traces of a task and their source, or why there are none."""
+        first = not self.any_trace
+        self.any_trace = self.any_trace or bool(answer.text)
         if self._as_json:
             names = ("task", "text", "how", "problem", "name")
-            print(json.dumps({name: getattr(told, name) for name in names}), flush=True)
-        elif told.text:
-            kept = f"; kept among the logs as {told.name}" if told.name else ""
+            print(json.dumps({name: getattr(answer, name) for name in names}), flush=True)
+        elif answer.text:
+            kept = f"; saved as {answer.name} among the logs" if answer.name else ""
             if not first:
                 say()
-            say(f"{told.task}: seen by {'the ' if told.how == 'kernel' else ''}{told.how}{kept}", bold=True)
-            if told.problem:
-                say(told.problem)
-            say_all(told.text.splitlines())
+            say(f"{answer.task}: from {'the ' if answer.how == 'kernel' else ''}{answer.how}{kept}", bold=True)
+            if answer.problem:
+                say(answer.problem)
+            say_all(answer.text.splitlines())
             sys.stdout.flush()
         else:
-            warn(f"{told.task}: {told.problem}")
+            warn(f"{answer.task}: {answer.problem}")

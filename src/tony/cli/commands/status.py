@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
-from tony.cli.portal_option import asked, portal_option
+from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.report import fetch_job_dir, load_report
 from tony.cli.status_text import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
 from tony.cli.terminal_text import columns_of
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 def command(job: str, portal: str | None, as_json: bool) -> None:
     """Show the status of JOB and its tasks.
 
-    JOB is an id, a part of one that no other job has, or `last`. The exit code is 0 whatever the job's state is.
+    JOB is a job id, a unique part of one, or `last`. The exit code is 0 whatever the state of the job.
     """
     if portal is not None:
-        with asked(portal) as there:
+        with open_portal(portal) as there:
             report = there.report(there.resolve(job))
-            progress = _ask_progress(there, report)
-            told = () if as_json else _told_of_restarts(there, report)
+            progress = _fetch_progress(there, report)
+            events = () if as_json else _fetch_restart_events(there, report)
         if as_json:
             _print_as_json(report, progress)
         else:
-            _show(report, told, progress=progress)
+            _show(report, events, progress=progress)
         return
     home, name = job_id(job)
     try:
         report = load_report(home, name)
     except ConnectionFailed as error:
-        raise _without_master(home, name, error, shown=not as_json) from error
+        raise _show_last_known(home, name, error, shown=not as_json) from error
     progress = _read_progress(home, report)
     if as_json:
         _print_as_json(report, progress)
     else:
         if report.session > 1 and (not report.state.ended or lacks_reasons(home.job(name), report)):
-            _bring_reasons(home, name, report)
+            _fetch_session_reasons(home, name, report)
         alone = lone_restarts(home.job(name), report)
         if not report.state.ended and lacks_restarts(report, alone):
             with contextlib.suppress(InfraError):
@@ -69,7 +69,7 @@ def _print_as_json(report: JobReport, progress: JobProgress | None) -> None:
 
 
 def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
-    """Return how far a job is that runs; None if that is not known."""
+    """Return the progress of a running job; None if it is unknown."""
     if report.state.ended or not report.session:
         return None
     import asyncio
@@ -83,16 +83,16 @@ def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
     return None
 
 
-def _ask_progress(there: PortalClient, report: JobReport) -> JobProgress | None:
-    """Return what a portal knows of how far a job is that runs; None if that is not known."""
+def _fetch_progress(there: PortalClient, report: JobReport) -> JobProgress | None:
+    """Return the progress of a running job from a portal; None if it is unknown."""
     if not report.state.ended and report.session:
-        with contextlib.suppress(TonyError):  # nothing need have been measured
+        with contextlib.suppress(TonyError):  # there may be no metrics
             return there.job_progress(report.job)
     return None
 
 
-def _told_of_restarts(there: PortalClient, report: JobReport) -> Sequence[Event]:
-    """What a portal can tell of them; of a job without any it is not asked."""
+def _fetch_restart_events(there: PortalClient, report: JobReport) -> Sequence[Event]:
+    """Fetch the events about restarts from a portal; without a request for a job that had none."""
     from tony.history.session_facts import TELLING
 
     if report.session > 1 or report.restarts is not None:
@@ -103,22 +103,22 @@ def _told_of_restarts(there: PortalClient, report: JobReport) -> Sequence[Event]
 
 def _show(
     report: JobReport,
-    told: Told,
+    events: Told,
     alone: Sequence[tuple[int, str]] | None = None,
     progress: JobProgress | None = None,
 ) -> None:
     if alone is None:
-        alone = lone_restarts(told, report)
+        alone = lone_restarts(events, report)
     sentence = ""
     if progress is not None:
         from tony.cli.sparkline import format_progress
 
         sentence = format_progress(progress)
-    say_all(status_page(report, columns_of(), further_sessions(told, report), alone, sentence))
+    say_all(status_page(report, columns_of(), further_sessions(events, report), alone, sentence))
 
 
-def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bool) -> ConnectionFailed:
-    """Shows how a job stood whose application master does not answer; answers the error that says what to do."""
+def _show_last_known(home: Home, name: str, error: ConnectionFailed, *, shown: bool) -> ConnectionFailed:
+    """Show the last known status of a job whose AM does not answer; return the error with what to do."""
     import asyncio
 
     from tony.jobs.cached_status import add_stop_hint, last_known
@@ -128,12 +128,12 @@ def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bo
     return add_stop_hint(home, name, error)
 
 
-def _bring_reasons(home: Home, name: str, report: JobReport) -> None:
-    """Why its sessions began is in the log of a job that runs elsewhere; of one that has ended, if it can be had."""
+def _fetch_session_reasons(home: Home, name: str, report: JobReport) -> None:
+    """Fetch the event log of a remote job, which has the reasons of its sessions; best effort if the job has ended."""
     import asyncio
 
     from tony.jobs.remote_jobs import sessions
 
     ended = report.state.ended
-    with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler need not be known here
+    with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler may be unknown here
         asyncio.run(sessions(home, name, report.session, ended=ended))

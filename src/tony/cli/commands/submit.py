@@ -23,10 +23,10 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Submit JOB_FILE (TOML, YAML, or the original's XML) and follow the job to its end.
+    """Submit JOB_FILE (TOML, YAML, or XML of LinkedIn TonY) and follow the job to its end.
 
-    Exit code: 0 the job succeeded, 1 its program failed, 2 refused, 3 infrastructure, 4 killed, 70 a bug of ours.
-    Ctrl-C stops the job, a second one at once.
+    Exit code: 0 the job succeeded, 1 its program failed, 2 refused, 3 infrastructure, 4 killed, 70 a bug in tony.
+    Ctrl-C stops the job; a second Ctrl-C kills it.
     """
     overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
     resolved = load(job_file, sets=sets, params=params, overrides=overrides)

@@ -21,18 +21,15 @@ from tony.model.codec import Json
 
 @click.command("top")
 @job_argument
-@click.option(
-    "--sort", type=click.Choice([each.value for each in TopSort]), default="task", help="By what it is sorted."
-)
-@click.option("--once", is_flag=True, help="Print the table once, also on a terminal.")
+@click.option("--sort", type=click.Choice([each.value for each in TopSort]), default="task", help="Sort key.")
+@click.option("--once", is_flag=True, help="Print the table once, even on a terminal.")
 @json_option("Print the numbers as JSON, once.")
 def command(job: str, sort: str, once: bool, as_json: bool) -> None:
-    """Show what JOB's tasks use and their progress; on a terminal, until the job has ended.
+    """Show what JOB's tasks use and their progress; on a terminal, live until the job has ended.
 
-    Of a job that has ended it shows what was measured last.
+    For a job that has ended, shows the last values.
 
-    Keys: c, m, g, p, t, s sort by processors, memory, GPUs, progress, task, state; q quits, and so does Ctrl-C. The job
-    goes on.
+    Keys: c, m, g, p, t, s sort by CPU, memory, GPUs, progress, task, state; q or Ctrl-C quits. The job continues.
     """
     from tony.cli.top import Top, points_of
 

@@ -20,15 +20,15 @@ from tony.model.layout import Home
 @click.option(
     "--otlp",
     metavar="URL",
-    help="Send it to this collector, http://host:4318; without it to OTEL_EXPORTER_OTLP_ENDPOINT.",
+    help="Collector, such as http://host:4318 [default: OTEL_EXPORTER_OTLP_ENDPOINT].",
 )
-@json_option("Print the trace instead, one request of the protocol a line; of what was sent, how much it was.")
+@json_option("Without a collector: print the trace, one OTLP request per line. With one: print counts.")
 def command(job: str, otlp: str | None, as_json: bool) -> None:
     """Export JOB as an OpenTelemetry trace.
 
-    It has a span for the job, for each session, for each task in it, and for what each task did: queue, allocate,
-    set-up, rendezvous, warm-up, productive, checkpoint, redone, restart, idle. A job that is sent again is the same
-    trace. Headers for the collector are read from OTEL_EXPORTER_OTLP_HEADERS.
+    It has a span for the job, for each session, for each task of a session, and for each phase of a task: queue,
+    allocate, set-up, rendezvous, warm-up, productive, checkpoint, redone, restart, idle. Exporting a job again gives
+    the same trace. Headers for the collector are read from OTEL_EXPORTER_OTLP_HEADERS.
     """
     from tony.errors import UserError
     from tony.jobs.otlp_export import ENDPOINT, HEADERS, address, headers_of, send
@@ -38,8 +38,8 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     if not url:
         if not as_json:
             raise UserError(
-                f"say where the collector is: tony trace {name} --otlp http://host:4318, or set {ENDPOINT}. "
-                f"To see what would be sent: tony trace {name} --json"
+                f"No collector given. Use tony trace {name} --otlp http://host:4318, or set {ENDPOINT}. "
+                f"To print the trace: tony trace {name} --json"
             )
         for body in _requests(home, name):
             print(json.dumps(body, separators=(",", ":")))
@@ -48,9 +48,9 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"job": name, "spans": sent.spans, "rejected": sent.rejected, "message": sent.message})
         return
-    say(f"{sent.spans} spans of {name} were sent to {address(url)}")
+    say(f"Sent {sent.spans} spans of {name} to {address(url)}")
     if sent.rejected:
-        say(f"the collector did not want {sent.rejected} of them{f': {sent.message}' if sent.message else ''}")
+        say(f"The collector rejected {sent.rejected} of them{f': {sent.message}' if sent.message else ''}")
 
 
 def _requests(home: Home, name: str) -> Iterator[Json]:
@@ -60,8 +60,8 @@ def _requests(home: Home, name: str) -> Iterator[Json]:
     from tony.history.otlp_trace import requests
     from tony.jobs.told import load_overview
 
-    told = asyncio.run(load_overview(home, name))
-    if told.line is None:
-        raise UnknownJobError(f"nothing of {name} was logged yet: it is {told.report.state.value}")
+    overview = asyncio.run(load_overview(home, name))
+    if overview.line is None:
+        raise UnknownJobError(f"job {name} has no events yet: it is {overview.report.state.value}")
     with open_metrics(home.job(name).metrics) as metrics:
-        yield from requests(told.line, told.report, metrics if metrics.known else None, __version__)
+        yield from requests(overview.line, overview.report, metrics if metrics.known else None, __version__)

@@ -32,7 +32,7 @@ def command(
 ) -> int:
     """Check JOB_FILE as `submit` would, without running it.
 
-    All errors are shown at once; then the exit code is 2.
+    Shows all errors at once. The exit code is 0 if the file is valid, else 2.
     """
     from tony.client.submission import check
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tony.advice.unused_resources import Hours, WeekOfWaste
 
 _HEADING = ("WEEK", "USER", "JOBS", "GPU-HOURS", "WASTED", "GB-HOURS", "WASTED", "MOST FOR", "WORST")
-#: Columns that go when the terminal is too narrow: most for, worst, jobs.
+#: Columns that are dropped when the terminal is too narrow, in this order: most for, worst, jobs.
 _EXPENDABLE = (7, 8, 2)
-#: Looked back, unless something is said: four weeks.
-_USUAL = 28 * 86400.0
+#: Default of --since: four weeks.
+_DEFAULT_PERIOD_SECONDS = 28 * 86400.0
 
 
 @click.command("waste")
@@ -31,10 +31,10 @@ _USUAL = 28 * 86400.0
 def command(since: float | None, user: str | None, as_json: bool) -> None:
     """Report reserved but unused GPU- and GB-hours of the last four weeks, by user and week.
 
-    Counted are memory beyond the highest peak and its headroom, GPUs that never computed, and all that was held while
-    work was done again, something restarted, or programs were over. `tony advise JOB` says what to do about it.
+    Counts memory beyond the highest peak and its headroom, GPUs that never computed, and everything reserved while lost
+    work was recomputed, tasks restarted, or programs had exited. `tony advise JOB` recommends what to change.
     """
-    since = clock.wall() - _USUAL if since is None else since
+    since = clock.wall() - _DEFAULT_PERIOD_SECONDS if since is None else since
     weeks, unknown = _weeks(since, user)
     if as_json:
         print_json(list(weeks))
@@ -43,11 +43,11 @@ def command(since: float | None, user: str | None, as_json: bool) -> None:
     else:
         say(f"no jobs{f' of {safe(user)}' if user else ''} have ended since {clock_time(since)}")
     if unknown:
-        warn(f"of {unknown} job{'' if unknown == 1 else 's'} it is not known what they held: no events were kept")
+        warn(f"not included: {unknown} job{'' if unknown == 1 else 's'} without an event log")
 
 
 def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
-    """The weeks, and of how many jobs nothing is known."""
+    """Return the weeks, and the number of jobs without an event log."""
     from tony.advice.facts_loader import read_run
     from tony.advice.unused_resources import by_week, compute_unused
     from tony.history.job_listing import scan
