@@ -51,9 +51,7 @@ def test_a_word_that_is_no_flag(tony: Tony, desk: Desk, name: str) -> None:
     """It is named with the nearest flag, and so are all others; nothing is started, be it a cluster."""
     answer = tony(name, "--executes", "x.py", "-src_dri", "src", "--", "--conf=a=b", "more")
     assert answer.code == 255
-    assert "-src_dri (command line): there is no such flag; did you mean `--src_dir`?" in answer.err.replace(
-        "Did", "did"
-    )
+    assert "-src_dri (command line): unknown flag; did you mean `--src_dir`?" in answer.err.replace("Did", "did")
     assert "`more` belongs to no flag" in answer.err
     assert answer.err.endswith("errors; nothing was started.\n")
     assert desk.jobs == []

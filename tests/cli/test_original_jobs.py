@@ -41,7 +41,7 @@ def test_submit(tony: Tony, folder: Path) -> None:
     assert answer.code == 0, answer.err
     for index in (0, 1):
         assert f"worker:{index} | I am {index} of 2, hello {{role}}\n" in answer.out
-    assert "tony: tony.task.am.jvm.opts (tony.xml:8): has no effect. Nothing of ours is a JVM.\n" in answer.err
+    assert "tony: tony.task.am.jvm.opts (tony.xml:8): has no effect. tony runs no JVM.\n" in answer.err
     assert "tony: tony.secret.key (tony.xml:9): " in answer.err
 
 
@@ -106,7 +106,7 @@ def test_no_command(tony: Tony, folder: Path) -> None:
     write(folder, {"tony.worker.instances": "1"})
     answer = tony("validate", "tony.xml")
     assert answer.code == 2
-    assert "Set tony.containers.command, or give one: --executes 'python train.py';" in answer.err
+    assert "Set tony.containers.command, or use --executes 'python train.py';" in answer.err
     assert "take --set command='python train.py'." in answer.err
 
 
@@ -128,7 +128,7 @@ def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> N
     write(folder, SMALL)
     answer = tony("convert", "tony.xml", "--src", "x")
     assert answer.code == 2
-    assert "--src (command line): there is no such flag; did you mean `--src_dir`?" in answer.err
+    assert "--src (command line): unknown flag; did you mean `--src_dir`?" in answer.err
     assert answer.err.endswith("\ntony: 1 error in tony.xml.\n"), "convert starts nothing in any case"
 
 

@@ -17,19 +17,19 @@ from tony.errors import ConfigError
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("name = digits", 'job.toml:1:8: not valid TOML: Invalid value. Text stands in quotes: name = "digits".'),
+        ("name = digits", 'job.toml:1:8: not valid TOML: Invalid value. Text needs quotes: name = "digits".'),
         ('command = "x"\nname: "y"', "job.toml:2:5: not valid TOML: Expected '=' after a key in a key/value pair."),
-        ('name = "x', "job.toml:1:10: not valid TOML: Unterminated string (the file ends here)."),
-        ("a = [1,\n2\n", "job.toml:3:1: not valid TOML: Unclosed array (the file ends here)."),
+        ('name = "x', "job.toml:1:10: not valid TOML: Unterminated string (end of file)."),
+        ("a = [1,\n2\n", "job.toml:3:1: not valid TOML: Unclosed array (end of file)."),
         (
             "[roles.worker",
-            "job.toml:1:14: not valid TOML: Expected ']' at the end of a table declaration (the file ends here).",
+            "job.toml:1:14: not valid TOML: Expected ']' at the end of a table declaration (end of file).",
         ),
         ("= 1", "job.toml:1:1: not valid TOML: Invalid statement."),
-        ('name = "a"\n\nname = "b"\n', "job.toml:3: `name` is set twice; the first time in line 1."),
-        ("[roles.a]\n[env]\n[roles.a]", "job.toml:3: `roles.a` is set twice; the first time in line 1."),
-        ("env.A = 1\nenv = 3", "job.toml:2: `env` is set twice; the first time in line 1."),
-        ("env = { A = 1, A = 2 }", "job.toml:1: `env.A` is set twice; the first time in line 1."),
+        ('name = "a"\n\nname = "b"\n', "job.toml:3: `name` is set twice; first in line 1."),
+        ("[roles.a]\n[env]\n[roles.a]", "job.toml:3: `roles.a` is set twice; first in line 1."),
+        ("env.A = 1\nenv = 3", "job.toml:2: `env` is set twice; first in line 1."),
+        ("env = { A = 1, A = 2 }", "job.toml:1: `env.A` is set twice; first in line 1."),
         ("env = { A = 1 }\n[env]\nB = 1", "job.toml:2:5: not valid TOML: Cannot declare ('env',) twice."),
         ("x = " + "9" * 5000, "job.toml: a number in it has too many digits."),
         ("x = " + "[" * 50_000, "job.toml: lists or tables are nested too deeply."),
@@ -50,16 +50,16 @@ def test_wrong_toml_is_told_with_line_and_column(tmp_path: Path, text: str, expe
             "job.yaml:1:6: not valid YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'.",
         ),
         ("a: 1\nb: *c", "job.yaml:2:4: not valid YAML: found undefined alias 'c'."),
-        ("a: \x01", "job.yaml:1:4: not valid YAML: a character that cannot be shown."),
-        ("- a\n- b", "job.yaml:1:1: settings are written `key: value`."),
-        ("just text", "job.yaml:1:1: settings are written `key: value`."),
-        ("name: a\nenv:\n  A: 1\n  A: 2", "job.yaml:4:3: `env.A` is set twice; the first time in line 3."),
+        ("a: \x01", "job.yaml:1:4: not valid YAML: an unprintable character."),
+        ("- a\n- b", "job.yaml:1:1: write settings as `key: value`."),
+        ("just text", "job.yaml:1:1: write settings as `key: value`."),
+        ("name: a\nenv:\n  A: 1\n  A: 2", "job.yaml:4:3: `env.A` is set twice; first in line 3."),
         ("[a]: 1", "job.yaml:1:1: a key must be text."),
         (
             "name: !!python/name:os.system x",
-            'job.yaml:1:7: tags such as "tag:yaml.org,2002:python/name:os.system" are not taken.',
+            'job.yaml:1:7: tags such as "tag:yaml.org,2002:python/name:os.system" are not supported.',
         ),
-        ("env: !mine {}", 'job.yaml:1:6: tags such as "!mine" are not taken.'),
+        ("env: !mine {}", 'job.yaml:1:6: tags such as "!mine" are not supported.'),
         (
             "a: 1\n---\nb: 2",
             "job.yaml:2:1: not valid YAML: expected a single document in the stream but found another document.",
@@ -87,7 +87,7 @@ def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
 
 def test_an_empty_file_lacks_only_a_command(tmp_path: Path) -> None:
     """Nothing is a fine table; what lacks the command is named."""
-    expected = 'no command: nothing says what to run. Write command = "python train.py".'
+    expected = 'no command is set. Write command = "python train.py".'
     for name in ("job.toml", "job.yaml", "job.yml"):
         for text in ("", "\n", "# nothing\n"):
             assert [f"command ({name}): {expected}"] == mistakes(tmp_path, text, name=name)
@@ -108,25 +108,25 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     (tmp_path / "utf16.toml").write_bytes('name = "a"'.encode("utf-16"))
     (tmp_path / "large.toml").write_bytes(b"#" * (MAX_FILE + 1))
     (tmp_path / "loop.toml").symlink_to("loop.toml")
-    assert ["gone.toml: there is no such file."] == _refusal("gone.toml", tmp_path)
-    assert ["no/job.toml: there is no such file."] == _refusal("no/job.toml", tmp_path)
+    assert ["gone.toml: no such file."] == _refusal("gone.toml", tmp_path)
+    assert ["no/job.toml: no such file."] == _refusal("no/job.toml", tmp_path)
     assert ["folder: this is a folder. Did you mean folder/job.yaml?"] == _refusal("folder", tmp_path)
     assert ["empty: this is a folder, not a file."] == _refusal("empty", tmp_path)
     assert ["jobs.toml: this is a folder, not a file."] == _refusal("jobs.toml", tmp_path)
     assert ["bytes.toml:2: this is not UTF-8 text: byte 0xff."] == _refusal("bytes.toml", tmp_path)
     assert ["utf16.toml:1: this is not UTF-8 text: byte 0xff."] == _refusal("utf16.toml", tmp_path)
-    assert ["large.toml: it is larger than 1048576 bytes, so it is hardly a file of settings."] == _refusal(
+    assert ["large.toml: it is larger than 1048576 bytes, so it is probably not a settings file."] == _refusal(
         "large.toml", tmp_path
     )
-    assert ["/dev/zero: it is larger than 1048576 bytes, so it is hardly a file of settings."] == _refusal(
+    assert ["/dev/zero: it is larger than 1048576 bytes, so it is probably not a settings file."] == _refusal(
         "/dev/zero", tmp_path
     )
     assert ["loop.toml: it cannot be read: Too many levels of symbolic links."] == _refusal("loop.toml", tmp_path)
-    assert ["train.py: the name of a job file ends in .toml, .yaml or .yml."] == _refusal("train.py", tmp_path)
-    assert ["bytes.toml/x.toml: there is no such file: a part of its path is not a folder."] == _refusal(
+    assert ["train.py: the name of a job file must end in .toml, .yaml or .yml."] == _refusal("train.py", tmp_path)
+    assert ["bytes.toml/x.toml: no such file: a part of its path is not a folder."] == _refusal(
         "bytes.toml/x.toml", tmp_path
     )
-    assert [r'"a\u0000b.toml": this is no file name.'] == _refusal("a\0b.toml", tmp_path)
+    assert [r'"a\u0000b.toml": this is not a file name.'] == _refusal("a\0b.toml", tmp_path)
     assert ["it cannot be read: File name too long."] == [
         problem.partition(": ")[2] for problem in _refusal(f"{'x' * 300}.toml", tmp_path)
     ]
@@ -162,24 +162,24 @@ python = "/opt/only/there/python3"
 python = "."
 """
     assert [
-        ("source", f"there is no {tmp_path}/gone."),
-        ("python", f"there is no {tmp_path}/env.tar.gz."),
+        ("source", f"{tmp_path}/gone does not exist."),
+        ("python", f"{tmp_path}/env.tar.gz does not exist."),
         (
             "files[3]",
             (
-                "s3:// cannot be read. Addresses are hdfs://namenode/path, or hdfs:///path in the default file system. "
-                "Copy it there, or let the program read it where it is."
+                "s3:// is not supported. Addresses are hdfs://namenode/path, or hdfs:///path in the default file "
+                "system. Copy the file to HDFS, or let the program read it."
             ),
         ),
-        ("files[4]", "more than one `::`. Write path::name."),
+        ("files[4]", "it has more than one `::`. Write path::name."),
         ("files[5]", "the new name '' must be a relative path inside the working directory."),
         ("files[6]", "the new name '../up' must be a relative path inside the working directory."),
-        ("files[8]", "an empty path."),
-        ("files[0]", f"there is no {tmp_path}/gone."),
-        ("files[1]", "it has no name of its own. Give it one: path::name."),
+        ("files[8]", "the path is empty."),
+        ("files[0]", f"{tmp_path}/gone does not exist."),
+        ("files[1]", "it has no name. Add one: path::name."),
         ("files[2]", f"{tmp_path}/pipe is neither a file nor a folder."),
-        ("files[7]", f"there is no {tmp_path}/~nobody-of-this-name/x."),
-        ("roles.c.python", "this is a folder without bin/python: neither an environment nor an interpreter."),
+        ("files[7]", f"{tmp_path}/~nobody-of-this-name/x does not exist."),
+        ("roles.c.python", "this folder has no bin/python: it is neither an environment nor an interpreter."),
     ] == sorted(
         ((problem.key, problem.message) for problem in problems(tmp_path, text)),
         key=lambda found: (found[0][:5] != "sourc", found[0] != "python", found[0].startswith("roles")),
@@ -192,6 +192,6 @@ def test_two_files_of_one_name_are_a_mistake(tmp_path: Path) -> None:
         write(tmp_path, "", name)
     text = 'command = "x"\nfiles = ["a/data", "b/data", "b/data::other", "c::./data"]\n[roles.w]\nfiles = ["b/data"]'
     assert [
-        'files[1] = "b/data" (job.toml:2): two files would be called data. Rename one: path::other-name.',
-        'files[3] = "c::./data" (job.toml:2): two files would be called data. Rename one: path::other-name.',
+        'files[1] = "b/data" (job.toml:2): two files have the name data. Rename one: path::other-name.',
+        'files[3] = "c::./data" (job.toml:2): two files have the name data. Rename one: path::other-name.',
     ] == mistakes(tmp_path, text)

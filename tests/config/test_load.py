@@ -401,7 +401,7 @@ def test_a_jobspec_is_checked_like_a_file(project: Path) -> None:
 def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
     """Types that Python does not check are checked here."""
     odd: Any = ["not a mapping"]
-    missing = 'no command: neither this role nor the job has one. Write command = "python train.py".'
+    missing = 'no command: neither the role nor the job has one. Write command = "python train.py".'
     spec = JobSpec(
         max_restarts="2",  # type: ignore[arg-type]
         stop_grace=-1.0,
@@ -418,19 +418,19 @@ def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         from_spec(spec, environ={}, cwd=tmp_path, site_files=[])
     assert [
-        'max_restarts = "2" (argument): a whole number is written without quotes: 2.',
-        'stop_grace = -1.0 (argument): too small. The least is "0s".',
-        "startup_timeout = nan (argument): a number of seconds is expected, not a fraction.",
+        'max_restarts = "2" (argument): write a whole number without quotes: 2.',
+        'stop_grace = -1.0 (argument): too small. The minimum is "0s".',
+        "startup_timeout = nan (argument): expected a number of seconds, not a fraction.",
         "job_timeout = -5.0 (argument): a duration cannot be negative.",
-        "log_limit = 1.5 (argument): a number of bytes is expected, not a fraction.",
-        'env = ["not a mapping"] (argument): a table is expected: write [env] and below it NAME = ...',
-        'groups.g = "worker" (argument): a list is expected: ["worker"].',
-        "roles.worker.instances = true (argument): a whole number is expected, not a truth value.",
-        'roles.worker.memory = 2 (argument): too small. The least is "1m".',
+        "log_limit = 1.5 (argument): expected a number of bytes, not a fraction.",
+        'env = ["not a mapping"] (argument): expected a table: write [env] and below it NAME = ...',
+        'groups.g = "worker" (argument): expected a list: ["worker"].',
+        "roles.worker.instances = true (argument): expected a whole number, not true or false.",
+        'roles.worker.memory = 2 (argument): too small. The minimum is "1m".',
         'roles.other.memry = "1g" (argument): unknown key; did you mean `memory`?',
         f"roles.worker (argument): {missing}",
         f"roles.other (argument): {missing}",
-        'roles.worker.after.ended[0] = "wroker" (argument): there is no role "wroker"; did you mean `worker`?',
+        'roles.worker.after.ended[0] = "wroker" (argument): unknown role "wroker"; did you mean `worker`?',
     ] == [str(problem) for problem in caught.value.problems]
 
 
@@ -464,7 +464,7 @@ def test_a_plug_in_that_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: py
     with pytest.raises(ConfigError) as caught:
         resolve(tmp_path, 'command = "x"\nframework = "broken"')
     assert (
-        'framework = "broken" (job.toml:2): the plug-in no_such_module_at_all:Adapter cannot be loaded: '
+        'framework = "broken" (job.toml:2): cannot load the plug-in no_such_module_at_all:Adapter: '
         "ModuleNotFoundError: No module named 'no_such_module_at_all'" == str(caught.value)
     )
 
@@ -516,7 +516,7 @@ def test_mistakes_of_other_places_are_told_when_the_file_cannot_be_read(tmp_path
     with pytest.raises(ConfigError) as caught:
         load("job.toml", sets=["max_restart=1"], environ={}, cwd=tmp_path, site_files=[])
     assert [
-        "job.toml: there is no such file.",
+        "job.toml: no such file.",
         "max_restart = 1 (--set): unknown key; did you mean `max_restarts`?",
     ] == [str(problem) for problem in caught.value.problems]
 
@@ -539,7 +539,7 @@ def test_odd_names_of_job_files_are_shown_on_one_line(tmp_path: Path) -> None:
     for name, shown in (("~nobody-at-all/x.toml", "~nobody-at-all/x.toml"), ("a\nb.toml", r'"a\nb.toml"')):
         with pytest.raises(ConfigError) as caught:
             load(name, environ={}, cwd=tmp_path, site_files=[])
-        assert f"{shown}: there is no such file." == str(caught.value)
+        assert f"{shown}: no such file." == str(caught.value)
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,7 +548,7 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(ConfigError, match="the current folder is gone"):
+    with pytest.raises(ConfigError, match="the current folder has been removed"):
         load(overrides={"command": "x"}, environ={}, site_files=[])
 
 
@@ -569,5 +569,5 @@ def test_a_wait_that_nothing_waits_for(tmp_path: Path) -> None:
     site = write(tmp_path, 'shrink_after = "9s"', "site.toml")
     resolved = resolve(tmp_path, text.format(3), sites=[site])
     assert [(note.key, note.source) for note in resolved.notes] == [("gang_wait", "job.toml:2")]
-    assert "no role may have fewer tasks than it asks for" in resolved.notices[0]
+    assert "no role is elastic" in resolved.notices[0]
     assert resolve(tmp_path, text.format("{ min = 2, max = 3 }"), sites=[site]).notes == ()

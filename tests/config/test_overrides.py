@@ -55,11 +55,14 @@ def test_a_flag_is_toml_if_it_can_be(expected: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (r'"env|grep tony\|token"', "it begins as text in quotes in TOML and is none: Unescaped '\\' in a string."),
-        ("[ -f x ] && run", "it begins as a list in TOML and is none: "),
-        ('{"a": 1}', "it begins as a table in TOML and is none: "),
-        ("'not closed", "it begins as text in quotes in TOML and is none: "),
-        ('"a\nb"', "it begins as text in quotes in TOML and is none: it has more than one line."),
+        (
+            r'"env|grep tony\|token"',
+            "it begins like text in quotes in TOML, but is not valid: Unescaped '\\' in a string.",
+        ),
+        ("[ -f x ] && run", "it begins like a list in TOML, but is not valid: "),
+        ('{"a": 1}', "it begins like a table in TOML, but is not valid: "),
+        ("'not closed", "it begins like text in quotes in TOML, but is not valid: "),
+        ('"a\nb"', "it begins like text in quotes in TOML, but is not valid: it has more than one line."),
     ],
 )
 def test_a_flag_that_begins_as_toml_and_is_none_is_a_mistake(tmp_path: Path, value: str, said: str) -> None:
@@ -67,7 +70,7 @@ def test_a_flag_that_begins_as_toml_and_is_none_is_a_mistake(tmp_path: Path, val
     for flags in ({"sets": [f"command={value}"]}, {"environ": {"TONY_SET_COMMAND": value}}):
         (found,) = mistakes(tmp_path, JOB, **flags)
         assert said in found
-        assert "write it in single quotes of its own: '...'." in found or "'" in value
+        assert "put it in single quotes of its own: '...'." in found or "'" in value
     assert value == resolve(tmp_path, JOB, params=[f"x={value}"]).spec.params["x"]
 
 
@@ -129,7 +132,7 @@ def test_set_with_mistakes(tmp_path: Path) -> None:
         f'--set: "[x]=3": {text}',
         'roles.worker.memory = 4096 (--set): a size needs a unit. Write "4096m" (MiB) or "4096g" (GiB).',
         "role (--set): unknown key; did you mean `roles`?",
-        'max_restarts = "two" (--set): a whole number is expected, not text.',
+        'max_restarts = "two" (--set): expected a whole number, not text.',
     ] == mistakes(
         tmp_path,
         JOB,
@@ -152,7 +155,7 @@ def test_param_with_mistakes(tmp_path: Path) -> None:
     assert [
         f'--param: "lr": {text}',
         f'--param: "=1": {text}',
-        'params."a b" (--param): a parameter\'s name is up to 100 letters, digits, `-`, `_` and `.`.',
+        'params."a b" (--param): a parameter name is up to 100 letters, digits, `-`, `_` and `.`.',
     ] == mistakes(tmp_path, JOB, params=["lr", "=1", "a b=1"])
 
 
@@ -190,7 +193,7 @@ def test_other_variables_are_not_ours(tmp_path: Path) -> None:
 def test_variables_with_mistakes(tmp_path: Path) -> None:
     """The variable is named, whatever is wrong."""
     environ = {"TONY_SET_": "1", "TONY_SET_A____B": "x" * 100, "TONY_SET_MAX_RESTART": "2", "TONY_SET_TLS": "\udcff"}
-    example = "this names no setting; write such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
+    example = "this is not a setting; write such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
     assert [
         f'env TONY_SET_: "1": {example}',
         f'env TONY_SET_A____B: "{"x" * 59}…": {example}',

@@ -33,14 +33,14 @@ def test_one_form(text: str, address: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("s3a://bucket/x", "s3a:// cannot be read. Addresses are hdfs://namenode/path"),
-        ("viewfs://table/x", "Write the hdfs:// address that it leads to"),
+        ("s3a://bucket/x", "s3a:// is not supported. Addresses are hdfs://namenode/path"),
+        ("viewfs://table/x", "Write the hdfs:// address that it resolves to"),
         ("webhdfs://nn:9870/x", "write hdfs://"),
         ("swebhdfs://nn:9871/x", "write hdfs://"),
-        ("file:///x", "leave `file://` off"),
-        ("hdfs://nn", "names a whole file system"),
-        ("hdfs:///", "names a whole file system"),
-        ("hdfs:///a/../b", "have no `.` and no `..`"),
+        ("file:///x", "without `file://`"),
+        ("hdfs://nn", "is a whole file system"),
+        ("hdfs:///", "is a whole file system"),
+        ("hdfs:///a/../b", "must not contain `.` or `..`"),
     ],
 )
 def test_what_is_none(text: str, words: str) -> None:
@@ -83,13 +83,13 @@ def test_two_of_one_name_are_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(f"command = 'x'\nfiles = [{files}]\n")
     assert len(load(tmp_path / "job.toml").spec.files) == 2
     (tmp_path / "job.toml").write_text(f"command = 'x'\nfiles = [{files}, 'x.npz', 'hdfs:///data/y::x.npz']\n")
-    with pytest.raises(ConfigError, match=r"two files would be called x\.npz"):
+    with pytest.raises(ConfigError, match=r"two files have the name x\.npz"):
         load(tmp_path / "job.toml")
 
 
 def test_an_interpreter_in_hdfs_is_a_mistake(tmp_path: Path) -> None:
     """Only archives are brought to the nodes."""
-    with pytest.raises(ConfigError, match="only an archive can be a Python"):
+    with pytest.raises(ConfigError, match="python must be an archive"):
         load(overrides={"command": "x", "python": "hdfs:///opt/bin/python3"})
 
 
@@ -100,7 +100,7 @@ def test_variables_of_containers() -> None:
     with pytest.raises(ConfigError) as caught:
         load(overrides={"command": "x", "container_env": {"A-B": "x", "TASK_INDEX": "1", "HF_TOKEN": "hush"}})
     messages = [problem.message for problem in caught.value.problems]
-    assert "named with letters, digits and `_`" in messages[0]
-    assert "tony itself sets this variable" in messages[1]
+    assert "letters, digits and `_`" in messages[0]
+    assert "tony sets this variable" in messages[1]
     assert "Set it below [env]" in messages[2]
     assert "hush" not in str(caught.value)

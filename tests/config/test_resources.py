@@ -25,5 +25,5 @@ def test_names_of_clusters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "/x", "a/b/c", "a b", "x" * 300, "ü"])
 def test_impossible_names(tmp_path: Path, name: str) -> None:
     """YARN would refuse them, with less words."""
-    with pytest.raises(ConfigError, match="a resource's name is"):
+    with pytest.raises(ConfigError, match="a resource name is"):
         _loaded(tmp_path, f'"{name}" = 1')

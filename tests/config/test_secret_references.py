@@ -11,7 +11,7 @@ import pytest
 from tony.config.load import load
 from tony.config.resolved_table import resolved_rows
 from tony.config.secret_names import mask_value, redact
-from tony.config.secret_references import resolve_reference, webhook_mistake
+from tony.config.secret_references import resolve_reference, webhook_error
 from tony.dataclass import replace
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
@@ -46,10 +46,13 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_reference(spec, {}, {"notify.webhook": "job.toml:3"})
     assert [str(problem) for problem in caught.value.problems] == [
-        'notify.webhook = "env:HOOK" (job.toml:3): the variable HOOK is not set where the job is submitted, or empty.',
-        f'notify.secret = "file:{tmp_path}/key": there is no such file.',
+        (
+            'notify.webhook = "env:HOOK" (job.toml:3): the environment variable HOOK is not set or empty where the job '
+            "is submitted."
+        ),
+        f'notify.secret = "file:{tmp_path}/key": no such file.',
     ]
-    with pytest.raises(ConfigError, match="it is no address of the web") as caught:
+    with pytest.raises(ConfigError, match="it is not an http or https URL") as caught:
         resolve_reference(replace(spec, notify=replace(spec.notify, secret=None)), {"HOOK": "ftp://XYZZY/"}, {})
     assert "XYZZY" not in str(caught.value)
 
@@ -59,7 +62,9 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     """Opening it would wait for a writer."""
     os.mkfifo(tmp_path / "key")
     spec = job(tmp_path, JOB)
-    with pytest.raises(ConfigError, match=f"{tmp_path}/key is not a plain file. Name a plain file, or use env:NAME."):
+    with pytest.raises(
+        ConfigError, match=f"{tmp_path}/key is not a regular file. Name a regular file, or use env:NAME."
+    ):
         resolve_reference(spec, {"HOOK": HOOK}, {})
 
 
@@ -107,4 +112,4 @@ def test_nothing_that_is_kept_or_shown_has_it() -> None:
 @pytest.mark.parametrize("good", [HOOK, "http://127.0.0.1:80/a?b=c", "https://[::1]:8/", "http://h"])
 def test_addresses(good: str) -> None:
     """Those of the web are taken."""
-    assert webhook_mistake(good) == ""
+    assert webhook_error(good) == ""

@@ -83,7 +83,7 @@ def test_the_table_tells_name_type_unit_default_and_meaning() -> None:
     assert ("size", "b k m g t", '"1g"', "scheduler") == (memory.type, memory.unit, memory.default, memory.reader)
     assert 'one of "tracked", "untracked", "sidecar", "setup"' == kind.type
     assert ("duration or off", '"off"') == (limit.type, limit.default)
-    assert "Site files only: most GPUs of one job, over all its tasks." == rows["limits.total_gpus"].meaning
+    assert "Site files only: maximum GPUs of one job, over all its tasks." == rows["limits.total_gpus"].meaning
     assert all(row.meaning.endswith(".") for row in rows.values())
     assert "scheduler.local.gpus" in rows
 

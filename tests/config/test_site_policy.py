@@ -78,35 +78,35 @@ def test_a_site_cannot_say_what_is_a_jobs(tmp_path: Path, etc: Path) -> None:
         'name = "x"\ncommand = "y"\nmax_restart = 1\nfinal = ["tsl", 3, "name", "roles", "roles.*.gpus"]\n'
         "[roles.worker]\n[limits]\ntotal_gpus = -1\ntotal_memory = 5\ntotal_cpu = 3\n",
     )
-    belongs = "this belongs in a job file; a site file cannot set it."
+    belongs = "a site file cannot set this; set it in a job file."
     assert [
         f"name ({etc}:1): {belongs}",
         f"command ({etc}:2): {belongs}",
         f"max_restart = 1 ({etc}:3): unknown key; did you mean `max_restarts`?",
-        f'final[0] = "tsl" ({etc}:4): there is no such setting; did you mean `tls`?',
-        f"final[1] = 3 ({etc}:4): there is no such setting; `tony settings --all` lists the known ones.",
-        f'final[2] = "name" ({etc}:4): every job has its own; it cannot be final.',
-        f'final[3] = "roles" ({etc}:4): every job has its own; it cannot be final.',
+        f'final[0] = "tsl" ({etc}:4): unknown setting; did you mean `tls`?',
+        f"final[1] = 3 ({etc}:4): unknown setting; `tony settings --all` lists the known ones.",
+        f'final[2] = "name" ({etc}:4): it is different for every job, so it cannot be final.',
+        f'final[3] = "roles" ({etc}:4): it is different for every job, so it cannot be final.',
         f"roles ({etc}:5): {belongs}",
-        f"limits.total_gpus = -1 ({etc}:7): too small. The least is 0.",
+        f"limits.total_gpus = -1 ({etc}:7): too small. The minimum is 0.",
         f'limits.total_memory = 5 ({etc}:8): a size needs a unit. Write "5m" (MiB) or "5g" (GiB).',
-        f"limits.total_cpu = 3 ({etc}:9): there is no such limit; did you mean `total_gpus`?",
+        f"limits.total_cpu = 3 ({etc}:9): unknown limit; did you mean `total_gpus`?",
     ] == sorted(mistakes(tmp_path, JOB, sites=[etc]), key=lambda line: int(line.split(".toml:")[1].split(")")[0]))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("final = 'tls'", 'final = "tls" (SITE:1): a list of keys is expected: final = ["tls", "scheduler.name"].'),
-        ("limits = 3", "limits = 3 (SITE:1): a table is expected: write [limits] and below it total_gpus = 8."),
-        ("tls = ", 'SITE:1:7: not valid TOML: Invalid value. Text stands in quotes: name = "digits".'),
+        ("final = 'tls'", 'final = "tls" (SITE:1): expected a list of keys: final = ["tls", "scheduler.name"].'),
+        ("limits = 3", "limits = 3 (SITE:1): expected a table: write [limits] and below it total_gpus = 8."),
+        ("tls = ", 'SITE:1:7: not valid TOML: Invalid value. Text needs quotes: name = "digits".'),
     ],
 )
 def test_a_site_file_may_be_wrong_as_a_whole(tmp_path: Path, etc: Path, text: str, expected: str) -> None:
     """Then no job is taken: its rules are not known."""
     put(etc, text)
     assert [expected.replace("SITE", str(etc))] == [
-        line.replace(" (the file ends here)", "") for line in mistakes(tmp_path, JOB, sites=[etc])
+        line.replace(" (end of file)", "") for line in mistakes(tmp_path, JOB, sites=[etc])
     ]
 
 
@@ -121,72 +121,72 @@ ATTEMPTS: list[tuple[str, dict[str, Any], str]] = [
     (
         'tls = "always"\nfinal = ["tls"]',
         {"text": 'tls = "auto"'},
-        'tls = "auto" (job.toml:2): this site made it final at "always" (SITE:1). Remove it here.',
+        'tls = "auto" (job.toml:2): it is final on this site at "always" (SITE:1). Remove it here.',
     ),
     (
         'final = ["tls"]',
         {"text": 'tls = "always"'},
-        'tls = "always" (job.toml:2): this site made it final at "auto" (SITE:1). Remove it here.',
+        'tls = "always" (job.toml:2): it is final on this site at "auto" (SITE:1). Remove it here.',
     ),
     (
         'max_restarts = 1\nfinal = ["max_restarts"]',
         {"sets": ["max_restarts=5"]},
-        "max_restarts = 5 (--set): this site made it final at 1 (SITE:1). Remove it here.",
+        "max_restarts = 5 (--set): it is final on this site at 1 (SITE:1). Remove it here.",
     ),
     (
         'max_restarts = 1\nfinal = ["max_restarts"]',
         {"environ": {"TONY_SET_MAX_RESTARTS": "5"}},
-        "max_restarts = 5 (env TONY_SET_MAX_RESTARTS): this site made it final at 1 (SITE:1). Remove it here.",
+        "max_restarts = 5 (env TONY_SET_MAX_RESTARTS): it is final on this site at 1 (SITE:1). Remove it here.",
     ),
     (
         'max_restarts = 1\nfinal = ["max_restarts"]',
         {"overrides": {"max_restarts": 5}},
-        "max_restarts = 5 (argument): this site made it final at 1 (SITE:1). Remove it here.",
+        "max_restarts = 5 (argument): it is final on this site at 1 (SITE:1). Remove it here.",
     ),
     (
         'max_restarts = 1\nfinal = ["max_restarts"]',
         {"overrides": JobSpec(max_restarts=5)},
-        "max_restarts = 5 (argument): this site made it final at 1 (SITE:1). Remove it here.",
+        "max_restarts = 5 (argument): it is final on this site at 1 (SITE:1). Remove it here.",
     ),
     (
         'stop_grace = "5s"\nfinal = ["stop_grace"]',
         {"text": '[roles.a]\nstop_grace = "6s"'},
-        'roles.a.stop_grace = "6s" (job.toml:3): this site made it final at "5s" (SITE:1). Remove it here.',
+        'roles.a.stop_grace = "6s" (job.toml:3): it is final on this site at "5s" (SITE:1). Remove it here.',
     ),
     (
         'final = ["roles.*.gpus"]',
         {"text": "[roles.a]\ngpus = 1"},
-        "roles.a.gpus = 1 (job.toml:3): this site made it final at 0 (SITE:1). Remove it here.",
+        "roles.a.gpus = 1 (job.toml:3): it is final on this site at 0 (SITE:1). Remove it here.",
     ),
     (
         'final = ["roles.<role>.gpus"]',
         {"text": "[roles.a]\ngpus = 1"},
-        "roles.a.gpus = 1 (job.toml:3): this site made it final at 0 (SITE:1). Remove it here.",
+        "roles.a.gpus = 1 (job.toml:3): it is final on this site at 0 (SITE:1). Remove it here.",
     ),
     (
         'final = ["env.PROXY"]\n[env]\nPROXY = "p"',
         {"text": '[roles.a]\nenv.PROXY = "q"'},
-        'roles.a.env.PROXY = "q" (job.toml:3): this site made it final at "p" (SITE:3). Remove it here.',
+        'roles.a.env.PROXY = "q" (job.toml:3): it is final on this site at "p" (SITE:3). Remove it here.',
     ),
     (
         'final = ["env"]\n[env]\nHF_TOKEN = "secret-1"',
         {"text": '[env]\nHF_TOKEN = "secret-2"'},
-        "env.HF_TOKEN = *** (job.toml:3): this site made it final (SITE:3). Remove it here.",
+        "env.HF_TOKEN = *** (job.toml:3): it is final on this site (SITE:3). Remove it here.",
     ),
     (
         'final = ["env"]',
         {"text": '[env]\nA = "1"'},
-        'env.A = "1" (job.toml:3): this site made it final (SITE:1). Remove it here.',
+        'env.A = "1" (job.toml:3): it is final on this site (SITE:1). Remove it here.',
     ),
     (
         'final = ["scheduler"]\n[scheduler.local]\ngpus = 2',
         {"text": "[scheduler.local]\ngpus = 3"},
-        "scheduler.local.gpus = 3 (job.toml:3): this site made it final at 2 (SITE:3). Remove it here.",
+        "scheduler.local.gpus = 3 (job.toml:3): it is final on this site at 2 (SITE:3). Remove it here.",
     ),
     (
         'python = "/usr/bin/python3"\nfinal = ["python"]',
         {"sets": ["python=python3"]},
-        'python = "python3" (--set): this site made it final at "/usr/bin/python3" (SITE:1). Remove it here.',
+        'python = "python3" (--set): it is final on this site at "/usr/bin/python3" (SITE:1). Remove it here.',
     ),
 ]
 
@@ -210,7 +210,7 @@ def test_every_attempt_is_told(tmp_path: Path, etc: Path) -> None:
     """Also one that a stronger place would have overridden."""
     put(etc, 'tls = "always"\nfinal = ["tls"]')
     found = mistakes(tmp_path, JOB + 'tls = "auto"', sets=['tls="auto"'], sites=[etc])
-    assert ['tls = "auto" (job.toml:2)', 'tls = "auto" (--set)'] == [line.partition(": this")[0] for line in found]
+    assert ['tls = "auto" (job.toml:2)', 'tls = "auto" (--set)'] == [line.partition(": it is")[0] for line in found]
 
 
 def test_the_users_own_site_file_cannot_loosen_the_machines(tmp_path: Path, etc: Path, own: Path) -> None:
@@ -219,15 +219,15 @@ def test_the_users_own_site_file_cannot_loosen_the_machines(tmp_path: Path, etc:
     put(own, 'tls = "auto"\nfinal = ["max_restarts"]\n[limits]\ntotal_instances = 100')
     text = JOB + "max_restarts = 1\n[roles.a]\ninstances = 4"
     assert [
-        f'tls = "auto" ({own}:1): this site made it final at "always" ({etc}:1). Remove it here.',
-        f"max_restarts = 1 (job.toml:2): this site made it final at 0 ({own}:2). Remove it here.",
-        f"roles (job.toml:3): {over('4 tasks in all (a 4 × 1)', '3', 'total_instances', f'{etc}:4')}",
+        f'tls = "auto" ({own}:1): it is final on this site at "always" ({etc}:1). Remove it here.',
+        f"max_restarts = 1 (job.toml:2): it is final on this site at 0 ({own}:2). Remove it here.",
+        f"roles (job.toml:3): {over('4 tasks in total (a 4 × 1)', '3', 'total_instances', f'{etc}:4')}",
     ] == mistakes(tmp_path, text, sites=[etc, own])
 
 
 def over(asked: str, allowed: str, limit: str, where: str) -> str:
     """What is said of a limit that is exceeded."""
-    return f"the job asks for {asked}, and this site allows {allowed} ({limit}, {where}). Ask for less."
+    return f"the job requests {asked}, and this site allows {allowed} ({limit}, {where}). Request less."
 
 
 LIMITS = "[limits]\ntotal_instances = 4\ntotal_gpus = 4\ntotal_memory = '4g'\n"
@@ -241,9 +241,9 @@ def test_limits_are_for_the_whole_job(tmp_path: Path, etc: Path) -> None:
     assert 4 == len(resolve(tmp_path, JOB + fits, sites=[etc]).spec.task_ids)
     text = JOB + fits.replace("gpus = 1", "gpus = 2\nmemory = '1.5g'").replace("instances = 2", "instances = 3")
     assert [
-        f"roles (job.toml:2): {over('6 tasks in all (a 3 × 1 + b 3 × 1)', '4', 'total_instances', f'{etc}:2')}",
-        f"roles (job.toml:2): {over('12 GPUs in all (a 3 × 2 + b 3 × 2)', '4', 'total_gpus', f'{etc}:3')}",
-        f"roles (job.toml:2): {over('9g of memory in all (a 3 × 1.5g + b 3 × 1.5g)', '4g', memory, f'{etc}:4')}",
+        f"roles (job.toml:2): {over('6 tasks in total (a 3 × 1 + b 3 × 1)', '4', 'total_instances', f'{etc}:2')}",
+        f"roles (job.toml:2): {over('12 GPUs in total (a 3 × 2 + b 3 × 2)', '4', 'total_gpus', f'{etc}:3')}",
+        f"roles (job.toml:2): {over('9g of memory in total (a 3 × 1.5g + b 3 × 1.5g)', '4g', memory, f'{etc}:4')}",
     ] == mistakes(tmp_path, text, sites=[etc])
 
 
@@ -251,7 +251,7 @@ def test_a_job_of_one_task_has_limits_too(tmp_path: Path, etc: Path) -> None:
     """`main:0` counts like any other task."""
     put(etc, "[limits]\ntotal_instances = 0")
     assert [
-        f"roles (job.toml): {over('1 task in all (main 1 × 1)', '0', 'total_instances', f'{etc}:2')}",
+        f"roles (job.toml): {over('1 task in total (main 1 × 1)', '0', 'total_instances', f'{etc}:2')}",
     ] == mistakes(tmp_path, JOB, sites=[etc])
 
 
@@ -288,13 +288,13 @@ def test_the_am_finds_what_another_machines_site_would_refuse(tmp_path: Path, et
         timeouts=Timeouts(job=None),
     )
     assert [
-        f'job_timeout = "off" (job): this site made it final at "1h" ({etc}:3). Remove it here.',
-        f'tls = "auto" (job): this site made it final at "always" ({etc}:1). Remove it here.',
-        f'env.B = "1" (job): this site made it final ({etc}:2). Remove it here.',
-        f"roles.a.gpus = 3 (job): this site made it final at 0 ({etc}:2). Remove it here.",
-        f"env.PROXY: this site made it final ({etc}:5), and the job lacks it.",
-        f"scheduler.local.gpus: this site made it final ({etc}:9), and the job lacks it.",
-        f"roles (job): {over('2g of memory in all (a 1 × 2g)', '1g', 'total_memory', f'{etc}:7')}",
+        f'job_timeout = "off" (job): it is final on this site at "1h" ({etc}:3). Remove it here.',
+        f'tls = "auto" (job): it is final on this site at "always" ({etc}:1). Remove it here.',
+        f'env.B = "1" (job): it is final on this site ({etc}:2). Remove it here.',
+        f"roles.a.gpus = 3 (job): it is final on this site at 0 ({etc}:2). Remove it here.",
+        f"env.PROXY: it is final on this site ({etc}:5), and the job lacks it.",
+        f"scheduler.local.gpus: it is final on this site ({etc}:9), and the job lacks it.",
+        f"roles (job): {over('2g of memory in total (a 1 × 2g)', '1g', 'total_memory', f'{etc}:7')}",
     ] == [str(problem) for problem in check_again(spec, [etc])]
     mended = replace(
         spec,

@@ -30,9 +30,9 @@ def test_a_hint_is_never_empty() -> None:
     """A near name, or else the list of names, cut when they are many."""
     assert "did you mean `memory`?" == suggest_names("memori", KNOWN, "no")
     assert "no" == suggest_names("zzz", KNOWN, "no")
-    assert "known are a, b." == format_known_names(["a", "b"])
+    assert "known: a, b." == format_known_names(["a", "b"])
     many = [f"n{number}" for number in range(20)]
-    assert "known are n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11 and 8 more." == format_known_names(many)
+    assert "known: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11 and 8 more." == format_known_names(many)
 
 
 def test_among_thousands_only_spelling_is_forgiven() -> None:

@@ -254,13 +254,13 @@ def test_job_names_that_cannot_be_shown(lab: Lab) -> None:
     """What would steer a terminal is refused by name, and does not reach it; so are 201 characters and none."""
     for char, called in STEERING.items():
         done = lab.tony("run", "--source", "", "--name", f"a{char}b", "--", "true")
-        told = f"(--name): a name is one line of characters that can be shown, and {called} is none."
+        told = f"(--name): a name is one line of printable characters, and {called} is none."
         assert (2, "") == (done.returncode, done.stdout)
         assert told in done.stderr
         assert char not in done.stderr.replace("\n", "") or char == "\n"
     for name, told in (
-        ("x" * 201, "201 characters are too long; a name has at most 200."),
-        (" ", "an empty name. Leave the key out to use the file's name."),
+        ("x" * 201, "201 characters are too long; a name may have at most 200."),
+        (" ", "the name is empty. Leave the key out to use the name of the file."),
         (os.fsdecode(b"a\xff"), "this is not valid UTF-8 text."),
     ):
         done = lab.tony("run", "--source", "", "--name", name, "--", "true")

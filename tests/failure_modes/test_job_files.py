@@ -27,7 +27,7 @@ except tony.ConfigError as error:
 RUN = 'command = "true"\n'
 SIZE = 'Write "4096m" (MiB) or "4096g" (GiB).'
 NO_COMMAND = 'nothing says what to run. Write command = "python train.py".'
-BAD_NAME = "a role's name is up to 63 letters, digits, `-` and `_`, the first one a letter."
+BAD_NAME = "a role name is up to 63 letters, digits, `-` and `_`, beginning with a letter."
 
 
 def told_everywhere(lab: Lab, key: str, value: str, message: str) -> None:
@@ -72,11 +72,11 @@ def test_an_unknown_key(lab: Lab, key: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("max_restarts", '"two"', "a whole number is expected, not text."),
-        ("max_restarts", "2.5", "a whole number is expected, not a fraction."),
-        ("roles.worker.memory", "[1]", 'a size is expected, such as "2g", not a list.'),
-        ("roles.worker.stop_on_failure", '"yes"', "true or false is expected, without quotes, not text."),
-        ("roles", "3", "a table is expected: write [roles] and below it ROLE = ..."),
+        ("max_restarts", '"two"', "expected a whole number, not text."),
+        ("max_restarts", "2.5", "expected a whole number, not a fraction."),
+        ("roles.worker.memory", "[1]", 'a size such as "2g", not a list.'),
+        ("roles.worker.stop_on_failure", '"yes"', "expected true or false, without quotes, not text."),
+        ("roles", "3", "expected a table: write [roles] and below it ROLE = ..."),
     ],
 )
 def test_a_wrong_type(lab: Lab, key: str, value: str, message: str) -> None:
@@ -100,9 +100,9 @@ def test_a_missing_unit(lab: Lab, key: str, value: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("roles.worker.instances", "-2", "too small. The least is 1."),
-        ("roles.worker.gpus", "-1", "too small. The least is 0."),
-        ("max_restarts", "-1", "too small. The least is 0."),
+        ("roles.worker.instances", "-2", "too small. The minimum is 1."),
+        ("roles.worker.gpus", "-1", "too small. The minimum is 0."),
+        ("max_restarts", "-1", "too small. The minimum is 0."),
         ("roles.worker.memory", '"-1g"', "a size cannot be negative."),
         ("stop_grace", '"-5s"', "a duration cannot be negative."),
     ],
@@ -121,7 +121,7 @@ def test_a_negative_count_of_run(lab: Lab) -> None:
     refused(
         lab,
         lab.tony("run", "--role", "ps=-3", "--", "true"),
-        "roles.ps.instances = -3 (--role): too small. The least is 1.",
+        "roles.ps.instances = -3 (--role): too small. The minimum is 1.",
     )
 
 
@@ -134,22 +134,22 @@ def test_no_command(lab: Lab) -> None:
         refused(
             lab,
             lab.submit(lab.job_file(f"command = {empty}\n")),
-            f'command = {empty} ({job}:1): an empty command. Write what to run: "python train.py".',
+            f'command = {empty} ({job}:1): the command is empty. Write what to run: "python train.py".',
         )
     for empty in ("[]", '[""]', '[" ", "x"]'):
         refused(
             lab,
             lab.submit(lab.job_file(f"command = {empty}\n")),
-            f'command = {empty} ({job}:1): an empty command. Write what to run: ["python", "train.py"].',
+            f'command = {empty} ({job}:1): the command is empty. Write what to run: ["python", "train.py"].',
         )
     lab.job_file('[env]\ncommand = "true"\n')
-    stray = f"no command: the one in {job}:2 stands below [env]; write it above the first [section]."
+    stray = f"no command: the one in {job}:2 is in the table [env]; move it above the first [section]."
     refused(lab, lab.submit(job), f"command ({job}): {stray}")
     lab.job_file('[roles.a]\ncommand = "true"\n[roles.b]\n')
     refused(
         lab,
         lab.submit(job),
-        f'roles.b ({job}:3): no command: neither this role nor the job has one. Write command = "python train.py".',
+        f'roles.b ({job}:3): no command: neither the role nor the job has one. Write command = "python train.py".',
     )
 
 
@@ -159,7 +159,7 @@ def test_run_without_a_command(lab: Lab) -> None:
         done = lab.tony("run", *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert "Missing argument '-- COMMAND...'" in done.stderr
-    told = 'command = [""] (COMMAND): an empty command. Write what to run: ["python", "train.py"].'
+    told = 'command = [""] (COMMAND): the command is empty. Write what to run: ["python", "train.py"].'
     refused(lab, lab.tony("run", "--source", "", "--", ""), told)
 
 
@@ -217,7 +217,7 @@ def test_a_cycle_in_after(lab: Lab) -> None:
         after = { started = ["y"] }
         """
     )
-    told = "these roles wait for each other: {}. None could ever start."
+    told = "these roles wait for each other: {}. None can ever start."
     refused(
         lab,
         lab.submit(job),
@@ -232,7 +232,7 @@ def test_a_ring_of_two_thousand_roles(lab: Lab) -> None:
     roles = "".join(f'[roles.r{n}]\nafter = ["r{(n + 1) % 2000}"]\n' for n in range(2000))
     job = lab.job_file(RUN + roles)
     way = "r0 -> r1 -> r2 -> r3 -> r4 -> (1990 more) -> r1995 -> r1996 -> r1997 -> r1998 -> r1999 -> r0"
-    told = f'roles.r0.after = ["r1"] ({job}:3): these roles wait for each other: {way}. None could ever start.'
+    told = f'roles.r0.after = ["r1"] ({job}:3): these roles wait for each other: {way}. None can ever start.'
     refused(lab, lab.submit(job), told)
 
 

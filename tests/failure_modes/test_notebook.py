@@ -216,9 +216,9 @@ def test_mistakes_and_failures_are_exceptions(lab: Lab) -> None:
     answer = run_cell(lab, cell)
     assert answer["streams"] == []
     assert answer["told"] == [
-        'command: no command: nothing says what to run. Write command = "python train.py".',
+        'command: no command is set. Write command = "python train.py".',
         "max_restart = 2 (argument): unknown key; did you mean `max_restarts`?",
-        "nowhere.toml: there is no such file.",
+        "nowhere.toml: no such file.",
         f'source = "nowhere" (argument): there is no {lab.root}/nowhere.',
         "a job cannot be 7 (int); give a tony.JobSpec, the path of a job file, or a mapping with the keys of one",
         f"there is no job 'nope': {lab.home}/jobs has no jobs.",

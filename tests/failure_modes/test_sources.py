@@ -23,7 +23,7 @@ from tests.failure_modes.strangers import become_stranger
 
 pytestmark = pytest.mark.e2e
 
-LOOP = "is a loop of links, or behind one: they lead to each other and to nothing else. Mend the links."
+LOOP = "is a loop of symbolic links, or behind one. Fix the links."
 LARGE = "and is laid down for every task. The biggest in it: data/big.bin ({}). Leave out what the job "
 LARGE += "does not need with a .tonyignore file."
 NO_CLUSTER = (
@@ -65,7 +65,7 @@ def test_a_source_that_is_no_folder(lab: Lab) -> None:
         "pipe": f'source = "pipe" (--source): {lab.root}/pipe is neither a folder nor an archive.',
         "file": f"source = {lab.root}/file (--source): {NO_ARCHIVE}",
         "hdfs://a/b": f"source = hdfs://a/b (--source): {NO_CLUSTER}",
-        long: f'source = "{long[:78]}… (--source): this path is too long for the file system. Is it a path?',
+        long: f'source = "{long[:78]}… (--source): the path is too long for the file system. Is it a path?',
     }.items():
         refused(lab, lab.tony("run", "--source", path, "--", "true"), told)
 
@@ -483,7 +483,7 @@ def test_file_names_that_look_like_two(lab: Lab) -> None:
     job = lab.job_file('command = "true"\nfiles = ["a::b", "c#archive", "a::b::c", "a::../up"]\n')
     folder = job.parent
     inside = "'../up' must be a relative path inside the working directory."
-    own = "; the file that is there has a `{}` in its own name, so it cannot be named. Rename it."
+    own = "does not exist; a file with `{}` in its name does, but cannot be used. Rename it."
     refused(
         lab,
         lab.submit(job),
@@ -508,8 +508,8 @@ def test_a_colon_where_path_is_divided(lab: Lab) -> None:
     run = ("run", "--source", "", "--python", sys.executable, "--", "python", "-c", "1")
     done = lab.tony(*run, env={"TONY_HOME": home})
     told = (
-        f"python = {sys.executable} (--python): programs would not find it: it is put on PATH through {home}, and PATH "
-        "is divided at every `:`. Set TONY_HOME to a folder without one."
+        f"python = {sys.executable} (--python): programs could not find it: PATH would contain {home}, whose `:` "
+        "separates entries. Set TONY_HOME to a folder without `:`."
     )
     assert (2, told) == (done.returncode, done.stderr.splitlines()[0])
     assert lab.tony("run", "--source", "", "--", "true", env={"TONY_HOME": home}).returncode == 0

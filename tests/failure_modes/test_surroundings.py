@@ -132,7 +132,7 @@ def test_a_user_whom_nothing_knows(nameless: Lab) -> None:
 def test_a_tilde_that_nobody_knows(nameless: Lab) -> None:
     """It is told with its setting; nothing is made in, or read from, a folder called `~`."""
     del nameless.env["HOME"], nameless.env["XDG_CONFIG_HOME"]
-    unknown = f"nobody knows where `~` is: {UNKNOWN} Write the whole path."
+    unknown = f"`~` is unknown: {UNKNOWN} Write the full path."
     done = nameless.tony("list", env={"TONY_HOME": "~/jobs"})
     assert (2, f"tony: TONY_HOME is ~/jobs, and {unknown}\n") == (done.returncode, done.stderr)
     done = nameless.tony("run", "--source", "~/project", "--", "true")

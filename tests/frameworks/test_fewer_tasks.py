@@ -108,7 +108,7 @@ def test_who_cannot_do_without(framework: str, role: str, why: str) -> None:
     (problem,) = error.value.problems
     assert (problem.key, problem.value) == (f"roles.{role}.instances.min", "2")
     assert why in problem.message
-    assert problem.message.endswith("Write how many it has: instances = 3.")
+    assert problem.message.endswith("Write a fixed number: instances = 3.")
 
 
 @pytest.mark.parametrize(

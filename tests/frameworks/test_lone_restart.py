@@ -67,4 +67,4 @@ def test_the_wrong_choice_is_refused_with_the_way_out(tmp_path: Path) -> None:
     assert mistake.startswith(
         'roles.worker.restart = "task" (job.toml:6): with framework = "mxnet", a task of worker cannot'
     )
-    assert mistake.endswith('Write restart = "session", or leave it out: then the gang starts again together.')
+    assert mistake.endswith('Write restart = "session", or leave it out: then the whole gang restarts.')

@@ -1,6 +1,6 @@
-"""What a Python call gives, as a layer of settings: a mapping written like a job file, or a JobSpec.
+"""The settings of a Python call as a layer: a mapping like a job file, or a JobSpec.
 
-Of a JobSpec only what differs from the defaults counts as set, so a site's own defaults hold for it too.
+Only the fields of a JobSpec that differ from their defaults count as set, so that defaults of a site apply.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from tony.config.layers import Canonical, Layer, put
 from tony.config.settings_table import SETTINGS, Kind, Setting
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 
-#: Where the values of a call come from.
+#: Source of the values of a call.
 SOURCE = "argument"
 
 
 def from_call(given: Mapping[str, Any] | JobSpec, base: Path, source: str = SOURCE) -> Layer:
-    """The layer of what a Python call gives.
+    """Return the layer of a Python call.
 
-    A mapping may be nested or have dotted keys, and its values may be paths, enum members, tuples, Roles.
+    A mapping may be nested or have dotted keys; its values may be paths, enum members, tuples, Roles.
     """
     values = from_spec(given) if isinstance(given, JobSpec) else _table(given)
     return Layer(values=values, where=lambda key: source, base=base)
 
 
 def from_spec(spec: JobSpec, *, with_defaults: bool = False) -> dict[str, Any]:
-    """A JobSpec as nested tables of canonical values.
+    """Return a JobSpec as nested tables of canonical values.
 
     Args:
-        with_defaults: write the defaults down as well, where there is more than None, and which time-outs are off.
+        with_defaults: include defaults other than None, and timeouts that are off.
     """
     values = _fields(spec, _JOB_SETTINGS, with_defaults)
     for name in ("env", "container_env", "params"):
@@ -78,7 +78,7 @@ def _fields(owner: JobSpec | Role, settings: tuple[Setting, ...], with_defaults:
         outer, _, inner = setting.attribute.rpartition(".")
         holder = getattr(owner, outer) if outer else owner
         if outer and not isinstance(holder, Resources | Timeouts | Notify):
-            values[outer] = _plain(holder)  # no such key: it is told as a mistake
+            values[outer] = _plain(holder)  # no such key: reported as an error later
             continue
         value = getattr(holder, inner)
         default = setting.default
@@ -116,7 +116,7 @@ def _table(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A Python value as a job file would have it."""
+    """Convert a Python value to what a job file has."""
     if isinstance(value, Canonical):
         inner = _plain(value.value)
         return inner if isinstance(inner, str | list | dict) else Canonical(inner)

@@ -1,4 +1,4 @@
-"""From what somebody wrote to the canonical value: bytes, seconds, enum members, absolute paths."""
+"""Converts written values to canonical ones: bytes, seconds, enum members, absolute paths."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tony.units import parse_duration, parse_size
 
 #: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).
 MAX_ARGUMENT = 128 * 1024
-#: How a role is written that has as many tasks as there are.
+#: How the size of an elastic role is written.
 ELASTIC_EXAMPLE = "{ min = 2, max = 8 }"
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionProblem:
-    """One thing wrong with a value; `item` is the place in a list, when it is about one item."""
+    """One error of a value; `item` is the index in a list if it is about one item."""
 
     message: str
     item: int | None = None
 
 
 class WrongValue(ValueError):  # noqa: N818 - a noun reads better where it is raised
-    """A value that its setting cannot have; `items` are those of a list that can be, None in the places of the rest."""
+    """A value that its setting cannot have; `items` are the valid items of a list, None in place of the others."""
 
     def __init__(self, *faults: ConversionProblem, items: Sequence[str | None] = ()) -> None:
         self.faults = faults
@@ -40,14 +40,14 @@ class WrongValue(ValueError):  # noqa: N818 - a noun reads better where it is ra
 
 
 def convert(setting: Setting, value: Any, base: Path) -> Any:
-    """Turns a value as it was written into its canonical form. Looks at no file except to tell paths from programs.
+    """Convert a value to its canonical form. Reads no file, except to distinguish paths from programs.
 
     Args:
         value: plain, or a `Written` or `Canonical` one.
         base: absolute folder for relative paths.
 
     Raises:
-        WrongValue: with what to write instead.
+        WrongValue: the value is not valid; says what to write instead.
     """
     if isinstance(value, Garbled):
         raise WrongValue(ConversionProblem(_garbled(value)))
@@ -69,26 +69,26 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
 
 
 def _from_to(setting: Setting, value: Any) -> str:
-    """How a range is written, for whoever writes one as a number of tasks; empty if that is not so."""
+    """Return a hint how an elastic size is written, if the value of `instances` looks like a range; else empty."""
     if setting.key != "roles.<role>.instances" or not isinstance(value, str | list) or str(value).strip().isdigit():
         return ""
-    return f" For as many tasks as there are: {ELASTIC_EXAMPLE}."
+    return f" For an elastic role: {ELASTIC_EXAMPLE}."
 
 
 def _garbled(value: Garbled) -> str:
     kind = {"[": "a list", "{": "a table"}.get(value.text.lstrip()[0], "text in quotes")
-    meant = " To have it taken as it is, write it in single quotes of its own: '...'." if "'" not in value.text else ""
-    return f"it begins as {kind} in TOML and is none: {value.why}.{meant}"
+    meant = " To use it unchanged, put it in single quotes of its own: '...'." if "'" not in value.text else ""
+    return f"it begins like {kind} in TOML, but is not valid: {value.why}.{meant}"
 
 
 def _unwrapped(value: Any, kind: Kind, *, is_item: bool = False) -> Any:
-    """The plain value, of a list's items too; or its text where that may be what is meant."""
+    """Return the plain value, also of list items; or its text where the setting takes text."""
     if isinstance(value, list | tuple):
         return [_unwrapped(item, kind, is_item=True) for item in value]
     if not isinstance(value, Written):
         return value
     if kind is Kind.WORD or (kind is Kind.COMMAND and is_item):
-        return value.text  # numbers are welcome, just as they are written
+        return value.text  # numbers are accepted as they are written
     if isinstance(value.value, list):
         return _unwrapped(value.value, kind)
     return value.text if kind in _TEXTUAL and value.is_text else value.value
@@ -101,9 +101,9 @@ def _bounded(setting: Setting, value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = setting.minimum, setting.maximum
         if low is not None and value < low:
-            raise WrongValue(ConversionProblem(f"too small. The least is {canonical(setting, _same(value, low))}."))
+            raise WrongValue(ConversionProblem(f"too small. The minimum is {canonical(setting, _same(value, low))}."))
         if high is not None and value > high:
-            raise WrongValue(ConversionProblem(f"too large. The most is {canonical(setting, _same(value, high))}."))
+            raise WrongValue(ConversionProblem(f"too large. The maximum is {canonical(setting, _same(value, high))}."))
     return value
 
 
@@ -115,8 +115,8 @@ def _integer(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 20:
-        raise ValueError(f"a whole number is written without quotes: {int(value)}.")
-    raise ValueError(f"a whole number is expected, not {_kind(value)}.")
+        raise ValueError(f"write a whole number without quotes: {int(value)}.")
+    raise ValueError(f"expected a whole number, not {_kind(value)}.")
 
 
 def _size(value: Any) -> int:
@@ -132,7 +132,7 @@ def _measure(value: Any, what: str, example: str) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e18:
         return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    raise ValueError(f"{what} is expected, such as {example}, not {_kind(value)}.")
+    raise ValueError(f"expected {what} such as {example}, not {_kind(value)}.")
 
 
 def _timeout(value: Any) -> float | None:
@@ -141,7 +141,7 @@ def _timeout(value: Any) -> float | None:
     try:
         return _duration(value) or None
     except ValueError as error:
-        raise ValueError(f'{error} "off" is no limit.') from None
+        raise ValueError(f'{error} "off" means no limit.') from None
 
 
 def _wait(value: Any) -> float | None:
@@ -150,14 +150,14 @@ def _wait(value: Any) -> float | None:
     try:
         return _duration(value)
     except ValueError as error:
-        raise ValueError(f'{error} "off" waits for all, "0s" for nobody.') from None
+        raise ValueError(f'{error} "off" means no end of the wait, "0s" no wait.') from None
 
 
 def _canonical_size(value: Any) -> int:
     if isinstance(value, str):
         return _size(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise WrongValue(ConversionProblem(f"a number of bytes is expected, not {_kind(value)}."))
+        raise WrongValue(ConversionProblem(f"expected a number of bytes, not {_kind(value)}."))
     return value
 
 
@@ -165,7 +165,7 @@ def _canonical_duration(value: Any) -> float:
     if isinstance(value, str):
         return _duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WrongValue(ConversionProblem(f"a number of seconds is expected, not {_kind(value)}."))
+        raise WrongValue(ConversionProblem(f"expected a number of seconds, not {_kind(value)}."))
     return float(value)
 
 
@@ -188,14 +188,14 @@ def _canonical_wait(value: Any) -> float | None:
 def _truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise ValueError(f"true or false is expected, without quotes, not {_kind(value)}.")
+    raise ValueError(f"expected true or false, without quotes, not {_kind(value)}.")
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"text is expected, not {_kind(value)}. Text stands in quotes.")
+        raise ValueError(f"expected text, not {_kind(value)}. Text needs quotes.")
     if "\0" in value:
-        raise ValueError("text cannot contain the character NUL.")
+        raise ValueError("text cannot contain a NUL character.")
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
         raise ValueError("this is not valid UTF-8 text.")
     return value
@@ -203,7 +203,7 @@ def _text(value: Any) -> str:
 
 def _word(value: Any) -> str:
     if isinstance(value, bool):
-        raise ValueError(f'true and false are spelled differently everywhere: write text, such as "{int(value)}".')
+        raise ValueError(f'true and false are ambiguous as text: write it in quotes, such as "{int(value)}".')
     if isinstance(value, int | float):
         value = as_text(value)
     return _argument(_text(value))
@@ -213,16 +213,16 @@ def _argument(text: str) -> str:
     size = len(text) if text.isascii() else len(text.encode())
     if size >= MAX_ARGUMENT:
         raise ValueError(
-            f"{size} bytes are too long: Linux takes at most {MAX_ARGUMENT - 1} in one argument or variable."
+            f"{size} bytes are too long: Linux allows at most {MAX_ARGUMENT - 1} in one argument or variable."
         )
     return text
 
 
 def as_text(number: int | float) -> str:
-    """A number as a program would read it.
+    """Return a number as text for an argument or variable.
 
     Raises:
-        ValueError: more digits than anybody reads.
+        ValueError: it has too many digits.
     """
     if isinstance(number, int) and number.bit_length() > 256:
         raise ValueError("a number that long must be written as text.")
@@ -244,19 +244,19 @@ def _choice(setting: Setting, value: Any) -> Enum:
 def _command(value: Any) -> str | tuple[str, ...]:
     if isinstance(value, str):
         if not value.strip():
-            raise ValueError('an empty command. Write what to run: "python train.py".')
+            raise ValueError('the command is empty. Write what to run: "python train.py".')
         return _argument(_text(value))
     if not isinstance(value, list | tuple):
         raise ValueError(
             f'a command is text, "python train.py", or a list, ["python", "train.py"], not {_kind(value)}.'
         )
     if not value or (isinstance(value[0], str) and not value[0].strip()):
-        raise ValueError('an empty command. Write what to run: ["python", "train.py"].')
+        raise ValueError('the command is empty. Write what to run: ["python", "train.py"].')
     return tuple(_items(value, _word))
 
 
 def _ports(value: Any) -> tuple[int, int]:
-    wrong = 'a range of ports is written "20000-20100" or [20000, 20100]'
+    wrong = 'write a port range as "20000-20100" or [20000, 20100]'
     if isinstance(value, str):
         first, dash, last = (part.strip() for part in value.partition("-"))
         if not dash or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in (first, last)):
@@ -266,9 +266,9 @@ def _ports(value: Any) -> tuple[int, int]:
         raise ValueError(f"{wrong}.")
     low, high = value
     if low < 1024 or high > 65535:
-        raise ValueError("ports go from 1024 to 65535.")
+        raise ValueError("ports must be 1024 to 65535.")
     if low > high:
-        raise ValueError(f'the first port is above the last one. Write "{high}-{low}".')
+        raise ValueError(f'the first port is greater than the last. Write "{high}-{low}".')
     return low, high
 
 
@@ -295,7 +295,7 @@ def _list(value: Any, example: str) -> Any:
     if isinstance(value, list | tuple):
         return value
     hint = f"[{quoted(value)}]" if isinstance(value, str) and len(value) < 60 else example
-    raise ValueError(f"a list is expected: {hint}.")
+    raise ValueError(f"expected a list: {hint}.")
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -308,14 +308,14 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 def _codes(value: Any) -> tuple[int, ...]:
     if isinstance(value, int) and not isinstance(value, bool):
-        raise ValueError(f"a list is expected: [{value}].")
+        raise ValueError(f"expected a list: [{value}].")
     if isinstance(value, str):
-        raise ValueError("a list of numbers is expected, such as [2, 127], not text.")
+        raise ValueError("expected a list of numbers such as [2, 127], not text.")
     faults: list[ConversionProblem] = []
     for number, code in enumerate(_list(value, "[2, 127]")):
         try:
             if not 1 <= _integer(code) <= 255:
-                raise ValueError("an exit code of a program that failed is 1 to 255.")
+                raise ValueError("exit codes of failures are 1 to 255.")
         except ValueError as error:
             faults.append(ConversionProblem(str(error), number))
     if faults:
@@ -343,18 +343,18 @@ def _python(value: Any, base: Path) -> str:
 def _secret(value: Any, base: Path) -> str:
     text = _text(value)
     if not text.strip():
-        raise ValueError("an empty text. Leave the key out.")
+        raise ValueError("the text is empty. Leave the key out.")
     kind, _, place = text.partition(":")
     if kind == "file":
         return f"file:{paths.absolute(place, base)}"
     if kind == "env" and not (place.isascii() and place.replace("_", "a").isalnum()):
-        raise ValueError("what follows `env:` is the name of a variable: env:HOOK.")
+        raise ValueError("write the name of a variable after `env:`, such as env:HOOK.")
     return text
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
-        return "a truth value"
+        return "true or false"
     if isinstance(value, float):
         return "a fraction"
     names = {
@@ -396,7 +396,7 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.TIMEOUT: _canonical_timeout,
     Kind.WAIT: _canonical_wait,
 }
-#: Kinds that take a flag's or a plain YAML scalar's text, whatever it looks like: `--set name=123`.
+#: Kinds that take the text of a flag or plain YAML scalar, even if it looks like a number: `--set name=123`.
 _TEXTUAL = frozenset(
     {
         Kind.TEXT,

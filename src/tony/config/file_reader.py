@@ -1,4 +1,4 @@
-"""Reads a settings file, TOML or YAML, into a layer. Whatever a person may hand us gives a Problem, never a crash."""
+"""Reads a settings file, TOML or YAML, into a layer. Invalid input of any kind gives a Problem, never a crash."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.layers import Layer, Written, dotted, tidy
+from tony.config.layers import Layer, Written, dotted, normalize_scheduler
 from tony.config.settings_table import Key
 from tony.errors import Problem
 
-#: A job file of this size would take a day to write; reading stops here, whatever the file claims to be.
+#: Bytes; larger files are refused without reading them whole.
 MAX_FILE = 1024**2
 
 _YAML_SUFFIXES = (".yaml", ".yml")
-#: The time that the reader of TOML takes for a key grows with the square of its parts.
+#: The time that tomllib takes for a key grows with the square of its parts.
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""", re.ASCII)
 _TOML_PLACE = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
 
 
 class FileRejectedError(Exception):
-    """A file that cannot be used; `problem` says why."""
+    """A settings file cannot be used; `problem` says why."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -31,28 +31,28 @@ class FileRejectedError(Exception):
 
 
 def read_layer(path: Path, shown: str, folder: Path) -> Layer:
-    """Reads one settings file; its suffix says whether it is TOML or YAML.
+    """Read a settings file; its suffix says whether it is TOML or YAML.
 
     Args:
         shown: its name as the user gave it.
-        folder: absolute; what relative paths in the file are relative to.
+        folder: absolute base of relative paths in the file.
 
     Raises:
-        Refused: no such file, not readable, or its text is wrong.
+        FileRejectedError: it does not exist, is not readable, or is not valid.
     """
     suffix = path.suffix.lower()
     if suffix in _YAML_SUFFIXES:
         return _yaml_layer(read_text(path, shown), shown, folder)
     if suffix not in (".toml", ""):
-        raise _refused(shown, "the name of a job file ends in .toml, .yaml or .yml.")
+        raise _refused(shown, "the name of a job file must end in .toml, .yaml or .yml.")
     return _toml_layer(read_text(path, shown), shown, folder)
 
 
 def read_text(path: Path, shown: str) -> str:
-    """The text of a settings file.
+    """Return the text of a settings file.
 
     Raises:
-        Refused: no such file, not readable, too large, not UTF-8.
+        FileRejectedError: it does not exist, is not readable, too large, or not UTF-8.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -61,21 +61,21 @@ def read_text(path: Path, shown: str) -> str:
                 raise IsADirectoryError
             data = file.read(MAX_FILE + 1)
     except FileNotFoundError:
-        raise _refused(shown, "there is no such file.") from None
+        raise _refused(shown, "no such file.") from None
     except (IsADirectoryError, NotADirectoryError) as error:
         raise _refused(shown, _folder_instead(path, shown, error)) from None
     except OSError as error:
         raise _refused(shown, f"it cannot be read: {error.strerror or error}.") from None
     except ValueError:  # a NUL in the name
-        raise _refused(shown, "this is no file name.") from None
+        raise _refused(shown, "this is not a file name.") from None
     if len(data) > MAX_FILE:
-        raise _refused(shown, f"it is larger than {MAX_FILE} bytes, so it is hardly a file of settings.")
+        raise _refused(shown, f"it is larger than {MAX_FILE} bytes, so it is probably not a settings file.")
     return _decoded(data, shown)
 
 
 def _folder_instead(path: Path, shown: str, error: OSError) -> str:
     if isinstance(error, NotADirectoryError):
-        return "there is no such file: a part of its path is not a folder."
+        return "no such file: a part of its path is not a folder."
     inner = next((name for name in ("job.toml", "job.yaml", "job.yml") if (path / name).is_file()), None)
     return f"this is a folder. Did you mean {Path(shown) / inner}?" if inner else "this is a folder, not a file."
 
@@ -96,7 +96,7 @@ def _refused(where: str, message: str) -> FileRejectedError:
 
 
 def _toml_layer(text: str, shown: str, folder: Path) -> Layer:
-    return Layer(values=tidy(_toml_values(text, shown)), where=_TomlPlaces(text, shown), base=folder)
+    return Layer(values=normalize_scheduler(_toml_values(text, shown)), where=_TomlPlaces(text, shown), base=folder)
 
 
 def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
@@ -105,7 +105,7 @@ def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
     too_long = _LONG_KEY.search(text)
     if too_long:
         line = text.count("\n", 0, too_long.start()) + 1
-        raise _refused(f"{shown}:{line}", "a key of hundreds of parts; no setting has more than a few.")
+        raise _refused(f"{shown}:{line}", "a key has hundreds of parts; no setting has more than a few.")
     try:
         return tomllib.loads(text, parse_float=lambda written: Written(float(written), written, is_text=False))
     except tomllib.TOMLDecodeError as error:
@@ -123,20 +123,20 @@ def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
         twice = scan(text).twice
         if twice:
             key, first, second = twice
-            return _refused(f"{shown}:{second}", f"`{dotted(key)}` is set twice; the first time in line {first}.")
+            return _refused(f"{shown}:{second}", f"`{dotted(key)}` is set twice; first in line {first}.")
     match = _TOML_PLACE.search(message)
-    said = message[: match.start()] if match else message
+    reason = message[: match.start()] if match else message
     if match and match[1]:
         place = f"{match[1]}:{match[2]}"
     else:
         lines = text.split("\n")
-        place, said = f"{len(lines)}:{len(lines[-1]) + 1}", f"{said} (the file ends here)"
-    hint = ' Text stands in quotes: name = "digits".' if said.startswith("Invalid value") else ""
-    return _refused(f"{shown}:{place}", f"not valid TOML: {said}.{hint}")
+        place, reason = f"{len(lines)}:{len(lines[-1]) + 1}", f"{reason} (end of file)"
+    hint = ' Text needs quotes: name = "digits".' if reason.startswith("Invalid value") else ""
+    return _refused(f"{shown}:{place}", f"not valid TOML: {reason}.{hint}")
 
 
 class _TomlPlaces:
-    """Says where a key stands; the text is searched when somebody asks for the first time."""
+    """Maps a key to its line; scans the text on first use."""
 
     def __init__(self, text: str, shown: str) -> None:
         self._text = text
@@ -167,4 +167,4 @@ def _yaml_layer(text: str, shown: str, folder: Path) -> Layer:
             key = key[:-1]
         return f"{shown}:{lines.get(key, 1)}"
 
-    return Layer(values=tidy(values), where=where, base=folder)
+    return Layer(values=normalize_scheduler(values), where=where, base=folder)

@@ -1,7 +1,7 @@
-"""Settings from several places laid over each other, each value still knowing its place.
+"""Merges settings from several sources; each value keeps its source.
 
 Weakest first: defaults, site files, job file, `TONY_SET_...`, `--set` and `--param`, arguments of the Python call.
-Tables are merged key by key, everything else replaces what was below it.
+Tables are merged key by key; any other value replaces the weaker one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from tony.config.settings_table import Key
 from tony.dataclass import dataclass, field
 
-#: Deeper tables than any setting has are kept as plain values, so that no input makes us recurse without end.
+#: Tables nested deeper than any setting are kept as plain values, to bound the recursion.
 MAX_DEPTH = 6
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -22,10 +22,10 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value together with the text it was written as: `1.10`, or whatever stands behind `--set key=`.
+    """A value together with the text it was written as: `1.10`, or the text after `--set key=`.
 
     Attributes:
-        is_text: the place knows no quotes, so the text may just as well be what is meant.
+        is_text: the source has no quotes, so that the text itself may be meant.
     """
 
     value: Any
@@ -35,10 +35,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Garbled:
-    """A flag's text that begins as a TOML value does and is none: a quote was forgotten, or an escape is unknown.
+    """Text of a flag that begins like a TOML value and is not valid: a missing quote, or an unknown escape.
 
     Attributes:
-        why: what the parser says of it, without a full stop.
+        why: the message of the parser, without a full stop.
     """
 
     text: str
@@ -47,19 +47,19 @@ class Garbled:
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
-    """A value of a JobSpec: bytes and seconds are numbers already."""
+    """A value of a JobSpec: bytes and seconds are already numbers."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layer:
-    """All that one place sets.
+    """All settings of one source.
 
     Attributes:
-        values: nested tables, as they were written.
-        where: a key -> its place, such as `job.toml:12`, `--set` or `argument`.
-        base: absolute folder that relative paths in it are relative to.
+        values: nested tables, as written.
+        where: key -> its place, such as `job.toml:12`, `--set` or `argument`.
+        base: absolute base of relative paths.
     """
 
     values: Mapping[str, Any]
@@ -69,7 +69,7 @@ class Layer:
 
 @dataclass(slots=True, eq=False)
 class Leaf:
-    """A value and the layer that it comes from."""
+    """A value and its layer."""
 
     value: Any
     layer: Layer
@@ -77,35 +77,35 @@ class Leaf:
 
 @dataclass(slots=True, eq=False)
 class Branch:
-    """A table; `layer` is the strongest that has it."""
+    """A table; `layer` is the strongest one that has it."""
 
     layer: Layer
     children: dict[str, Branch | Leaf] = field(default_factory=dict)
 
 
 def merge(layers: Iterable[Layer]) -> Branch:
-    """Lays the layers over each other, weakest first. Keys stay in the order in which they first appear."""
-    nothing = Layer(values={}, where=lambda key: "default", base=Path("/"))
-    root = Branch(nothing)
+    """Merge layers, weakest first. Keys stay in the order in which they first appear."""
+    defaults = Layer(values={}, where=lambda key: "default", base=Path("/"))
+    root = Branch(defaults)
     for layer in layers:
-        _lay(root, layer.values, layer, 1)
+        _merge_table(root, layer.values, layer, 1)
     return root
 
 
-def _lay(branch: Branch, values: Mapping[str, Any], layer: Layer, depth: int) -> None:
+def _merge_table(branch: Branch, values: Mapping[str, Any], layer: Layer, depth: int) -> None:
     for name, value in values.items():
         below = branch.children.get(name)
         if isinstance(value, Mapping) and depth < MAX_DEPTH:
             if not isinstance(below, Branch):
                 below = branch.children[name] = Branch(layer)
             below.layer = layer
-            _lay(below, value, layer, depth + 1)
-        elif value is not None or below is None:  # a key without a value (YAML) takes nothing away
+            _merge_table(below, value, layer, depth + 1)
+        elif value is not None or below is None:  # a key without a value (YAML) overrides nothing
             branch.children[name] = Leaf(value, layer)
 
 
 def leaves(values: Mapping[str, Any], key: Key = ()) -> Iterable[tuple[Key, Any]]:
-    """Every value of nested tables with its key; empty tables are passed over."""
+    """Yield every value of nested tables with its key; skips empty tables."""
     for name, value in values.items():
         if isinstance(value, Mapping) and len(key) + 1 < MAX_DEPTH:
             yield from leaves(value, (*key, name))
@@ -114,7 +114,7 @@ def leaves(values: Mapping[str, Any], key: Key = ()) -> Iterable[tuple[Key, Any]
 
 
 def put(values: dict[str, Any], key: Key, value: Any) -> None:
-    """Sets one dotted key in nested tables; a table is laid over the one that is there."""
+    """Set a key in nested tables; a table is merged into an existing one."""
     if key == ("scheduler",) and not isinstance(value, Mapping):
         key = ("scheduler", "name")
     _put(values, key, value)
@@ -134,8 +134,8 @@ def _put(values: dict[str, Any], key: Key, value: Any) -> None:
         values[key[-1]] = dict(value) if isinstance(value, Mapping) else value
 
 
-def tidy(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Takes `scheduler = "local"` for what it means: `scheduler.name`."""
+def normalize_scheduler(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Rewrite `scheduler = "local"` as `scheduler.name`."""
     scheduler = values.get("scheduler")
     if scheduler is None or isinstance(scheduler, Mapping):
         return values
@@ -143,12 +143,12 @@ def tidy(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def dotted(key: Key) -> str:
-    """A key as it is written: parts that are no plain words are quoted."""
+    """Return a key as text; parts that are not plain words are quoted."""
     return ".".join(part if _BARE_KEY.fullmatch(part) else quoted(part) for part in key)
 
 
 def quoted(text: str) -> str:
-    """Text in double quotes on one line; what a terminal would not show as it is, is escaped."""
+    """Return text in double quotes on one line, with unprintable characters escaped."""
     inner = "".join(_ESCAPES.get(char) or (char if char.isprintable() else _escape(char)) for char in text)
     return f'"{inner}"'
 

@@ -1,4 +1,4 @@
-"""From everything that is said about a job to one JobSpec, or to all the mistakes in it at once."""
+"""Loads a job from all its sources: one JobSpec, or all errors at once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tony.config.call_settings import SOURCE, from_call
 from tony.config.cross_checks import check
 from tony.config.elastic_roles import idle_waits
 from tony.config.file_reader import FileRejectedError, read_layer
-from tony.config.hints import Note, in_short
+from tony.config.hints import Note, summarize_notes
 from tony.config.layers import Layer, dotted, merge, quoted
 from tony.config.overrides import from_environment, from_params, from_sets
 from tony.config.plugin_checks import (
     default_kind_notes,
     default_kind_source,
-    framework_mistakes,
+    framework_errors,
     unknown_names,
     with_default_kinds,
 )
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from tony.config.legacy.draft_job import DraftJob
     from tony.config.legacy.flags import Flags
 
-#: Mistakes that are told at once.
-_MOST = 1000
-#: Characters of a key that a mistake tells.
-_LONGEST_KEY = 300
-#: Names of the settings that ask for a container image.
-_IMAGES = (("roles", "image"), ("scheduler", "docker_image"))
+#: Most errors that are reported.
+_MAX_PROBLEMS = 1000
+#: Longest key in an error.
+_MAX_KEY_LENGTH = 300
+#: First and last part of the settings for container images.
+_IMAGE_SETTINGS = (("roles", "image"), ("scheduler", "docker_image"))
 _LINE = re.compile(r":(\d+)(?::\d+)?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A job without mistakes.
+    """A valid job.
 
     Attributes:
         sources: dotted key -> where it was set (`job.toml:12`, `--set`, `env TONY_SET_...`, `argument`), for every
-            value that is no default.
-        notes: what is worth knowing of the settings; jobs of the original have some.
-        job_file: its name as its user gave it; None if there is none.
-        images: dotted key -> container image, for every setting of the job itself that names one; not for a site's.
-        other_schedulers: name -> what is said for a scheduler that is not the job's.
+            value that is not a default.
+        notes: remarks on the settings, such as settings of LinkedIn TonY without effect.
+        job_file: its name as the user gave it; None if there is none.
+        images: dotted key -> container image that the job itself sets; without those of site files.
+        other_schedulers: name -> settings of each scheduler other than the job's.
     """
 
     spec: JobSpec
@@ -65,8 +65,8 @@ class Resolved:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The notes for those who submit: a few as they are, many in one sentence."""
-        return in_short(self.notes, self.job_file)
+        """The notes for `submit`: a few in full, many in one sentence."""
+        return summarize_notes(self.notes, self.job_file)
 
 
 def load(
@@ -82,22 +82,22 @@ def load(
     overrides_source: str = SOURCE,
     flags: Flags | None = None,
 ) -> Resolved:
-    """Reads a job from all the places that say something about it; the later ones here are stronger.
+    """Load a job from all its sources; later arguments are stronger.
 
     Args:
-        job_file: TOML or YAML, or the original's XML; None for a job that is given by the rest alone.
+        job_file: TOML, YAML, or XML of LinkedIn TonY; None for a job without a file.
         sets: `key=value` texts of `--set`.
         params: `name=value` texts of `--param`.
-        overrides: what a Python call gives: a mapping like a job file (nested, or with dotted keys) or a JobSpec.
-        assumed: what a call gives unasked: the weakest but for site files, so that whatever else is said counts.
-        environ: for `TONY_SET_...`; the process's own by default.
-        cwd: absolute; what relative paths outside files are relative to; the current folder by default.
+        overrides: settings of a Python call: a mapping like a job file (nested, or with dotted keys) or a JobSpec.
+        assumed: defaults of the caller; stronger than site files only.
+        environ: for `TONY_SET_...`; that of the process by default.
+        cwd: absolute base of relative paths outside files; the current folder by default.
         site_files: weakest first; `/etc/tony/tony.toml` and `~/.config/tony/tony.toml` by default.
-        overrides_source: what is said of where `overrides` and `assumed` were set.
-        flags: a command line of the original: they name the job's file, if there is one, and stand in its place.
+        overrides_source: the source reported for `overrides` and `assumed`.
+        flags: flags of LinkedIn TonY, which also name the settings file; instead of `job_file`.
 
     Raises:
-        ConfigError: carries every mistake that was found, in the order of the places.
+        ConfigError: all errors that were found, in the order of their sources.
     """
     environ = os.environ if environ is None else environ
     cwd = _current_folder() if cwd is None else cwd
@@ -108,11 +108,11 @@ def load(
         own.append(from_call(assumed, cwd, overrides_source))
     notes: tuple[Note, ...] = ()
     below: list[Layer] = []
-    if flags is not None or is_original(job_file):
+    if flags is not None or is_linkedin_xml(job_file):
         draft, read_all = _translated(flags, job_file, environ, cwd)
-        usual, said = draft.layers(cwd)
-        below.append(usual)
-        own.append(said)
+        defaults, given = draft.layers(cwd)
+        below.append(defaults)
+        own.append(given)
         job_file = job_file or draft.settings.file
         notes = tuple(draft.notes)
         problems += draft.problems
@@ -125,13 +125,13 @@ def load(
             complete = False
     below += [site.layer for site in sites]
     known = merge([*below, *own])
-    for layer, mistakes in (
+    for layer, errors in (
         from_environment(environ, known, cwd),
         from_sets(sets, cwd),
         from_params(params, cwd),
     ):
         own.append(layer)
-        problems += mistakes
+        problems += errors
     if overrides is not None:
         own.append(from_call(overrides, cwd, overrides_source))
 
@@ -151,8 +151,8 @@ def load(
         check(spec, sheet)
         problems += over_limits(spec, sites, sheet.source(("roles",)))
     problems += sheet.problems
-    if complete and not sheet.broken and known_framework:  # an adapter sees no values that are only stand-ins
-        problems += with_sources(framework_mistakes(spec), sources)
+    if complete and not sheet.broken and known_framework:  # adapters must not see defaults in place of invalid values
+        problems += with_sources(framework_errors(spec), sources)
     if problems:
         raise ConfigError([_with_short_key(problem) for problem in _first(_sort_problems(problems))])
     others = {
@@ -164,15 +164,15 @@ def load(
     images = {
         dotted(key): str(found.value)
         for key, found in sheet.found.items()
-        if len(key) == 3 and (key[0], key[2]) in _IMAGES and found.value and found.layer in own
+        if len(key) == 3 and (key[0], key[2]) in _IMAGE_SETTINGS and found.value and found.layer in own
     }
     return Resolved(
         spec=spec, sources=sources, notes=notes, job_file=sheet.origin, images=images, other_schedulers=others
     )
 
 
-def is_original(job_file: str | os.PathLike[str] | None) -> bool:
-    """Whether a job's file is one of the original: an XML file, by its name."""
+def is_linkedin_xml(job_file: str | os.PathLike[str] | None) -> bool:
+    """Return True if a job file is one of LinkedIn TonY: XML, by its name."""
     return job_file is not None and os.fsdecode(job_file).lower().endswith(".xml")
 
 
@@ -183,16 +183,16 @@ def from_spec(
     cwd: Path | None = None,
     site_files: Iterable[Path] | None = None,
 ) -> Resolved:
-    """Checks a JobSpec made in Python as strictly as a job file. What it leaves at its default, a site may set.
+    """Check a JobSpec made in Python like a job file. Fields with their default may be set by site files.
 
     Raises:
-        ConfigError: carries every mistake that was found.
+        ConfigError: all errors that were found.
     """
     return load(None, overrides=spec, environ=environ, cwd=cwd, site_files=site_files)
 
 
 def with_sources(problems: Iterable[Problem], sources: Mapping[str, str]) -> list[Problem]:
-    """Adds where a value was set to problems found by those who know only the JobSpec."""
+    """Add the source of the value to problems that lack it."""
     return [
         replace(problem, source=sources[problem.key]) if not problem.source and problem.key in sources else problem
         for problem in problems
@@ -200,19 +200,19 @@ def with_sources(problems: Iterable[Problem], sources: Mapping[str, str]) -> lis
 
 
 def _first(problems: list[Problem]) -> list[Problem]:
-    """As many as anybody reads, and how many more there are."""
-    more = len(problems) - _MOST
-    return problems if more <= 0 else [*problems[:_MOST], Problem(key="", message=f"and {more} more mistakes.")]
+    """Return the first problems, and a count of the others."""
+    more = len(problems) - _MAX_PROBLEMS
+    return problems if more <= 0 else [*problems[:_MAX_PROBLEMS], Problem(key="", message=f"and {more} more errors.")]
 
 
 def _with_short_key(problem: Problem) -> Problem:
-    if len(problem.key) <= _LONGEST_KEY:
+    if len(problem.key) <= _MAX_KEY_LENGTH:
         return problem
-    return replace(problem, key=f"{problem.key[: _LONGEST_KEY - 1]}…")
+    return replace(problem, key=f"{problem.key[: _MAX_KEY_LENGTH - 1]}…")
 
 
 def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Each problem once; those of one file in the order of its lines."""
+    """Return each problem once; those of a file in the order of its lines."""
     files: dict[str, int] = {}
 
     def place(problem: Problem) -> tuple[int, int]:
@@ -253,12 +253,12 @@ def _current_folder() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        message = "the current folder is gone, so nothing can be relative to it. Change to another one."
+        message = "the current folder has been removed. Change to another one."
         raise ConfigError([Problem(key="", message=message)]) from error
 
 
 def _default_name(job_file: str | os.PathLike[str] | None, cwd: Path) -> str:
-    """The name of a job that has none: its file's, or that of the folder when the file is called `job`."""
+    """Return the default name of a job: that of its file, or of the folder if the file is called `job`."""
     if job_file is None:
         return JobSpec().name
     path = Path(os.path.normpath(_path_of(job_file, cwd)))

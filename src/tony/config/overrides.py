@@ -10,23 +10,23 @@ from typing import Any
 from tony.config.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quoted
 from tony.config.settings_table import Key
 from tony.config.settings_tree import SettingsNode, schema
-from tony.config.suggest import folded
+from tony.config.suggest import fold_name
 from tony.errors import Problem
 
-#: Variables that begin so are settings; all other TONY_... variables are the user's program's or ours.
+#: Prefix of variables that are settings; other TONY_... variables have other purposes.
 PREFIX = "TONY_SET_"
 
-#: Characters of a variable's name that a message shows.
-_SHOWN = 100
-#: What text in quotes, a list and a table begin with.
+#: Longest name of a variable in a message.
+_MAX_NAME_LENGTH = 100
+#: First characters of quoted text, lists and tables.
 _OPENING = ('"', "'", "[", "{")
-#: What the parser says of its place: in our text it stands elsewhere.
+#: The parser's position, which refers to the text with `value = ` in front.
 _PLACE = re.compile(r" \(at (?:line \d+, column \d+|end of document)\)$")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
 
 def from_sets(sets: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
-    """Reads `--set key=value`, later ones over earlier ones; for what a value means see `written`."""
+    """Read `--set key=value`; later ones override earlier ones. `written` parses the values."""
     values: dict[str, Any] = {}
     problems = []
     for text in sets:
@@ -40,7 +40,7 @@ def from_sets(sets: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
 
 
 def from_params(params: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
-    """Reads `--param name=value`: the value is always text."""
+    """Read `--param name=value`; the value is always text."""
     values: dict[str, Any] = {}
     problems = []
     for text in params:
@@ -53,13 +53,13 @@ def from_params(params: Iterable[str], base: Path) -> tuple[Layer, list[Problem]
 
 
 def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> tuple[Layer, list[Problem]]:
-    """Reads `TONY_SET_...` variables: `__` stands for the dot, case and `-`/`_` do not matter.
+    """Read `TONY_SET_...` variables: `__` stands for the dot; case and `-`/`_` do not matter.
 
-    Names that the author chose are found among those that weaker places know: `TONY_SET_ROLES__MY_ROLE__MEMORY` is the
-    role `my-role` if there is one. What follows `ENV__` is a variable's name, and is taken as it is.
+    Names that the user chose are matched with those of weaker sources: `TONY_SET_ROLES__MY_ROLE__MEMORY` is the role
+    `my-role` if it exists. The name after `ENV__` is used unchanged.
 
     Args:
-        known: everything that weaker places set.
+        known: the settings of weaker sources.
     """
     values: dict[str, Any] = {}
     places = _Places()
@@ -70,7 +70,7 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
         parts = variable.removeprefix(PREFIX).split("__")
         if not all(parts):
             example = "such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
-            problems.append(_refused(_place_of(variable), text, f"this names no setting; write {example}"))
+            problems.append(_refused(_place_of(variable), text, f"this is not a setting; write {example}"))
             continue
         key = _key_of(parts, known)
         put(values, key, written(text))
@@ -79,10 +79,10 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
 
 
 class _Places:
-    """Which variable set a key, a table around it, or something inside it: of several the first.
+    """Maps a key to the first variable that set it, a table around it, or a key inside it.
 
-    Nobody asks for a longer key than a list item's in the deepest table; without that bound one long name would cost
-    the square of its length.
+    Keys are limited to the length of a list item in the deepest table; otherwise the cost would grow with the square of
+    the length of a name.
     """
 
     def __init__(self) -> None:
@@ -102,9 +102,9 @@ class _Places:
 
 
 def written(text: str) -> Any:
-    """What a flag's text means: a TOML value if it is one, else text. The text itself is kept beside it.
+    """Parse the text of a flag: a TOML value if it is valid, else text. Keeps the text as well.
 
-    Text that begins as a TOML string, list or table does, and is none, is `Garbled`: its quotes are not meant.
+    Text that begins like a TOML string, list or table, and is not valid, is `Garbled`.
     """
     import tomllib
 
@@ -147,7 +147,7 @@ def _key_of(parts: list[str], known: Branch) -> Key:
     branch: Branch | None = known
     key: list[str] = []
     for number, part in enumerate(parts):
-        if node and node.any and node.word == "name":  # a variable's or parameter's name may contain `__`
+        if node and node.any and node.word == "name":  # names of variables and parameters may contain `__`
             return (*key, _spelled("__".join(parts[number:]), node, branch, keep=key[-1] in ("env", "container_env")))
         name = _spelled(part, node, branch, keep=False)
         key.append(name)
@@ -158,18 +158,19 @@ def _key_of(parts: list[str], known: Branch) -> Key:
 
 
 def _spelled(part: str, node: SettingsNode | None, branch: Branch | None, *, keep: bool) -> str:
-    """A part of a key as the table of settings or the weaker places spell it."""
+    """Return a part of a key as the table of settings or weaker sources spell it."""
     for names in (node.named if node else {}, branch.children if branch else {}):
         if part in names:
             return part
-        alike = [name for name in names if folded(name) == folded(part)]
+        alike = [name for name in names if fold_name(name) == fold_name(part)]
         if len(alike) == 1 and not keep:
             return alike[0]
     return part if keep or part != part.upper() else part.lower()
 
 
 def _place_of(variable: str) -> str:
-    return f"env {variable if variable.isprintable() and len(variable) <= _SHOWN else quoted(variable[:_SHOWN])}"
+    is_short = variable.isprintable() and len(variable) <= _MAX_NAME_LENGTH
+    return f"env {variable if is_short else quoted(variable[:_MAX_NAME_LENGTH])}"
 
 
 def _refused(source: str, text: str, message: str) -> Problem:

@@ -1,6 +1,6 @@
-"""Paths in settings: relative to what, and whether they are there.
+"""Paths in settings: makes them absolute, and checks that they exist.
 
-Relative paths of a file are relative to its folder, those of the command line to the current folder.
+Relative paths in a file are relative to its folder, those on the command line to the current folder.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path, PurePosixPath
 from tony.config import remote_paths
 from tony.dataclass import dataclass
 
-#: How the names of archives end. Only for telling `env.tar.gz` from `python3.12`: staging looks at the content.
+#: Suffixes of archives; only to distinguish `env.tar.gz` from `python3.12`: staging checks the content.
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
 
-#: What is said of a path that leads nowhere: kind -> sentence.
-_NOT_THERE = {
-    "missing": "there is no {}.",
-    "loop": "{} is a loop of links, or behind one: they lead to each other and to nothing else. Mend the links.",
-    "long": "this path is too long for the file system. Is it a path?",
+#: Kind of an unusable path -> message.
+_MISSING_MESSAGES = {
+    "missing": "{} does not exist.",
+    "loop": "{} is a loop of symbolic links, or behind one. Fix the links.",
+    "long": "the path is too long for the file system. Is it a path?",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathEntry:
-    """One item of `files`, taken apart.
+    """One parsed item of `files`.
 
     Attributes:
-        path: of this machine, or an address.
-        name: the new one; None if there is none.
-        archive: it is to be unpacked.
+        path: local path, or an address.
+        name: the new name; None if there is none.
+        archive: unpack it.
         optional: it may be missing.
     """
 
@@ -44,7 +44,7 @@ class PathEntry:
 
 
 def home_folder(environ: Mapping[str, str]) -> str | None:
-    """Where `~` is: HOME, else what the password file says of this user; None if neither knows."""
+    """Return the home folder: HOME, else the one in the password file; None if neither is set."""
     if environ.get("HOME"):
         return environ["HOME"]
     try:
@@ -54,37 +54,36 @@ def home_folder(environ: Mapping[str, str]) -> str | None:
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> str:
-    """A path with its `~` or `~user` expanded, as a shell does.
+    """Expand `~` or `~user` in a path, like a shell.
 
     Raises:
-        ValueError: it begins with `~`, and nobody knows where that is.
+        ValueError: it begins with `~`, and the user has no home folder.
     """
     if text != "~" and not text.startswith("~/"):
         return os.path.expanduser(text)
     home = home_folder(environ)
     if home is None:
         raise ValueError(
-            f"nobody knows where `~` is: HOME is not set and user {os.geteuid()} is not in the password file. "
-            "Write the whole path."
+            f"`~` is unknown: HOME is not set and user {os.geteuid()} is not in the password file. Write the full path."
         )
     return home + text[1:]
 
 
 def absolute(text: str, base: Path) -> str:
-    """An absolute path: `~` expanded, anything relative put behind `base`.
+    """Return an absolute path: `~` expanded, relative paths below `base`.
 
     Raises:
-        ValueError: it is empty, no path of this machine, or below a home that nobody knows.
+        ValueError: it is empty, an address, or below an unknown home folder.
     """
     if not text.strip():
-        raise ValueError("an empty path.")
+        raise ValueError("the path is empty.")
     if remote_paths.is_address(text):
-        raise ValueError("only paths of this machine can be given.")
+        raise ValueError("only local paths are allowed.")
     return str(base / expanded(text, os.environ))
 
 
 def absolute_or_address(text: str, base: Path) -> str:
-    """The same for what may lie in a cluster's file system, too.
+    """Return an absolute path, or the address of a file in a cluster's file system.
 
     Raises:
         ValueError: it is neither.
@@ -93,28 +92,28 @@ def absolute_or_address(text: str, base: Path) -> str:
 
 
 def interpreter(text: str, base: Path) -> str:
-    """An interpreter or archive: a bare word that is no file beside the job file is a program found on the nodes."""
+    """Return an interpreter or archive; a word that is no file next to the job file is a program on the nodes."""
     if remote_paths.is_address(text):
         if not is_archive(text):
-            raise ValueError("of what lies in HDFS only an archive can be a Python: .tar.gz, .zip...")
+            raise ValueError("in HDFS, python must be an archive: .tar.gz, .zip...")
         return remote_paths.checked(text)
     if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
         return absolute(text, base)
     if not text.strip():
-        raise ValueError("an empty path.")
+        raise ValueError("the path is empty.")
     return text
 
 
 def is_archive(text: str) -> bool:
-    """Whether the name is that of an archive."""
+    """Return True if the name is that of an archive."""
     return text.lower().endswith(ARCHIVE_SUFFIXES)
 
 
 def file_entry(text: str, base: Path) -> str:
-    """One item of `files` with its path made absolute: `path`, `path::name`, `path#archive`, `path#optional`.
+    """Return an item of `files` with an absolute path: `path`, `path::name`, `path#archive`, `path#optional`.
 
     Raises:
-        ValueError: says how such an item is written.
+        ValueError: it is not valid.
     """
     entry = split_entry(text)
     if entry.name is not None and not _stays_inside(entry.name):
@@ -125,7 +124,7 @@ def file_entry(text: str, base: Path) -> str:
 
 
 def split_entry(text: str) -> PathEntry:
-    """Takes `path::name#archive#optional` apart.
+    """Parse `path::name#archive#optional`.
 
     Raises:
         ValueError: more than one `::`.
@@ -136,7 +135,7 @@ def split_entry(text: str) -> PathEntry:
         marks.add(mark)
     path, colons, name = left.partition("::")
     if "::" in name:
-        raise ValueError("more than one `::`. Write path::name.")
+        raise ValueError("it has more than one `::`. Write path::name.")
     return PathEntry(
         path=path, name=name if colons else None, archive="#archive" in marks, optional="#optional" in marks
     )
@@ -147,21 +146,21 @@ def _stays_inside(name: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
-# --- what is there ----------------------------------------------------------------------------------------------------
+# --- existence --------------------------------------------------------------------------------------------------------
 
 
-def source_mistake(path: str) -> str | None:
-    """What is wrong with a job's source, or None. What lies in HDFS is looked at when the job is submitted."""
+def source_error(path: str) -> str | None:
+    """Return what is wrong with the source of a job, or None. Files in HDFS are checked at submission."""
     if remote_paths.is_address(path):
         return None
     kind = _kind_of(path)
-    if kind in _NOT_THERE:
-        return _NOT_THERE[kind].format(_shown(path))
+    if kind in _MISSING_MESSAGES:
+        return _MISSING_MESSAGES[kind].format(_shown(path))
     return None if kind in ("folder", "file") else f"{_shown(path)} is neither a folder nor an archive."
 
 
-def entry_mistake(entry: str) -> str | None:
-    """What is wrong with one item of `files`, or None. What is in it, staging looks at."""
+def entry_error(entry: str) -> str | None:
+    """Return what is wrong with one item of `files`, or None. Staging checks the content."""
     split = split_entry(entry)
     path, name = split.path, split.name
     if remote_paths.is_address(path):
@@ -169,31 +168,28 @@ def entry_mistake(entry: str) -> str | None:
     kind = _kind_of(path)
     if kind == "missing" and path != entry and os.path.lexists(entry):
         mark = "::" if name is not None else "#"
-        return (
-            f"there is no {_shown(path)}; the file that is there has a `{mark}` in its own name, so it cannot be "
-            "named. Rename it."
-        )
-    if kind in _NOT_THERE:
-        return None if split.optional and kind == "missing" else _NOT_THERE[kind].format(_shown(path))
+        return f"{_shown(path)} does not exist; a file with `{mark}` in its name does, but cannot be used. Rename it."
+    if kind in _MISSING_MESSAGES:
+        return None if split.optional and kind == "missing" else _MISSING_MESSAGES[kind].format(_shown(path))
     if kind == "other":
         return f"{_shown(path)} is neither a file nor a folder."
     if name is None and os.path.basename(path.rstrip("/")) in ("", ".."):
-        return "it has no name of its own. Give it one: path::name."
+        return "it has no name. Add one: path::name."
     return None
 
 
-def python_mistake(path: str) -> str | None:
-    """What is wrong with an interpreter, environment or archive, or None. An interpreter may be on the nodes only."""
+def python_error(path: str) -> str | None:
+    """Return what is wrong with an interpreter, environment or archive, or None. It may exist on the nodes only."""
     kind = _kind_of(path) if path.startswith("/") else "file"
     if kind == "folder" and not any(os.path.exists(os.path.join(path, "bin", name)) for name in ("python", "python3")):
-        return "this is a folder without bin/python: neither an environment nor an interpreter."
+        return "this folder has no bin/python: it is neither an environment nor an interpreter."
     if kind == "missing":
-        return f"there is no {_shown(path)}." if is_archive(path) else None
-    return _NOT_THERE[kind].format(_shown(path)) if kind in _NOT_THERE else None
+        return f"{_shown(path)} does not exist." if is_archive(path) else None
+    return _MISSING_MESSAGES[kind].format(_shown(path)) if kind in _MISSING_MESSAGES else None
 
 
 def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
-    """Items of `files` that would overwrite an earlier one: place in the list, name."""
+    """Return the items of `files` that would overwrite an earlier one: index, name."""
     seen: set[str] = set()
     twice = []
     for number, entry in enumerate(entries):
@@ -201,7 +197,7 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
             continue
         split = split_entry(entry)
         if split.name is None and remote_paths.is_address(split.path):
-            continue  # perhaps a folder, whose files are what counts: staging compares those
+            continue  # perhaps a folder: staging compares its files
         name = PurePosixPath(split.name or os.path.basename(split.path.rstrip("/"))).as_posix()
         if name in seen:
             twice.append((number, name))
@@ -210,7 +206,7 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
 
 
 def _shown(path: str) -> str:
-    """A path for a message: one that a terminal would act on is escaped."""
+    """Return a path for a message, escaped if it has unprintable characters."""
     return path if path.isprintable() else ascii(path)[1:-1]
 
 
@@ -220,7 +216,7 @@ def _kind_of(path: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
-        # What else it is cannot be told from here: staging says why it cannot be read.
+        # Unknown kind: staging reports why it cannot be read.
         return {errno.ELOOP: "loop", errno.ENAMETOOLONG: "long"}.get(error.errno or 0, "file")
     except ValueError:
         return "file"

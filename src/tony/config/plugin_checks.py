@@ -1,11 +1,11 @@
-"""What frameworks and schedulers, which are found by name, say about a job."""
+"""Checks by the framework and the scheduler of a job, which are found by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tony.config.elastic_roles import refused
+from tony.config.elastic_roles import unsupported_elastic_roles
 from tony.config.hints import Note
 from tony.config.layers import quoted
 from tony.config.suggest import format_known_names, suggest_names
@@ -18,22 +18,22 @@ from tony.model.states import RestartScope, RoleKind
 if TYPE_CHECKING:
     from tony.frameworks.base import Framework
 
-# The two registries are above this package; they are asked when a job is checked, never at import.
+# The two registries are above this package; they are imported when a job is checked.
 
 
 def unknown_names(sheet: ValueTable) -> bool:
-    """Notes a framework or scheduler that nobody provides; answers whether the framework is known."""
+    """Report an unknown framework or scheduler; return True if the framework is known."""
     from tony.schedulers.registry import names as scheduler_names
 
     scheduler = sheet.value(("scheduler", "name"))
     if scheduler is not None and scheduler not in scheduler_names():
-        sheet.blame(("scheduler", "name"), _nobody("scheduler", scheduler, scheduler_names()))
+        sheet.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, scheduler_names()))
     framework = sheet.value(("framework",))
     if framework is None or _has_framework(framework):
         return True
     from tony.frameworks.registry import names
 
-    sheet.blame(("framework",), _nobody("framework", framework, names()))
+    sheet.add_error(("framework",), _unknown("framework", framework, names()))
     return False
 
 
@@ -69,12 +69,12 @@ def default_kind_notes(spec: JobSpec, sources: Mapping[str, str]) -> Iterator[No
         )
 
 
-def framework_mistakes(spec: JobSpec) -> Sequence[Problem]:
-    """What only the job's framework can see."""
+def framework_errors(spec: JobSpec) -> Sequence[Problem]:
+    """Return the errors that the framework adapter finds."""
     adapter = _load_adapter(spec)
     if isinstance(adapter, Problem):
         return [adapter]
-    return [*adapter.validate(spec), *_scopes(spec, adapter), *refused(spec, adapter)]
+    return [*adapter.validate(spec), *_scopes(spec, adapter), *unsupported_elastic_roles(spec, adapter)]
 
 
 def _load_adapter(spec: JobSpec) -> Framework | Problem:
@@ -84,18 +84,18 @@ def _load_adapter(spec: JobSpec) -> Framework | Problem:
     try:
         return load(home)
     except (ImportError, AttributeError, TypeError, SyntaxError, ValueError) as error:
-        message = f"the plug-in {home} cannot be loaded: {type(error).__name__}: {error}"
+        message = f"cannot load the plug-in {home}: {type(error).__name__}: {error}"
         return Problem(key="framework", value=quoted(spec.framework), message=message)
 
 
 def _scopes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
-    """Roles whose tasks cannot start again alone, although the job says so."""
+    """Yield roles with `restart = "task"` whose tasks cannot restart alone."""
     for name, role in spec.roles.items():
         why = adapter.lone_restart(spec, name) if role.restart is RestartScope.TASK else None
         if why:
             message = (
-                f'with framework = "{spec.framework}", a task of {name} cannot start again alone: {why}. Write '
-                'restart = "session", or leave it out: then the gang starts again together.'
+                f'with framework = "{spec.framework}", a task of {name} cannot restart alone: {why}. Write '
+                'restart = "session", or leave it out: then the whole gang restarts.'
             )
             yield Problem(key=f"roles.{name}.restart", value=quoted(role.restart.value), message=message)
 
@@ -110,5 +110,5 @@ def _has_framework(name: str) -> bool:
     return True
 
 
-def _nobody(what: str, name: str, known: Sequence[str]) -> str:
-    return f"there is no such {what}; {suggest_names(name, known, format_known_names(known))}"
+def _unknown(what: str, name: str, known: Sequence[str]) -> str:
+    return f"unknown {what}; {suggest_names(name, known, format_known_names(known))}"

@@ -1,4 +1,4 @@
-"""Every value of a resolved job with the place it came from: `tony validate --resolved`."""
+"""Every value of a resolved job with its source: `tony validate --resolved`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ResolvedRow:
 
     Attributes:
         key: dotted.
-        value: as a job file would have it; secrets are masked.
-        source: `job.toml:12`, `--set`, `argument`... or `default`; of a role's inherited value that of the job's.
+        value: as in a job file; secrets are masked.
+        source: `job.toml:12`, `--set`, `argument`... or `default`; for an inherited value of a role, that of the job.
     """
 
     key: str
@@ -33,8 +33,8 @@ class ResolvedRow:
 
 
 def resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
-    """Every value that the job has, defaults and what roles take from the job included."""
-    values = from_spec(_spelled_out(resolved.spec), with_defaults=True)
+    """Return every value of the job, including defaults and the values that roles inherit."""
+    values = from_spec(_expand(resolved.spec), with_defaults=True)
     named, mask = resolved.spec.secret, build_mask(resolved.spec)
     sheet = read(merge([Layer(values=values, where=dotted, base=Path("/"))]))
     return tuple(
@@ -47,8 +47,8 @@ def resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
     )
 
 
-def _spelled_out(spec: JobSpec) -> JobSpec:
-    """The job with nothing left to be taken from elsewhere: its one role if it names none, each role's own values."""
+def _expand(spec: JobSpec) -> JobSpec:
+    """Return the job with its default role, and with the inherited values written into each role."""
     roles = {
         name: replace(
             role,
@@ -76,5 +76,5 @@ def _shown(key: Key, value: object, named: Collection[str]) -> str:
 def _source(key: Key, sources: Mapping[str, str]) -> str:
     candidates = [key]
     if key[0] == "roles":
-        candidates += [key[:3], key[2:]]  # `after = [...]` stands for after.succeeded; and what the job says
+        candidates += [key[:3], key[2:]]  # `after = [...]` means after.succeeded; then the job's own
     return next((sources[dotted(k)] for k in candidates if dotted(k) in sources), "default")

@@ -1,4 +1,4 @@
-"""Which values are nobody's business: they are left out of messages, tables and the job's record.
+"""Masks secrets in messages, tables and the job directory.
 
 Standard library only.
 """
@@ -12,14 +12,14 @@ from tony.dataclass import replace
 from tony.model.job_spec import Command, JobSpec, Notify
 from tony.model.masking import PASSWORD_IN_URL, SecretMask, find_secrets, is_secret
 
-#: What is shown instead of a secret.
+#: Shown instead of a secret.
 MASK = "***"
 
 _HOST = re.compile(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(?=/|\?|$)")
 
 
 def masked(name: str, value: str, named: Collection[str] = ()) -> str:
-    """Return the value as it may be shown: a secret is masked, and so is a password inside an address.
+    """Return the value for display: a secret is masked, and so is a password in an address.
 
     Args:
         named: names that the job itself declares as secret.
@@ -28,12 +28,12 @@ def masked(name: str, value: str, named: Collection[str] = ()) -> str:
 
 
 def is_reference(value: str) -> bool:
-    """Whether a setting only says where its secret is: `env:NAME`, `file:PATH`."""
+    """Return True if a setting only refers to its secret: `env:NAME`, `file:PATH`."""
     return value.startswith(("env:", "file:"))
 
 
 def mask_value(value: str) -> str:
-    """A setting that is a secret, as it may be shown: where it is, of an address its host, else nothing."""
+    """Return a secret setting for display: a reference unchanged, the host of an address, else only the mask."""
     if is_reference(value):
         return value
     host = _HOST.match(value)
@@ -41,7 +41,7 @@ def mask_value(value: str) -> str:
 
 
 def redact(spec: JobSpec) -> JobSpec:
-    """Return the job as it may be kept: without secrets in variables, parameters, scheduler settings and commands."""
+    """Return the job without secrets in variables, parameters, scheduler settings and commands."""
     mask = build_mask(spec)
     roles = {
         name: replace(role, env=_masked(role.env, spec, mask), command=_masked_command(role.command, mask))

@@ -1,4 +1,4 @@
-"""Secrets that a job file does not hold itself: `env:NAME` and `file:PATH` stand for what is there at submission."""
+"""Resolves references to secrets at submission: `env:NAME` and `file:PATH`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 
-#: Bytes of a secret: more is another file than the one that was meant.
-_LONGEST = 4096
+#: Longest secret in bytes; a longer file is not a secret.
+_MAX_BYTES = 4096
 
 
 def resolve_reference(spec: JobSpec, environ: Mapping[str, str], sources: Mapping[str, str]) -> JobSpec:
-    """The job with every reference replaced by what it stands for.
+    """Return the job with every reference replaced by its secret.
 
     Args:
         sources: where each value was set, for messages.
 
     Raises:
-        ConfigError: something is not there, or cannot be what is wanted.
+        ConfigError: a secret is missing or not valid.
     """
     values: dict[str, Any] = {}
     problems = []
@@ -33,8 +33,8 @@ def resolve_reference(spec: JobSpec, environ: Mapping[str, str], sources: Mappin
             continue
         key = f"notify.{name}"
         try:
-            values[name] = _followed(given, environ)
-            fault = webhook_mistake(values[name]) if name == "webhook" else ""
+            values[name] = _read_secret(given, environ)
+            fault = webhook_error(values[name]) if name == "webhook" else ""
         except ValueError as error:
             fault = str(error)
         if fault:
@@ -44,42 +44,42 @@ def resolve_reference(spec: JobSpec, environ: Mapping[str, str], sources: Mappin
     return replace(spec, notify=replace(spec.notify, **values)) if values else spec
 
 
-def _followed(given: str, environ: Mapping[str, str]) -> str:
+def _read_secret(given: str, environ: Mapping[str, str]) -> str:
     kind, _, place = given.partition(":")
     if kind == "env":
         value = environ.get(place, "")
         if not value:
-            raise ValueError(f"the variable {place} is not set where the job is submitted, or empty.")
+            raise ValueError(f"the environment variable {place} is not set or empty where the job is submitted.")
     else:
         path = Path(place)
-        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe could block the submission for ever
-            raise ValueError(f"{place} is not a plain file. Name a plain file, or use env:NAME.")
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe could block the submission forever
+            raise ValueError(f"{place} is not a regular file. Name a regular file, or use env:NAME.")
         try:
             value = read_text(path, place)
         except FileRejectedError as refused:
             raise ValueError(refused.problem.message) from None
     value = value.strip()
-    if not value or len(value.encode("utf-8", "surrogateescape")) > _LONGEST:
-        raise ValueError(f"what it stands for is empty, or longer than {_LONGEST} bytes.")
+    if not value or len(value.encode("utf-8", "surrogateescape")) > _MAX_BYTES:
+        raise ValueError(f"the secret is empty, or longer than {_MAX_BYTES} bytes.")
     return value
 
 
-def webhook_mistake(address: str) -> str:
-    """What is wrong with an address for notices; empty if nothing is. It may be secret, so it is not quoted."""
-    from urllib.parse import urlsplit  # late: few jobs have one
+def webhook_error(address: str) -> str:
+    """Return what is wrong with a webhook address; empty if it is valid. It may be secret, so it is not quoted."""
+    from urllib.parse import urlsplit  # late: rarely needed
 
     example = "write an address such as https://hooks.example.com/T0/B1, or env:NAME."
     if not address.isascii() or not address.isprintable() or " " in address:
-        return f"it has characters that no address has; {example}"
+        return f"it has characters that are not allowed in a URL; {example}"
     try:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
-        return f"it is no address; {example}"
+        return f"it is not a URL; {example}"
     if parts.scheme not in ("https", "http") or not parts.hostname or port == 0:
-        return f"it is no address of the web; {example}"
+        return f"it is not an http or https URL; {example}"
     if parts.username is not None or parts.password is not None:
-        return "a user and a password in an address are not sent. Leave them out."
+        return "user and password in a URL are not sent. Leave them out."
     if parts.path.endswith("/***"):
-        return "this is what is shown instead of the address, not the address itself."
+        return "this is the masked form of the address, not the address itself."
     return ""

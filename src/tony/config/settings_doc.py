@@ -1,4 +1,4 @@
-"""The table of settings for people: `tony settings` and docs/settings.md."""
+"""The table of settings as text: `tony settings` and docs/settings.md."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tony.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
-    """One setting as it is explained.
+    """One setting as documented.
 
     Attributes:
-        name: dotted; `<role>` and the like stand for a name of the author's.
+        name: dotted; `<role>` and the like stand for a name that the user chooses.
         type: `size`, `one of "all", "chief"`, ...
-        unit: the units that its text may have; empty where there are none.
-        default: as it would be written; words where it depends; empty where there is none.
-        reader: which part of the system acts on it.
+        unit: the units that its text may have; empty if it has none.
+        default: as in a job file, or a description; empty if there is none.
+        reader: the part of tony that uses it.
     """
 
     name: str
@@ -33,12 +33,12 @@ class SettingRow:
 
 
 def settings_rows() -> tuple[SettingRow, ...]:
-    """Every setting, in the order of the docs; what only a site file may hold comes last."""
+    """Return every setting, in the order of the docs; those of site files come last."""
     return tuple(_row(setting) for setting in (*settings(), *_SITE))
 
 
 def settings_table_markdown() -> str:
-    """The table as a page of the docs."""
+    """Return the table as a page of the docs."""
     rows = settings_rows()
     lines = [
         "# Settings",
@@ -53,16 +53,16 @@ def settings_table_markdown() -> str:
 
 
 _INTRODUCTION = """\
-Every key of a job file with its default. `<role>` and the like stand for names of your own. Sizes (`512m`, `1.5g`) are
-powers of 1024, durations have a unit as well (`30s`, `10m`); a bare number where a unit is needed is refused. Time-outs
-take `"off"` or `"0s"` for no limit, waits `"off"` for no end and `"0s"` for none."""
+Every key of a job file with its default. `<role>` and the like stand for names that you choose. Sizes (`512m`, `1.5g`)
+use powers of 1024; durations need a unit as well (`30s`, `10m`). For timeouts, `"off"` or `"0s"` means no limit; for
+waits, `"off"` means no end and `"0s"` no wait."""
 
 _SITE = (
     Setting(
         key="final",
         kind=Kind.NAMES,
         half=LIMITS[0].half,
-        meaning='Site files only: keys that nobody may change, such as `"tls"` or `"roles.*.gpus"`.',
+        meaning='Site files only: keys that jobs must not change, such as `"tls"` or `"roles.*.gpus"`.',
         shown_default="[]",
     ),
     *LIMITS,

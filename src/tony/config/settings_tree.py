@@ -1,4 +1,4 @@
-"""The table of settings as a tree, for finding what a key means and which keys there are beside it."""
+"""The table of settings as a tree, to look up keys and their siblings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SCHEDULER_KINDS = {
 
 @dataclass(slots=True, eq=False)
 class SettingsNode:
-    """One place in the tree.
+    """One node of the tree.
 
     Attributes:
-        setting: the row, if a value may stand here.
-        named: child by its fixed name.
-        any: the child for every name that the author chooses, if there is one.
+        setting: the row, if the node may have a value.
+        named: fixed name -> child.
+        any: the child for names that the user chooses, if there is one.
         word: what such a name is: `role`, `group`, `name`.
-        elsewhere: names that the author cannot choose here, since they have a place of their own.
+        elsewhere: names that the user cannot choose here because they are settings elsewhere.
     """
 
     setting: Setting | None = None
@@ -36,17 +36,17 @@ class SettingsNode:
 
     @property
     def is_table(self) -> bool:
-        """Whether keys may stand below."""
+        """True if the node has children."""
         return bool(self.named) or self.any is not None
 
     def child(self, name: str) -> SettingsNode | None:
-        """What `name` below this place means."""
+        """Return the child for `name`; None if there is none."""
         return None if name in self.elsewhere else self.named.get(name, self.any)
 
 
 @cache
 def schema() -> SettingsNode:
-    """The tree's root, the schedulers' own settings included."""
+    """Return the root of the tree, including the settings of the schedulers."""
     root = SettingsNode()
     for setting in settings():
         node = root
@@ -64,7 +64,7 @@ def schema() -> SettingsNode:
 
 
 def find(key: Key) -> SettingsNode | None:
-    """What a key means; None if nothing. `*` stands for any name of the author's."""
+    """Return the node of a key; None if there is none. `*` stands for any name that the user chooses."""
     node: SettingsNode | None = schema()
     for part in key:
         node = node and (node.any if part == "*" else node.child(part))
@@ -73,13 +73,13 @@ def find(key: Key) -> SettingsNode | None:
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """Every setting, those of each scheduler behind `scheduler.name`."""
+    """Return every setting, with those of each scheduler after `scheduler.name`."""
     place = next(i for i, setting in enumerate(SETTINGS) if setting.key == "scheduler.name") + 1
     return (*SETTINGS[:place], *_schedulers(), *SETTINGS[place:])
 
 
 def _schedulers() -> tuple[Setting, ...]:
-    # Which schedulers there are is known above this package; asked for when it is needed, never at import.
+    # The registry of schedulers is above this package; imported when it is needed.
     from tony.schedulers.registry import names
     from tony.schedulers.settings_schema import settings_of
 

@@ -1,4 +1,4 @@
-"""Where the files of a site's administrators lie, and which of them there are; `site_policy` reads them."""
+"""Locations of the site files; `site_policy` reads them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tony.config.paths import home_folder
 
 
 def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where site files lie: the machine's, then the user's own. A user of whom nobody knows a home has none."""
+    """Return the site files: the machine's, then the user's own, if the user has a home folder."""
     machine = Path("/etc/tony/tony.toml")
     config = environ.get("XDG_CONFIG_HOME", "")
     if config.startswith("/"):
@@ -19,11 +19,11 @@ def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def is_absent(path: Path) -> bool:
-    """Whether there is no such file."""
+    """Return True if the file does not exist."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, ValueError):
-        pass  # it is there and we may not read it: that is told, its rules may not be passed over
+        pass  # unreadable, which must be reported: its rules must not be skipped
     return False

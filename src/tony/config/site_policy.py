@@ -1,16 +1,16 @@
-"""What a site's administrators say: defaults for every job, settings that are final, and limits that nobody exceeds.
+"""Site files of administrators: defaults for every job, final settings, and limits.
 
     # /etc/tony/tony.toml
     max_restarts = 1                              # a default, as in a job file
     tls = "always"
-    final = ["tls", "roles.*.gpus"]               # nobody changes these; a role's own stop_grace counts as stop_grace
+    final = ["tls", "roles.*.gpus"]               # jobs cannot change these; stop_grace covers a role's stop_grace
     [limits]
     total_instances = 100                         # of one job
     total_gpus = 8
     total_memory = "1t"
 
-`/etc/tony/tony.toml` comes first, `~/.config/tony/tony.toml` after it: the second one's defaults win, but it can loosen
-neither finals nor limits of the first. The client checks them, and the application master checks them again: standard
+`/etc/tony/tony.toml` comes first, `~/.config/tony/tony.toml` after it: the defaults of the second override those of the
+first, but not its finals and limits. The client checks them, and the application master checks them again: standard
 library only.
 """
 
@@ -35,13 +35,13 @@ from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.units import exact_size
 
-#: What `[limits]` may hold: totals of one job.
+#: The settings of `[limits]`: totals of one job.
 LIMITS = tuple(
     Setting(key=f"limits.{name}", kind=kind, half=Half.AM, meaning=meaning, minimum=0)
     for name, kind, meaning in (
-        ("total_instances", Kind.INTEGER, "Most tasks of one job."),
-        ("total_gpus", Kind.INTEGER, "Most GPUs of one job, over all its tasks."),
-        ("total_memory", Kind.SIZE, "Most memory of one job, over all its tasks."),
+        ("total_instances", Kind.INTEGER, "Maximum tasks of one job."),
+        ("total_gpus", Kind.INTEGER, "Maximum GPUs of one job, over all its tasks."),
+        ("total_memory", Kind.SIZE, "Maximum memory of one job, over all its tasks."),
     )
 )
 
@@ -53,7 +53,7 @@ class Site:
     Attributes:
         layer: its defaults, without `final` and `limits`.
         finals: key, where `*` stands for any role -> where it was made final.
-        limits: name -> the most there may be, and where that is said.
+        limits: name -> the maximum, and where it was set.
     """
 
     layer: Layer
@@ -62,7 +62,7 @@ class Site:
 
 
 def read_sites(paths: Iterable[Path]) -> tuple[list[Site], list[Problem]]:
-    """Reads the site files that there are, in their order, and tells what is wrong with them."""
+    """Read the site files that exist, in their order; return them and their errors."""
     sites: list[Site] = []
     problems: list[Problem] = []
     for path in paths:
@@ -83,14 +83,14 @@ def _site(layer: Layer, problems: list[Problem]) -> Site:
     limits = _limits(values.pop("limits", {}), layer, problems)
     for name in sorted(JOB_ONLY & values.keys()):
         del values[name]
-        message = "this belongs in a job file; a site file cannot set it."
+        message = "a site file cannot set this; set it in a job file."
         problems.append(Problem(key=name, message=message, source=layer.where((name,))))
     return Site(layer=replace(layer, values=values), finals=finals, limits=limits)
 
 
 def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]:
     if not isinstance(given, list):
-        message = 'a list of keys is expected: final = ["tls", "scheduler.name"].'
+        message = 'expected a list of keys: final = ["tls", "scheduler.name"].'
         problems.append(
             Problem(key="final", message=message, value=format_as_toml(given), source=layer.where(("final",)))
         )
@@ -99,27 +99,27 @@ def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]
     for number, item in enumerate(given):
         where = layer.where(("final", str(number)))
         key = tuple(item.replace("<role>", "*").split(".")) if isinstance(item, str) else ()
-        mistake = _cannot_be_final(key)
-        if mistake:
-            problems.append(Problem(key=f"final[{number}]", message=mistake, value=format_as_toml(item), source=where))
+        error = _why_not_final(key)
+        if error:
+            problems.append(Problem(key=f"final[{number}]", message=error, value=format_as_toml(item), source=where))
         else:
             finals[key] = where
     return finals
 
 
-def _cannot_be_final(key: Key) -> str | None:
+def _why_not_final(key: Key) -> str | None:
     if not key or find(key) is None:
         known = [setting.key.replace("<role>", "*") for setting in SETTINGS]
         otherwise = "`tony settings --all` lists the known ones."
-        return f"there is no such setting; {suggest_names('.'.join(key), known, otherwise)}"
+        return f"unknown setting; {suggest_names('.'.join(key), known, otherwise)}"
     if key[0] in JOB_ONLY and (key[0] != "roles" or len(key) < 3):
-        return "every job has its own; it cannot be final."
+        return "it is different for every job, so it cannot be final."
     return None
 
 
 def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tuple[int, str]]:
     if not isinstance(given, Mapping):
-        message = "a table is expected: write [limits] and below it total_gpus = 8."
+        message = "expected a table: write [limits] and below it total_gpus = 8."
         problems.append(
             Problem(key="limits", message=message, value=format_as_toml(given), source=layer.where(("limits",)))
         )
@@ -130,7 +130,7 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
         where = layer.where(("limits", name))
         try:
             if name not in known:
-                raise ValueError(f"there is no such limit; {suggest_names(name, known, format_known_names(known))}")
+                raise ValueError(f"unknown limit; {suggest_names(name, known, format_known_names(known))}")
             limits[name] = (convert(known[name], value, layer.base), where)
         except ValueError as error:
             key = dotted(("limits", name))
@@ -142,7 +142,7 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
 
 
 def over_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> list[Problem]:
-    """Where a job asks for more than a site allows; the strictest site counts.
+    """Return where a job exceeds a limit; the strictest site file counts.
 
     Args:
         source: where the job's roles were set.
@@ -159,14 +159,14 @@ def over_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> lis
             parts = [f"{role} {instances} × {show(each)}" for role, instances, each in shares if each]
             arithmetic = " + ".join([*parts[:6], "..."] if len(parts) > 6 else parts)
             message = (
-                f"the job asks for {of_job(total)} in all ({arithmetic}), and this site allows {show(most)} "
-                f"({name}, {where}). Ask for less."
+                f"the job requests {of_job(total)} in total ({arithmetic}), and this site allows {show(most)} "
+                f"({name}, {where}). Request less."
             )
             problems.append(Problem(key="roles", message=message, source=source))
     return problems
 
 
-#: Name of the limit, what one task counts for, how the job's total is said, how one number is said.
+#: Name of the limit, amount per task, format of the total, format of a number.
 _TOTALS: tuple[tuple[str, Callable[[Role], int], Callable[[int], str], Callable[[int], str]], ...] = (
     ("total_instances", lambda role: 1, lambda total: f"{total} task{'s' * (total != 1)}", str),
     ("total_gpus", lambda role: role.resources.gpus, lambda total: f"{total} GPU{'s' * (total != 1)}", str),
@@ -178,7 +178,7 @@ _TOTALS: tuple[tuple[str, Callable[[Role], int], Callable[[int], str], Callable[
 
 
 def broken_finals(sites: Sequence[Site], others: Sequence[Layer]) -> list[Problem]:
-    """Attempts to change what a site made final.
+    """Return each attempt to change a final setting.
 
     Args:
         others: the layers above all sites, weakest first.
@@ -204,13 +204,13 @@ def _attempts(site: Site, stated: ValueTable, layer: Layer) -> Iterable[Problem]
                     key=dotted(key),
                     value=shown(key, raw),
                     source=layer.where(key),
-                    message=f"this site made it final{_said(own, expected)} ({place}). Remove it here.",
+                    message=f"it is final on this site{_format_value(own, expected)} ({place}). Remove it here.",
                 )
             break
 
 
 def _covered(pattern: Key, key: Key) -> Key | None:
-    """The site's key that decides about `key`, if the pattern makes it final; a role's own value counts too."""
+    """Return the final key that covers `key`; None if the pattern does not. A role's own value is covered, too."""
     if _matches(pattern, key):
         return key
     if key[0] == "roles" and len(key) > 2 and pattern[0] != "roles" and _matches(pattern, key[2:]):
@@ -223,7 +223,7 @@ def _matches(pattern: Key, key: Key) -> bool:
 
 
 def _expected(stated: ValueTable, key: Key, where: str) -> tuple[Any, str]:
-    """The value that a final setting has, and where that is said."""
+    """Return the value of a final setting, and where it was set."""
     if key in stated.found:
         found = stated.found[key]
         return found.value, found.layer.where(key)
@@ -234,14 +234,14 @@ def _expected(stated: ValueTable, key: Key, where: str) -> tuple[Any, str]:
 def _is_value(key: Key, raw: Any, layer: Layer, expected: Any) -> bool:
     node = find(key)
     if node is None or node.setting is None:
-        return True  # an unknown key is told elsewhere
+        return True  # unknown keys are reported elsewhere
     try:
         return bool(convert(node.setting, raw, layer.base) == expected)
     except WrongValue:
-        return True  # and so is a wrong value
+        return True  # and so are invalid values
 
 
-def _said(key: Key, expected: Any) -> str:
+def _format_value(key: Key, expected: Any) -> str:
     node = find(key)
     if expected is None or node is None or node.setting is None or shown(key, "") == "***":
         return ""
@@ -253,7 +253,7 @@ def _said(key: Key, expected: Any) -> str:
 
 
 def check_again(spec: JobSpec, site_files: Iterable[Path]) -> list[Problem]:
-    """Checks a resolved job against the site files of this machine: finals and limits. Empty if all is well."""
+    """Check a resolved job against the site files of this machine: finals and limits."""
     sites, problems = read_sites(site_files)
     layer = Layer(values=from_spec(spec, with_defaults=True), where=lambda key: "job", base=Path("/"))
     problems += broken_finals(sites, [layer])
@@ -262,7 +262,7 @@ def check_again(spec: JobSpec, site_files: Iterable[Path]) -> list[Problem]:
 
 
 def _missing(sites: Sequence[Site], job: ValueTable) -> Iterable[Problem]:
-    """Final settings that a site has set and the job lacks: it was resolved where this site file is not."""
+    """Yield final settings that the job lacks because it was resolved without this site file."""
     others = {setting.path[1] for setting in settings() if setting.path[0] == "scheduler"}
     others -= {"name", job.value(("scheduler", "name"))}
     for number, site in enumerate(sites):
@@ -271,4 +271,4 @@ def _missing(sites: Sequence[Site], job: ValueTable) -> Iterable[Problem]:
             is_final = any(_matches(pattern, key) for pattern in site.finals)
             if is_final and is_ours and found.value is not None and key not in job.found:
                 where = found.layer.where(key)
-                yield Problem(key=dotted(key), message=f"this site made it final ({where}), and the job lacks it.")
+                yield Problem(key=dotted(key), message=f"it is final on this site ({where}), and the job lacks it.")

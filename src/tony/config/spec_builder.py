@@ -1,4 +1,4 @@
-"""From the sheet of values to the one JobSpec. Judges nothing: what is missing or wrong keeps its default."""
+"""Builds the JobSpec from the table of values. Missing or invalid values keep their default."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
 
 
 def build(sheet: ValueTable, default_name: str) -> JobSpec:
-    """The job as its author said it, every default filled in."""
+    """Return the job with all defaults filled in."""
     fields = _fields(sheet, ()) | _fields(sheet, ("notify",))
     fields.setdefault("name", default_name)
     scheduler = sheet.value(("scheduler", "name")) or JobSpec().scheduler
@@ -62,7 +62,7 @@ def _timeout_after(values: Mapping[str, Any]) -> TimeoutAfter | None:
 
 
 def _fields(sheet: ValueTable, place: Key) -> dict[str, Any]:
-    """Field -> value for every setting directly below `place` that fills a field by itself."""
+    """Return field -> value for every setting directly below `place` that sets a field."""
     fields: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
     for name, value in sheet.below(place).items():

@@ -1,4 +1,4 @@
-"""The order in which roles start, as the job says it."""
+"""The start order of roles, from their `after` settings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tony.config.value_table import ValueTable
 from tony.model.job_spec import Role
 from tony.model.states import AfterCondition
 
-#: Roles at each end of a ring that are named, however long it is.
-_SHOWN = 5
+#: Roles at each end of a long cycle that are named.
+_NAMED_ROLES = 5
 
 
 def conditions(sheet: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
-    """What a role waits for, in the author's order: where that is said, the other role, what must be true of it."""
+    """Yield what a role waits for, in the order of the file: key, index, other role, condition."""
     place = ("roles", role, "after")
     for number, name in enumerate(sheet.value(place) or ()):
         yield place, number, name, AfterCondition.SUCCEEDED
@@ -24,7 +24,7 @@ def conditions(sheet: ValueTable, role: str) -> Iterator[tuple[Key, int, str, Af
 
 
 def find_predecessors(roles: Mapping[str, Role], role: str) -> set[str]:
-    """Return the roles that a role waits for, and those that these wait for; itself only if it waits for itself."""
+    """Return the roles that a role waits for, directly and indirectly; itself only in a cycle."""
     found: set[str] = set()
     left = [role]
     while left:
@@ -35,14 +35,14 @@ def find_predecessors(roles: Mapping[str, Role], role: str) -> set[str]:
 
 
 def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
-    """Rings of roles that wait for each other, each once, beginning with its first role in the job's order.
+    """Return the cycles of roles that wait for each other, each beginning with its first role in the job's order.
 
-    Roles that do not exist are passed over. No role is told twice, however many rings it is in: a knot of 300 roles
-    has more rings than anybody could read.
+    Roles that do not exist are skipped. Each role is in at most one of the returned cycles: their number can grow
+    exponentially.
     """
     order = {name: number for number, name in enumerate(waits_for)}
     done: set[str] = set()
-    told: set[str] = set()
+    reported: set[str] = set()
     rings = []
     for start in waits_for:
         path: list[str] = []
@@ -56,19 +56,19 @@ def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
             elif name is not None and name in path:
                 ring = path[path.index(name) :]
                 first = min(range(len(ring)), key=lambda i: order[ring[i]])
-                if told.isdisjoint(ring):
+                if reported.isdisjoint(ring):
                     rings.append((*ring[first:], *ring[:first]))
-                    told.update(ring)
+                    reported.update(ring)
             name = _next_role(stack, path, waits_for)
     return rings
 
 
 def describe_cycle(ring: tuple[str, ...]) -> str:
-    """A ring as text, from its first role back to it: `a -> b -> a`; the middle of a long one is left out."""
-    if len(ring) <= 2 * _SHOWN:
+    """Return a cycle as text: `a -> b -> a`; the middle of a long one is left out."""
+    if len(ring) <= 2 * _NAMED_ROLES:
         return " -> ".join((*ring, ring[0]))
-    left_out = f"({len(ring) - 2 * _SHOWN} more)"
-    return " -> ".join((*ring[:_SHOWN], left_out, *ring[-_SHOWN:], ring[0]))
+    left_out = f"({len(ring) - 2 * _NAMED_ROLES} more)"
+    return " -> ".join((*ring[:_NAMED_ROLES], left_out, *ring[-_NAMED_ROLES:], ring[0]))
 
 
 def _next_role(

@@ -1,7 +1,7 @@
-"""On which line of a TOML text each key stands. `tomllib` gives the values and says nothing of places.
+"""Finds the line of each key in a TOML text; `tomllib` gives only the values.
 
-The scan is made only when a place is asked for, and only on text that `tomllib` has accepted (or has refused for a key
-that is there twice), so it need not judge anything: what it does not expect ends it.
+The text is scanned only when a line is needed, and only if `tomllib` has accepted it (or has found a duplicate key), so
+the scan need not validate anything: it stops at anything unexpected.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _BARE_VALUE = re.compile(r"[^,\]}#\n]*")
 
 @dataclass(slots=True)
 class TomlLines:
-    """What the scan found.
+    """The result of the scan.
 
     Attributes:
-        lines: key -> line, counted from 1; a list's items have their number as last part.
-        twice: the first key that was set a second time, with both lines.
+        lines: key -> line, counted from 1; the last part of a list item's key is its index.
+        twice: the first duplicate key, with both lines.
     """
 
     lines: dict[Key, int] = field(default_factory=dict)
     twice: tuple[Key, int, int] | None = None
 
     def of(self, key: Key) -> int:
-        """The line of a key, or of the nearest table around it; 1 if there is none."""
+        """Return the line of a key, or of the nearest table around it; 1 if there is none."""
         while key and key not in self.lines:
             key = key[:-1]
         return self.lines.get(key, 1)
 
 
 def scan(text: str) -> TomlLines:
-    """Finds the line of every key, of inline tables and list items too."""
+    """Find the line of every key, including inline tables and list items."""
     scanner = _Scanner(text)
     try:
         scanner.document()
-    except _Unexpected:
+    except _UnexpectedTextError:
         pass
     return scanner.found
 
 
-class _Unexpected(Exception):  # noqa: N818 - never seen outside
-    """The text is not what it was taken for."""
+class _UnexpectedTextError(Exception):
+    """The scan cannot continue."""
 
 
 class _Scanner:
@@ -67,7 +67,7 @@ class _Scanner:
         self.at = 0
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         self.found = TomlLines()
-        self.headers: dict[Key, int] = {}  # how many there have been of each
+        self.headers: dict[Key, int] = {}  # number of occurrences
 
     def document(self) -> None:
         table: Key = ()
@@ -106,7 +106,7 @@ class _Scanner:
         while True:
             match = _KEY_PART.match(self.text, self.at)
             if not match:
-                raise _Unexpected
+                raise _UnexpectedTextError
             self.at = match.end()
             parts.append(_unquoted(match[1]))
             if not self.text.startswith(".", self.at):
@@ -117,7 +117,7 @@ class _Scanner:
         self.skip(_SPACE)
         first = self.text[self.at : self.at + 1]
         if depth > MAX_DEPTH:
-            raise _Unexpected
+            raise _UnexpectedTextError
         if first == "[":
             self.array(key, depth)
         elif first == "{":
@@ -125,7 +125,7 @@ class _Scanner:
         else:
             match = (_STRING if first in ('"', "'") else _BARE_VALUE).match(self.text, self.at)
             if not match:
-                raise _Unexpected
+                raise _UnexpectedTextError
             self.at = match.end()
 
     def array(self, key: Key, depth: int) -> None:
@@ -144,7 +144,7 @@ class _Scanner:
             if self.text.startswith(",", self.at):
                 self.at += 1
             elif not self.text.startswith("]", self.at):
-                raise _Unexpected
+                raise _UnexpectedTextError
 
     def inline_table(self, key: Key, depth: int) -> None:
         self.at += 1
@@ -162,7 +162,7 @@ class _Scanner:
             if self.text.startswith(",", self.at):
                 self.at += 1
             elif not self.text.startswith("}", self.at):
-                raise _Unexpected
+                raise _UnexpectedTextError
 
     def skip(self, pattern: re.Pattern[str]) -> None:
         match = pattern.match(self.text, self.at)
@@ -170,7 +170,7 @@ class _Scanner:
 
     def expect(self, text: str) -> None:
         if not self.text.startswith(text, self.at):
-            raise _Unexpected
+            raise _UnexpectedTextError
         self.at += len(text)
 
     def note(self, key: Key, position: int, *, once: bool) -> None:
@@ -178,7 +178,7 @@ class _Scanner:
         if once and key in self.found.lines and self.found.twice is None:
             self.found.twice = (key, self.found.lines[key], line)
         self.found.lines.setdefault(key, line)
-        for length in range(1, len(key)):  # `a.b = 1` makes the table `a` as well
+        for length in range(1, len(key)):  # `a.b = 1` creates the table `a` as well
             self.found.lines.setdefault(key[:length], line)
 
 

@@ -1,4 +1,4 @@
-"""Values as people are shown them, on one line."""
+"""Formats values on one line, for messages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tony.config.settings_table import Kind, Setting
 from tony.units import exact_duration, exact_size
 
 #: Longer values are cut in messages.
-_LONGEST = 80
+_MAX_LENGTH = 80
 
 
 def format_as_toml(value: Any) -> str:
-    """A value much as its author wrote it, for a message: one line, cut when long."""
+    """Return a value as in a job file, for a message: one line, cut if long."""
     text = _written(value, 0)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
 def name(text: str) -> str:
-    """A name that somebody chose, for a message: without quotes, one line, cut when long."""
-    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    """Return a name for a message: without quotes, one line, cut if long."""
+    short = text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
     return short if short.isprintable() else quoted(short)[1:-1].replace('\\"', '"')
 
 
@@ -33,12 +33,12 @@ def _written(value: Any, depth: int) -> str:
         return quoted(value.text)[1:-1].replace('\\"', '"')
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int) and abs(value) > 10**_LONGEST:
-        return f"a number of {value.bit_length()} bits"  # its digits would be too many to print
+    if isinstance(value, int) and abs(value) > 10**_MAX_LENGTH:
+        return f"a number of {value.bit_length()} bits"  # too many digits to print
     if isinstance(value, str):
-        return quoted(value[: 2 * _LONGEST])
+        return quoted(value[: 2 * _MAX_LENGTH])
     if isinstance(value, list | tuple):
-        inner = "..." if depth else ", ".join(_written(item, depth + 1) for item in value[:_LONGEST])
+        inner = "..." if depth else ", ".join(_written(item, depth + 1) for item in value[:_MAX_LENGTH])
         return f"[{inner}]"
     if isinstance(value, Mapping):
         return "{...}" if value else "{}"
@@ -48,7 +48,7 @@ def _written(value: Any, depth: int) -> str:
 
 
 def canonical(setting: Setting, value: object) -> str:
-    """A canonical value as it would be written in a job file: `"1g"`, `"15s"`, `2`, `["a", "b"]`; empty for None."""
+    """Return a canonical value as in a job file: `"1g"`, `"15s"`, `2`, `["a", "b"]`; empty for None."""
     if value is None:
         return '"off"' if setting.kind in (Kind.TIMEOUT, Kind.WAIT) else ""
     if isinstance(value, Enum):

@@ -1,4 +1,4 @@
-"""Every value of the merged settings, converted, with where it came from; and every mistake this brought to light."""
+"""Converts the merged settings: every value with its source, and every error."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 from tony.model.masking import is_secret
 
-#: As many mistakes are explained as well as can be; after them, unknown keys are only named.
-_EXPLAINED = 100
-#: What `{params.NAME}` can name.
+#: Errors after which unknown keys get no suggestion: that takes a millisecond each.
+_MAX_SUGGESTIONS = 100
+#: A name in `{params.NAME}`.
 PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
-#: What a shell can set: nodes of YARN have a script do it.
+#: A name that a shell can set: on YARN a shell script sets it.
 _CONTAINER_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-#: As YARN has it: a name, perhaps with a domain in front.
+#: YARN's syntax: a name, optionally with a domain in front.
 _RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
-    "role": (ROLE_NAME, "a role's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
-    "group": (ROLE_NAME, "a group's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
-    "exports": (ENV_NAME, "a variable's name cannot be empty or contain `=`."),
-    "params": (PARAM_NAME, "a parameter's name is up to 100 letters, digits, `-`, `_` and `.`."),
-    "resources": (_RESOURCE_NAME, "a resource's name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
-    "env": (ENV_NAME, "a variable's name cannot be empty or contain `=`."),
+    "role": (ROLE_NAME, "a role name is up to 63 letters, digits, `-` and `_`, beginning with a letter."),
+    "group": (ROLE_NAME, "a group name is up to 63 letters, digits, `-` and `_`, beginning with a letter."),
+    "exports": (ENV_NAME, "a variable name must not be empty or contain `=`."),
+    "params": (PARAM_NAME, "a parameter name is up to 100 letters, digits, `-`, `_` and `.`."),
+    "resources": (_RESOURCE_NAME, "a resource name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
+    "env": (ENV_NAME, "a variable name must not be empty or contain `=`."),
     "container_env": (
         _CONTAINER_ENV_NAME,
-        "a container's variable is named with letters, digits and `_`, the first one no digit.",
+        "the name of a container variable is letters, digits and `_`, not beginning with a digit.",
     ),
 }
 
-_LOST = "tony itself sets this variable in every program, so this value would be lost. Choose another name."
-_OURS = "this variable is ours: it marks what belongs to a task. Choose another name."
-#: Variables that tony sets, whatever the job says -> what is said to those who set them.
+_SET_BY_TONY = "tony sets this variable in every program, so this value would be lost. Choose another name."
+_MARKS_TASKS = "tony uses this variable to mark the processes of a task. Choose another name."
+#: Variables that tony always sets -> message for a job that sets them.
 RESERVED_ENV: Mapping[str, str] = {
-    **dict.fromkeys(("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "appid", "SESSION_ID", "TB_PORT"), _LOST),
-    **dict.fromkeys(("DISTRIBUTED_MODE", "IS_CHIEF", "ATTEMPT_NUMBER", "NUM_AM_RETRIES"), _LOST),
-    **dict.fromkeys(("TONY_PROGRESS", "TONY_STACKS"), _LOST),
-    **dict.fromkeys(("TONY_TASK", "TONY_OUTER_TASKS", "TONY_EXECUTOR"), _OURS),
-    "CUDA_VISIBLE_DEVICES": "tony itself sets this variable, to the GPUs that the task was granted. Ask for some with "
+    **dict.fromkeys(("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "appid", "SESSION_ID", "TB_PORT"), _SET_BY_TONY),
+    **dict.fromkeys(("DISTRIBUTED_MODE", "IS_CHIEF", "ATTEMPT_NUMBER", "NUM_AM_RETRIES"), _SET_BY_TONY),
+    **dict.fromkeys(("TONY_PROGRESS", "TONY_STACKS"), _SET_BY_TONY),
+    **dict.fromkeys(("TONY_TASK", "TONY_OUTER_TASKS", "TONY_EXECUTOR"), _MARKS_TASKS),
+    "CUDA_VISIBLE_DEVICES": "tony sets this variable to the GPUs of the task. Request GPUs with "
     "gpus = 1 below [roles.NAME].",
 }
 
@@ -60,7 +60,7 @@ class ConvertedValue:
 
     Attributes:
         value: canonical.
-        raw: as it was written.
+        raw: as written.
         layer: where it was set.
     """
 
@@ -71,18 +71,17 @@ class ConvertedValue:
 
 @dataclass(slots=True, eq=False)
 class ValueTable:
-    """All values that could be read, and the problems with the rest.
+    """All valid values, and the problems of the others.
 
     Attributes:
         found: key -> value; only what was set, no defaults.
         children: key of a table -> name -> canonical value, for the same values.
-        roles: names of roles in the job's order; those with impossible names are left out.
-        broken: keys of values that could not be read.
-        partial, raw: key of a broken list -> its items, None in the places of those that could not be read, and the
-            list as it was written.
+        roles: names of roles in the job's order; without invalid names.
+        broken: keys of invalid values.
+        partial, raw: key of a broken list -> its items, None in place of invalid ones; and the list as written.
         tables: key -> the strongest layer that has this table.
-        secret: names that the job declares as secret, known before any value is read.
-        origin: the job file, where a key that stands nowhere is missing; None without one.
+        secret: names that the job declares as secret.
+        origin: the job file, the source of errors about missing keys; None without one.
     """
 
     found: dict[Key, ConvertedValue] = field(default_factory=dict)
@@ -97,16 +96,16 @@ class ValueTable:
     secret: frozenset[str] = frozenset()
 
     def value(self, key: Key) -> Any:
-        """The canonical value of a key; None if it was not set."""
+        """Return the canonical value of a key; None if it was not set."""
         found = self.found.get(key)
         return found.value if found else None
 
     def below(self, key: Key) -> Mapping[str, Any]:
-        """Name -> value of everything directly below a key."""
+        """Return name -> value of everything directly below a key."""
         return self.children.get(key, {})
 
     def source(self, key: Key) -> str | None:
-        """Where a key, or the nearest table around it, was set; where it is missing, if nowhere."""
+        """Return where a key, or the nearest table around it, was set; the job file if neither was."""
         if key in self.found:
             return self.found[key].layer.where(key)
         layer = self.broken.get(key) or self.tables.get(key)
@@ -115,11 +114,11 @@ class ValueTable:
         return self.source(key[:-1]) if len(key) > 1 else self.origin
 
     def _unread(self, key: Key) -> ConvertedValue | None:
-        """A list of which only some items could be read."""
+        """Return a list with some invalid items."""
         return ConvertedValue(None, self.raw[key], self.broken[key]) if key in self.raw else None
 
-    def blame(self, key: Key, message: str, *, item: int | None = None) -> None:
-        """Notes a mistake: at a value that was set (or one item of a list), or at the place where it is missing."""
+    def add_error(self, key: Key, message: str, *, item: int | None = None) -> None:
+        """Add an error about a value (or one item of a list), or about a missing key."""
         found = self.found.get(key) or self._unread(key)
         place = key if item is None else (*key, str(item))
         value = shown(key, _item(found.raw, item), self.secret) if found else None
@@ -128,14 +127,14 @@ class ValueTable:
 
 
 def read(tree: Branch) -> ValueTable:
-    """Reads the merged settings by the table of settings."""
+    """Convert the merged settings according to the table of settings."""
     sheet = ValueTable(secret=_declared_secret(tree))
     _read_table(sheet, schema(), tree, ())
     return sheet
 
 
 def _declared_secret(tree: Branch) -> frozenset[str]:
-    """Return the names in `secret`; what is wrong with that list is reported when it is read."""
+    """Return the names in `secret`; errors of that list are reported later."""
     leaf = tree.children.get("secret")
     value = leaf.value if isinstance(leaf, Leaf) else None
     value = getattr(value, "value", value)
@@ -144,7 +143,7 @@ def _declared_secret(tree: Branch) -> frozenset[str]:
 
 
 def shown(key: Key, raw: Any, named: Collection[str] = ()) -> str:
-    """A value for a message, without secrets.
+    """Return a value for a message, with secrets masked.
 
     Args:
         named: names that the job declares as secret.
@@ -211,7 +210,7 @@ def _read_value(sheet: ValueTable, setting: Setting, leaf: Leaf, key: Key) -> No
 
 
 def _is_nothing(leaf: Leaf) -> bool:
-    """A table's name with nothing behind it, as YAML has it: an empty table."""
+    """Return True for a key without a value, as in YAML: an empty table."""
     return leaf.value is None or (isinstance(leaf.value, Written) and leaf.value.value is None)
 
 
@@ -221,8 +220,8 @@ def _name_is_possible(sheet: ValueTable, node: SettingsNode, key: Key, child: Br
         rule = RESERVED_ENV[key[-1]]
     elif key[-2] == "container_env" and is_secret(key[-1], sheet.secret):
         rule = (
-            "this is a secret, by its name or by `secret`, and nodes write the variables of containers into files that "
-            "many can read. Set it below [env]: those travel hidden."
+            "this is a secret, by its name or by `secret`, and container variables end up in files that others can "
+            "read. Set it below [env], which is protected."
         )
     elif pattern.fullmatch(key[-1]):
         return True
@@ -233,13 +232,15 @@ def _name_is_possible(sheet: ValueTable, node: SettingsNode, key: Key, child: Br
 
 def _unknown(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
     value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
-    # Looking for what is meant takes a millisecond: nobody waits for the thousandth.
-    hint = _meant(node, key) if len(sheet.problems) < _EXPLAINED else "`tony settings --all` lists the known ones."
+    # A suggestion takes a millisecond: too slow for thousands.
+    hint = (
+        _suggest(node, key) if len(sheet.problems) < _MAX_SUGGESTIONS else "`tony settings --all` lists the known ones."
+    )
     message = f"unknown key; {hint}"
     sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
 
 
-def _meant(node: SettingsNode, key: Key) -> str:
+def _suggest(node: SettingsNode, key: Key) -> str:
     name = key[-1]
     root = schema()
     role = root.named["roles"].any
@@ -249,27 +250,27 @@ def _meant(node: SettingsNode, key: Key) -> str:
     if name in node.elsewhere:
         return f"write `{name}` directly below [roles.NAME]."
     if node is root and name in ("final", "limits"):
-        return "this belongs in a site file; a job has none."
+        return "this is a setting of site files, not of jobs."
     if node is root and name in role.named:
         return f"`{name}` is a setting of a role: write it below [roles.NAME]."
     for known, child in node.named.items():
-        if name.lower() in _tried(child):
+        if name.lower() in _synonyms(child):
             return f"did you mean `{known}`?"
     near = closest_match(name, node.named)
     if near is None and node is root:
         near_role = closest_match(name, role.named)
         if near_role:
             return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
-    tried = {word: known for known, child in node.named.items() for word in _tried(child)}
-    if near is None and (word := closest_match(name, tried)):
-        return f"did you mean `{tried[word]}`?"
+    synonyms = {word: known for known, child in node.named.items() for word in _synonyms(child)}
+    if near is None and (word := closest_match(name, synonyms)):
+        return f"did you mean `{synonyms[word]}`?"
     known_keys = ", ".join(sorted(node.named))
-    few = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings --all` lists the known ones."
-    return suggest_names(name, node.named, few)
+    otherwise = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings --all` lists the known ones."
+    return suggest_names(name, node.named, otherwise)
 
 
-def _tried(node: SettingsNode) -> tuple[str, ...]:
-    """Words that people try for a setting, or for the table that it stands in (`env`, `params`, `groups`)."""
+def _synonyms(node: SettingsNode) -> tuple[str, ...]:
+    """Return other words for a setting, or for its table (`env`, `params`, `groups`)."""
     setting = node.setting or (node.any and node.any.setting)
     return setting.also if setting else ()
 
@@ -279,11 +280,11 @@ def _misplaced(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | 
         return
     sheet.broken[key] = child.layer
     if isinstance(child, Branch):
-        message = "a single value is expected here, not a table."
+        message = "expected a single value, not a table."
     elif node.named.keys() >= {"instances"}:
-        message = f"a table is expected: write [{dotted(key)}] and the role's settings below it."
+        message = f"expected a table: write [{dotted(key)}] and the settings of the role below it."
     else:
         below = f"{next(iter(node.named), node.word.upper() or 'NAME')} = ..."
-        message = f"a table is expected: write [{dotted(key)}] and below it {below}"
+        message = f"expected a table: write [{dotted(key)}] and below it {below}"
     value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
     sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))

@@ -1,7 +1,7 @@
-"""YAML with the meaning that people expect of settings: the core schema of YAML 1.2.
+"""Reads YAML settings with the core schema of YAML 1.2.
 
-PyYAML composes the nodes, which know their lines; the values are made here. So `no`, `on`, `off`, `1:30` and dates stay
-text, a key that stands twice is a mistake, tags are refused, and aliases cannot grow without end.
+PyYAML composes the nodes, which have line numbers; the values are converted here. So `no`, `on`, `off`, `1:30` and
+dates are text, duplicate keys are errors, tags are refused, and the expansion of aliases is limited.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tony.config.layers import MAX_DEPTH, Written, dotted, quoted
 from tony.config.settings_table import Key
 from tony.dataclass import dataclass, field
 
-#: Most values in one file, those that aliases repeat included.
+#: Most values in one file, including repetitions by aliases.
 MAX_NODES = 50_000
-#: Brackets in brackets: a few more than can be settings. PyYAML looks at all that are open for each that comes.
+#: Nesting of brackets: a few more than settings need. PyYAML's cost grows with the square of it.
 _MAX_BRACKETS = 30
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,999})", re.ASCII)
@@ -31,7 +31,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class YamlError(ValueError):
-    """Text that is no YAML, or none that we take."""
+    """Text that is not valid YAML, or not supported."""
 
     def __init__(self, message: str, mark: Any = None) -> None:
         self.message = message
@@ -41,22 +41,22 @@ class YamlError(ValueError):
 
 
 def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
-    """The values of a YAML text, and the line of each key.
+    """Return the values of a YAML text, and the line of each key.
 
     Raises:
-        YamlError: with the place.
+        YamlError: the text is not valid.
     """
     try:
         root = yaml.compose(text, Loader=_Loader)
     except YamlError:
         raise
     except yaml.MarkedYAMLError as error:
-        said = " ".join(part for part in (error.context, error.problem) if part)
-        raise YamlError(f"not valid YAML: {said}.", error.problem_mark or error.context_mark) from None
+        reason = " ".join(part for part in (error.context, error.problem) if part)
+        raise YamlError(f"not valid YAML: {reason}.", error.problem_mark or error.context_mark) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         mark = yaml.Mark("", 0, before.count("\n"), len(before) - before.rfind("\n") - 1, None, 0)
-        raise YamlError("not valid YAML: a character that cannot be shown.", mark) from None
+        raise YamlError("not valid YAML: an unprintable character.", mark) from None
     except RecursionError:
         raise YamlError("lists or tables are nested too deeply.") from None
     except ValueError as error:  # a \\U escape beyond Unicode
@@ -65,7 +65,7 @@ def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
     if root is None or (isinstance(root, yaml.ScalarNode) and root.value in _NOTHING and root.style is None):
         return {}, {}
     if not isinstance(root, yaml.MappingNode):
-        raise YamlError("settings are written `key: value`.", root.start_mark)
+        raise YamlError("write settings as `key: value`.", root.start_mark)
     try:
         return reader.table(root, ()), reader.lines
     except RecursionError:  # a table merged into itself
@@ -73,10 +73,10 @@ def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, with an end to brackets in brackets."""
+    """PyYAML's loader with a limit on nested brackets."""
 
     def fetch_flow_collection_start(self, token: Any) -> None:
-        """Takes an opening bracket."""
+        """Handle an opening bracket."""
         if self.flow_level > _MAX_BRACKETS:
             raise YamlError("lists or tables are nested too deeply.", self.get_mark())
         super().fetch_flow_collection_start(token)
@@ -102,7 +102,7 @@ class _Reader:
             return [self.item(inner, (*key, str(number))) for number, inner in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self.table(node, key)
-        raise YamlError(f"tags such as {quoted(node.tag[:60])} are not taken.", node.start_mark)
+        raise YamlError(f"tags such as {quoted(node.tag[:60])} are not supported.", node.start_mark)
 
     def item(self, node: yaml.Node, key: Key) -> Any:
         self.lines[key] = node.start_mark.line + 1
@@ -120,14 +120,14 @@ class _Reader:
                 continue
             name, line = _name(name_node), name_node.start_mark.line + 1
             if name in own:
-                message = f"`{dotted((*key, name))}` is set twice; the first time in line {first[name]}."
+                message = f"`{dotted((*key, name))}` is set twice; first in line {first[name]}."
                 raise YamlError(message, name_node.start_mark)
             first[name] = self.lines[(*key, name)] = line
             own[name] = self.value(value_node, (*key, name))
         return {**merged, **own}
 
     def merged(self, node: yaml.Node, key: Key) -> dict[str, Any]:
-        """`<<: *defaults`, or a list of such; the earlier one wins."""
+        """Return the tables merged by `<<`; earlier ones win."""
         tables = node.value if isinstance(node, yaml.SequenceNode) else [node]
         values: dict[str, Any] = {}
         for table in tables:
@@ -147,7 +147,7 @@ def _name(node: yaml.Node) -> str:
 def _scalar(node: yaml.ScalarNode) -> Any:
     text = str(node.value)
     if node.tag not in _PLAIN_TAGS:
-        raise YamlError(f"tags such as {quoted(node.tag[:60])} are not taken.", node.start_mark)
+        raise YamlError(f"tags such as {quoted(node.tag[:60])} are not supported.", node.start_mark)
     if node.style is not None:
         return text
     if text in _TRUTH:

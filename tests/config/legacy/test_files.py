@@ -51,13 +51,13 @@ class TestResources:
         touch(tmp_path, "a/x", "b/x")
         settings = {**ONE, RESOURCES: "a/x,b/x"}
         assert spec(tmp_path, settings).files == (f"{tmp_path}/b/x",)
-        said = "a/x is left out: b/x (tony.xml:4) has the same name, and the last one counts."
+        said = "a/x is left out: b/x (tony.xml:4) has the same name, and the last one wins."
         assert notes(tmp_path, settings) == [f"{RESOURCES} (tony.xml:4): {said}"]
 
     def test_what_is_not_there_stops(self, tmp_path: Path) -> None:
         """With its place."""
         assert mistakes(tmp_path, {**ONE, RESOURCES: "x"}) == [
-            f'files[0] = "x" (tony.xml:4): there is no {tmp_path}/x.'
+            f'files[0] = "x" (tony.xml:4): {tmp_path}/x does not exist.'
         ]
 
     def test_two_new_names_stop(self, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ class TestVariables:
         """Told, and left out."""
         assert spec(tmp_path, ONE, "--shell_env", "JOB_NAME=x", "--container_env", "TASK_INDEX=1").env == {}
         found = notes(tmp_path, ONE, "--shell_env", "JOB_NAME=x")
-        assert found[0].startswith("--shell_env: JOB_NAME: tony itself sets this variable")
+        assert found[0].startswith("--shell_env: JOB_NAME: tony sets this variable")
 
     def test_a_secret_of_the_containers_is_one_of_the_programs(self, tmp_path: Path) -> None:
         """Nodes would write it into files that others can read."""
@@ -185,7 +185,7 @@ class TestDocker:
         """As there, but told."""
         found = resolve(tmp_path, {**self.ON, "tony.containers.command": "x"}, overrides={"scheduler": "yarn"})
         assert found.spec.scheduler_settings == {}
-        assert "no image is named" in str(found.notes[0])
+        assert "no image is set" in str(found.notes[0])
 
     def test_not_enabled(self, tmp_path: Path) -> None:
         """Images are told to have no effect."""
@@ -215,5 +215,5 @@ class TestConfiguration:
         """What cannot be is said."""
         touch(tmp_path, "a/hdfs-site.xml", "b/yarn-site.xml")
         found = mistakes(tmp_path, {**ONE, self.HDFS: "a/hdfs-site.xml", self.YARN: "b/yarn-site.xml"})
-        assert "lie in two folders" in found[0]
-        assert "holds none of" in mistakes(tmp_path, {**ONE, self.HDFS: "c/hdfs-site.xml"})[0]
+        assert "are in different folders" in found[0]
+        assert "has none of" in mistakes(tmp_path, {**ONE, self.HDFS: "c/hdfs-site.xml"})[0]

@@ -56,16 +56,16 @@ def test_nothing_is_nothing() -> None:
 def test_unknown_flags_are_refused_with_the_nearest_one() -> None:
     """The original stops there and drops the rest."""
     assert mistakes("--python_enc", "x", "--exec", "y", "--src_dir", "z") == [
-        "--python_enc (command line): there is no such flag; did you mean `--python_venv`?",
-        "--exec (command line): there is no such flag; did you mean `--executes`?",
+        "--python_enc (command line): unknown flag; did you mean `--python_venv`?",
+        "--exec (command line): unknown flag; did you mean `--executes`?",
     ]
-    assert mistakes("--zzzzzz=1")[0].startswith("--zzzzzz (command line): there is no such flag; known are --executes,")
+    assert mistakes("--zzzzzz=1")[0].startswith("--zzzzzz (command line): unknown flag; known: --executes,")
 
 
 def test_words_that_belong_to_no_flag_are_refused() -> None:
     """Mostly a value whose quotes were forgotten."""
     assert mistakes("--executes", "python", "x.py") == [
-        "command line: `x.py` belongs to no flag. A value with blanks stands in quotes: --task_params '--epochs 3'."
+        "command line: `x.py` belongs to no flag. Quote values with spaces: --task_params '--epochs 3'."
     ]
 
 
@@ -81,5 +81,5 @@ def test_a_switch_takes_no_value_and_others_count_once() -> None:
     """The original takes the first of two and says nothing."""
     assert mistakes("--debug=yes", "--src_dir", "a", "--src_dir", "b") == [
         "--debug (command line): it takes no value. Write --debug alone.",
-        "--src_dir (command line): it is given twice, and only one can count. Remove the other.",
+        "--src_dir (command line): it is given twice. Remove one of them.",
     ]

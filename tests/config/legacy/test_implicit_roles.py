@@ -44,7 +44,7 @@ class TestAlone:
     def test_it_is_not_started_again(self, tmp_path: Path) -> None:
         """As there, but told."""
         assert spec(tmp_path, {"tony.am.retry-count": "3"}).max_restarts == 0
-        assert "is not started again" in notes(tmp_path, {"tony.am.retry-count": "3"})[0]
+        assert "is not restarted" in notes(tmp_path, {"tony.am.retry-count": "3"})[0]
 
     def test_a_framework_is_told_to_have_no_effect(self, tmp_path: Path) -> None:
         """There are no others that it could tell of."""
@@ -113,7 +113,7 @@ class TestBoard:
         role = job.roles["tensorboard"]
         assert (role.instances, role.kind, role.command) == (1, RoleKind.SIDECAR, "board")
         assert role.resources.vcores == 1
-        assert any("always one task" in each for each in notes(tmp_path, settings))
+        assert any("always has one task" in each for each in notes(tmp_path, settings))
 
     def test_not_beside_a_program_that_runs_alone(self, tmp_path: Path) -> None:
         """As there; told."""

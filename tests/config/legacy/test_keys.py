@@ -182,7 +182,7 @@ def test_unknown_settings_stop_with_the_nearest_name(tmp_path: Path) -> None:
 def test_settings_of_others_are_left_alone_and_named(tmp_path: Path) -> None:
     """A file may hold Hadoop's, too."""
     found = notes(tmp_path, {**TWO, "mapreduce.job.queuename": "a", "yarn.x": "b"})
-    said = "settings of others than the original are left alone: mapreduce.job.queuename, yarn.x."
+    said = "settings that do not begin with `tony.` are ignored: mapreduce.job.queuename, yarn.x."
     assert found == [f"mapreduce.job.queuename (tony.xml:5): {said}"]
 
 
@@ -202,5 +202,5 @@ def test_words_that_have_a_meaning_are_no_types(tmp_path: Path, word: str) -> No
 def test_a_type_without_tasks_is_told_of(tmp_path: Path) -> None:
     """Its name may be a slip; one that is set to 0 is meant so."""
     found = notes(tmp_path, {**TWO, "tony.wroker.memory": "3g", "tony.chief.instances": "0", "tony.chief.gpus": "1"})
-    said = "type wroker has no tasks, so what is said of it has no effect; did you mean `worker`?"
+    said = "type wroker has no tasks, so its settings have no effect; did you mean `worker`?"
     assert found == [f"tony.wroker.memory (tony.xml:5): {said}"]

@@ -72,8 +72,8 @@ class TestKinds:
         """Those that have no tasks on purpose are not."""
         found = notes(tmp_path, {**types("ps", "worker"), "tony.x.instances": "0", UNTRACKED: "pss,x,zzz"})
         assert found == [
-            f"{UNTRACKED} (tony.xml:6): no type pss has tasks; did you mean `ps`?",
-            f"{UNTRACKED} (tony.xml:6): no type zzz has tasks; it is left out.",
+            f"{UNTRACKED} (tony.xml:6): type pss has no tasks; did you mean `ps`?",
+            f"{UNTRACKED} (tony.xml:6): type zzz has no tasks; it is ignored.",
         ]
 
 
@@ -100,7 +100,7 @@ class TestGroups:
         key = AFTER.format("worker", "B")
         assert spec(tmp_path, {**types("worker"), key: "5"}).roles["worker"].timeout_after is None
         assert notes(tmp_path, {**self.SETTINGS, key: "5"}) == [
-            f"{key} (tony.xml:7): there is no group B with tasks; it is left out."
+            f"{key} (tony.xml:7): group B has no tasks; it is ignored."
         ]
 
     def test_unknown_types_and_members_are_passed_over(self, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ class TestGroups:
         """The original takes either."""
         first, second = AFTER.format("Evaluator", "A"), AFTER.format("Evaluator", "B")
         found = mistakes(tmp_path, {**self.SETTINGS, "tony.application.group.B": "worker", first: "5", second: "6"})
-        said = f"one group for each type: {first} (tony.xml:8) names another one for Evaluator."
+        said = f"only one group per type: {first} (tony.xml:8) names another one for Evaluator."
         assert found == [f'{second} = "6" (tony.xml:9): {said}']
 
 
@@ -149,8 +149,8 @@ class TestStages:
         """Each that is missing, and each that is there twice."""
         found = mistakes(tmp_path, {**types("a", "b", "c", "d"), PREPARE: "a,b", TRAINING: "b,c"})
         assert found == [
-            f'{PREPARE} = "a,b" (tony.xml:7): type d is in neither stage. Name it in {PREPARE} or in {TRAINING}.',
-            f'{PREPARE} = "a,b" (tony.xml:7): type b is in both stages. Name it in one of them.',
+            f'{PREPARE} = "a,b" (tony.xml:7): type d is in neither stage. Add it to {PREPARE} or {TRAINING}.',
+            f'{PREPARE} = "a,b" (tony.xml:7): type b is in both stages. Remove it from one of them.',
         ]
 
     def test_no_stages(self, tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_a_sites_defaults_lie_between(tmp_path: Path) -> None:
     write(tmp_path, {**ONE, "tony.application.fail-on-worker-failure-enabled": "true"})
     with pytest.raises(ConfigError) as caught:
         load("tony.xml", environ=NOWHERE, cwd=tmp_path, site_files=[site])
-    assert 'failure_policy = "any-task" (tony.xml:4): this site made it final' in str(caught.value)
+    assert 'failure_policy = "any-task" (tony.xml:4): it is final on this site' in str(caught.value)
 
 
 def test_every_value_is_shown_with_its_line(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_many_notes_are_told_in_one_sentence(tmp_path: Path) -> None:
     resolved = resolve(tmp_path, {**ONE, **dict.fromkeys(keys, "1"), "tony.secret.key": "s"})
     listed = ", ".join([*keys, "tony.secret.key"])
     said = f"5 settings have no effect here or mean something else ({listed}); "
-    assert resolved.notices == (said + "`tony convert tony.xml [FLAGS]` tells why.",)
+    assert resolved.notices == (said + "`tony convert tony.xml [FLAGS]` explains why.",)
     three = resolve(tmp_path, {**ONE, **dict.fromkeys(keys[:3], "1")})
     assert [each.partition(" (")[0] for each in three.notices] == keys[:3]
     assert three.notices == tuple(map(str, three.notes))
@@ -222,7 +222,7 @@ def test_names_that_cannot_be_shown_are_escaped(tmp_path: Path) -> None:
     found = mistakes(tmp_path, {**ONE, "tony.\t99999999": "1"}, "--src_dir", "a\x07b")
     assert found == [
         'tony.\\t99999999 = "1" (tony.xml:4): unknown setting; LinkedIn TonY has none with a similar name.',
-        f'source = "a\\u0007b" (--src_dir): there is no {tmp_path}/a\\x07b.',
+        f'source = "a\\u0007b" (--src_dir): {tmp_path}/a\\x07b does not exist.',
     ]
     with pytest.raises(ConfigError) as caught:
         load("\udcf8.xml", environ=NOWHERE, cwd=tmp_path, site_files=[])

@@ -26,7 +26,7 @@ class TestLimits:
 
     def test_total_3_against_2_and_2(self, tmp_path: Path) -> None:
         """Refused, and said how many there are."""
-        said = "the job asks for 4 tasks, and this allows 3. Ask for less, or raise the limit."
+        said = "the job requests 4 tasks, and this allows 3. Request less, or raise the limit."
         found = mistakes(tmp_path, {**types(worker=2, ps=2), f"{TOTAL}instances": "3"})
         assert found == [f'{TOTAL}instances = "3" (tony.xml:5): {said}']
 
@@ -38,7 +38,7 @@ class TestLimits:
         """The type is named."""
         found = mistakes(tmp_path, {**types(worker=2), "tony.worker.max-instances": "1"})
         assert len(found) == 1
-        assert "asks for 2 tasks of type worker, and this allows 1" in found[0]
+        assert "requests 2 tasks of type worker, and this allows 1" in found[0]
 
     @pytest.mark.parametrize(("asked", "most", "passes"), [(10, 5, False), (5, 10, True), (5, 5, True), (5, -1, True)])
     def test_gpus(self, tmp_path: Path, asked: int, most: int, passes: bool) -> None:
@@ -47,7 +47,7 @@ class TestLimits:
         if passes:
             assert spec(tmp_path, settings)
         else:
-            assert "asks for 10 GPUs (worker 1 × 10), and this allows 5" in mistakes(tmp_path, settings)[0]
+            assert "requests 10 GPUs (worker 1 × 10), and this allows 5" in mistakes(tmp_path, settings)[0]
 
     def test_gpus_are_summed_over_types(self, tmp_path: Path) -> None:
         """3 × 1 + 1 × 3 against 5."""
@@ -102,7 +102,7 @@ class TestParsing:
         """As Hadoop has it; but it is told."""
         key = "tony.application.fail-on-worker-failure-enabled"
         assert notes(tmp_path, {**types(worker=1), key: "yes"}) == [
-            f'{key} (tony.xml:4): "yes" is neither true nor false, and is taken for false, as in the original.'
+            f'{key} (tony.xml:4): "yes" is neither true nor false, and is treated as false, as in LinkedIn TonY.'
         ]
 
     def test_a_variable_without_equals_sign_is_empty(self, tmp_path: Path) -> None:

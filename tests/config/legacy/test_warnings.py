@@ -28,8 +28,7 @@ class TestNoSettingsFile:
     """A program of many tasks that runs alone looks as if all were well."""
 
     SAID = (
-        "there is no tony.xml here and no --conf_file, and nothing says how many tasks there are: "
-        "the program runs alone."
+        "there is no tony.xml here and no --conf_file, so no number of tasks is set: the program runs as a single task."
     )
 
     def test_it_is_told(self, tmp_path: Path) -> None:
@@ -72,7 +71,7 @@ class TestNoInterpreter:
             "in venv/; write --python_binary_path=venv/bin/python"
         )
         (found,) = mistakes(tmp_path, ONE, *self.flags(tmp_path, "bin/pypy"))
-        assert found.endswith("; name a file of the archive, or an absolute path of the nodes.")
+        assert found.endswith("; name a file of the archive, or an absolute path on the nodes.")
 
     @pytest.mark.parametrize(
         "path",

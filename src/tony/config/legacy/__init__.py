@@ -1,10 +1,10 @@
-"""Jobs of LinkedIn TonY: its settings file and its flags as values of a job file.
+"""Translates jobs of LinkedIn TonY, its settings file and its flags, into a job file.
 
 `job_loader` is the entry: flags in, a valid job out. `flags` and `settings` read the command line, XML files and
-`--conf`; `keys` is the table of all settings. `translate` goes through the parts in order: `task_types`, `job`,
+`--conf`; `keys` is the table of all settings. `translate` runs the parts in order: `task_types`, `job`,
 `task_command`, `roles`, `role_kinds`, `files`, `yarn_settings`, `implicit_roles`, `site_limits`. The result is a
 `draft_job`: values with their places, `warnings` and errors. `job_file_writer` prints it as a job file with comments,
 `settings_doc` documents the table, `final_xml` reads what a finished job left.
 
-From there on a job is one like any other: `tony.config.load` checks it.
+`tony.config.load` then checks the job like any other.
 """

@@ -1,7 +1,7 @@
 """Files for the containers: source, environment, resources, class path.
 
-The original's `SOURCE[::NAME][#archive]` is ours, too. A path without a scheme is one of the submitter's machine; in
-`--hdfs_classpath` it lies in the cluster's file system.
+`SOURCE[::NAME][#archive]` means the same in job files. A path without a scheme is on the submitter's machine; in
+`--hdfs_classpath` it is in the cluster's file system.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LOCAL = "file://"
 
 
 def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
-    """Puts all of it into the draft."""
+    """Add files to the draft."""
     if flags.src_dir is not None:
         draft.put(("source",), _plain(flags.src_dir), LegacyOrigin("--src_dir"))
-        draft.put(("gitignore",), False, LegacyOrigin("--src_dir"))  # the original packs all that is there
+        draft.put(("gitignore",), False, LegacyOrigin("--src_dir"))  # LinkedIn TonY packs everything
     items = [_entry(item) for item in value_parsing.items(draft, "tony.containers.resources")]
     if flags.python_venv is not None:
         items.append((f"{_plain(flags.python_venv)}::{VENV}#archive", LegacyOrigin("--python_venv")))
@@ -38,20 +38,20 @@ def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
         draft.put_list(("roles", name, "files"), last_wins(draft, own))
 
 
-def of_master(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
-    """The files that only the application master gets."""
+def am_files(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
+    """Return the files that only the application master gets."""
     return last_wins(draft, [_entry(item) for item in value_parsing.items(draft, "tony.am.resources")])
 
 
 def last_wins(draft: DraftJob, items: list[tuple[str, LegacyOrigin]]) -> list[tuple[str, LegacyOrigin]]:
-    """Of files that would have one name the last one, as in the original; that is told."""
+    """Keep the last of several files with one name, as LinkedIn TonY does; add a note."""
     kept: dict[str, tuple[str, LegacyOrigin]] = {}
     for text, origin in items:
         name = _name(text)
         if name in kept and kept[name][0] != text:
             first, place = kept.pop(name)
-            draft.tell(
-                place, f"{first} is left out: {text} ({origin.place}) has the same name, and the last one counts."
+            draft.note_part(
+                place, f"{first} is left out: {text} ({origin.place}) has the same name, and the last one wins."
             )
         kept[name] = text, origin
     return list(kept.values())
@@ -61,7 +61,7 @@ def _name(text: str) -> str:
     path = text.removesuffix("#optional").removesuffix("#archive")
     source, _, name = path.partition("::")
     if not name and is_address(source) and "." not in posixpath.basename(source.rstrip("/")):
-        return text  # a folder, as it seems: each file in it is laid down under its own name
+        return text  # probably a folder, whose files keep their own names
     return name or posixpath.basename(source.rstrip("/"))
 
 
@@ -74,7 +74,7 @@ def _entry(item: tuple[str, LegacyOrigin]) -> tuple[str, LegacyOrigin]:
 
 
 def _class_path(flags: Flags) -> list[tuple[str, LegacyOrigin]]:
-    """Each file or folder of `--hdfs_classpath`; one that is missing is left out when the job is submitted."""
+    """Return the entries of `--hdfs_classpath`; missing ones are skipped at submission."""
     found = []
     for item in (flags.hdfs_classpath or "").split(","):
         path = item.strip()
@@ -85,11 +85,11 @@ def _class_path(flags: Flags) -> list[tuple[str, LegacyOrigin]]:
 
 
 def _hadoop(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
-    """An archive with the Hadoop of the programs, and the class path inside it."""
+    """Return the Hadoop archive of the programs; set CLASSPATH to the class path inside it."""
     location, path = draft.settings.get(LOCATION), value_parsing.words(draft, CLASSPATH)
     if location is None or not location.text:
         if value := draft.settings.get(CLASSPATH):
-            draft.note(value, f"without {LOCATION} it has no effect.")
+            draft.note(value, f"it has no effect without {LOCATION}.")
         return []
     archive, _, alias = location.text.partition("#")
     value = draft.settings.get(CLASSPATH)
@@ -97,7 +97,7 @@ def _hadoop(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
         draft.values.pop("hadoop_classpath", None)
         draft.put(("env", "CLASSPATH"), escaped(":".join(["./*", *path])), value)
     else:
-        message = f"without {CLASSPATH} programs find its classes only by their own means."
+        message = f"without {CLASSPATH} it is not added to the CLASSPATH of programs."
         draft.notes.append(Note(key=LOCATION, message=message, source=location.place))
     name = f"::{alias}" if alias else ""
     return [(f"{_plain(archive)}{name}#archive", LegacyOrigin(location.place, LOCATION))]

@@ -1,4 +1,4 @@
-"""What a finished job of the original had been told: its `tony-final.xml`, as far as a record shows it."""
+"""Reads `tony-final.xml`, the settings of a finished LinkedIn TonY job, for display."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tony.model.states import DistributedMode, RoleKind
 from tony.units import parse_size
 
 _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)
-#: Tasks of all types together that a record may have.
-_MOST_TASKS = 100_000
-#: What a type has in the original unless something is said.
-_MEMORY = 2 * GIB
+#: Most tasks of all types together.
+_MAX_TASKS = 100_000
+#: Default memory of a type in LinkedIn TonY.
+_DEFAULT_MEMORY = 2 * GIB
 _UNTRACKED, _SIDECAR = "ps", "tensorboard"
 
 
 def read_final(content: bytes, name: str) -> dict[str, tuple[str, str]]:
-    """Key -> value and its place, of every setting of tony's in the file.
+    """Return key -> value and place for each `tony.` setting in the file.
 
-    Its author is anybody: entities and includes are refused.
+    The file is untrusted: entities and includes are refused.
 
     Raises:
-        RecordError: it is no such file.
+        RecordError: it is not such a file.
     """
     try:
         found = properties_of(content, name)
@@ -41,13 +41,13 @@ def read_final(content: bytes, name: str) -> dict[str, tuple[str, str]]:
 
 
 def job_of(settings: Mapping[str, tuple[str, str]]) -> tuple[JobSpec, dict[str, str]]:
-    """The job that they describe, to be looked at and never to be run, and where each value was set.
+    """Return the job that they describe, for display only, and where each value was set.
 
-    Its parameters are the settings as they stand in the file, secrets hidden. Numbers that make no sense are left out.
+    Its parameters are the settings of the file, with secrets masked. Invalid numbers are left out.
     """
 
-    def text(key: str, usual: str = "") -> str:
-        return settings.get(key, (usual, ""))[0]
+    def text(key: str, default: str = "") -> str:
+        return settings.get(key, (default, ""))[0]
 
     roles = _roles(settings)
     scheduler = {
@@ -72,7 +72,7 @@ def _roles(settings: Mapping[str, tuple[str, str]]) -> dict[str, Role]:
     untracked = settings.get("tony.application.untracked.jobtypes", (_UNTRACKED, ""))[0].split(",")
     sidecars = settings.get("tony.application.sidecar.jobtypes", (_SIDECAR, ""))[0].split(",")
     roles = {}
-    left = _MOST_TASKS
+    left = _MAX_TASKS
     for key, (value, _) in settings.items():
         found = _INSTANCES.fullmatch(key)
         instances = _number(value, 0)
@@ -93,8 +93,8 @@ def _roles(settings: Mapping[str, tuple[str, str]]) -> dict[str, Role]:
     return roles
 
 
-def _number(text: str, usual: int) -> int:
-    return int(text) if re.fullmatch(r"\d{1,6}", text, re.ASCII) else usual
+def _number(text: str, default: int) -> int:
+    return int(text) if re.fullmatch(r"\d{1,6}", text, re.ASCII) else default
 
 
 def _size(text: str) -> int:
@@ -103,4 +103,4 @@ def _size(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError:
-        return _MEMORY
+        return _DEFAULT_MEMORY

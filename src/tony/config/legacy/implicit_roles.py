@@ -1,4 +1,4 @@
-"""Tasks that the original makes itself: a program that runs alone, a first run of it, a TensorBoard beside the job."""
+"""Tasks that LinkedIn TonY adds itself: a single program, a preprocessing run, a TensorBoard sidecar."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from tony.config.legacy.task_command import command_from_setting, interpreter
 from tony.config.legacy.task_types import FIRST, MAIN, PREPROCESS, TENSORBOARD, LegacyTaskTypes
 from tony.model.placeholders import escaped
 
-#: What the first run prints before the value that all others get.
-_MARK = "Model parameters: "
+#: Text that the preprocessing run prints before the value for all tasks.
+_EXPORT_PREFIX = "Model parameters: "
 #: On a cluster `main:0` has this HOME anyway.
 _HOME = 'export HOME="$PWD"; '
 
 
 def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
-    """Puts them into the draft."""
+    """Add the roles to the draft."""
     if types.single:
-        _alone(draft, MAIN)
+        _single_task(draft, MAIN)
         draft.values.pop("command", None)  # the role has it
     elif types.preprocess:
         value = draft.settings.get(PREPROCESS)
         assert value is not None
         draft.put(("roles", FIRST, "kind"), "setup", value)
-        _alone(draft, FIRST)
-        draft.put(("roles", FIRST, "exports", "MODEL_PARAMS"), _MARK, value)
+        _single_task(draft, FIRST)
+        draft.put(("roles", FIRST, "exports", "MODEL_PARAMS"), _EXPORT_PREFIX, value)
     else:
         for key in ("tony.am.command", "tony.am.resources", "tony.am.gpus"):
             if value := draft.settings.get(key):
-                draft.note(value, "it counts only where the application master would run the program itself.")
+                draft.note(value, "it has an effect only if the application master would run the program itself.")
     if types.log_folder and TENSORBOARD in types.instances:
-        _board(draft, flags, types.log_folder)
+        _tensorboard(draft, flags, types.log_folder)
     elif types.log_folder:
         value = draft.settings.get("tony.application.tensorboard-log-dir")
         assert value is not None
-        draft.note(value, "a TensorBoard runs only beside types with tasks.")
+        draft.note(value, "a TensorBoard runs only if other types have tasks.")
 
 
-def _alone(draft: DraftJob, role: str) -> None:
-    """A program that the original's application master would run, with what that container would have."""
+def _single_task(draft: DraftJob, role: str) -> None:
+    """Add the program that LinkedIn TonY's application master would run, with the resources of its container."""
     place = ("roles", role)
     resources(draft, place, "tony.am")
     command = command_from_setting(draft, "tony.am.command")
@@ -49,10 +49,10 @@ def _alone(draft: DraftJob, role: str) -> None:
     if text and origin:
         draft.put((*place, "command"), f"{_HOME}{text}" if role == FIRST else text, origin)
     draft.put((*place, "env", "PREPROCESSING_JOB"), "true", LegacyOrigin(DEFAULTS))
-    draft.put_list((*place, "files"), files.of_master(draft))
+    draft.put_list((*place, "files"), files.am_files(draft))
 
 
-def _board(draft: DraftJob, flags: Flags, folder: str) -> None:
+def _tensorboard(draft: DraftJob, flags: Flags, folder: str) -> None:
     place = ("roles", TENSORBOARD)
     value = draft.settings.get("tony.application.tensorboard-log-dir")
     assert value is not None

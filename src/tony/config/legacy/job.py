@@ -1,4 +1,4 @@
-"""What holds for the whole job: name, framework, command, variables, time-outs, retries."""
+"""Settings of the whole job: name, framework, command, variables, timeouts, retries."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from tony.model.placeholders import escaped
 
 NAME = "TensorFlowApplication"
 FRAMEWORK = "tensorflow"
-#: A container variable of this name, set to true, leaves Hadoop's class path away.
+#: Container variable: `true` turns off Hadoop's class path.
 SKIP_HADOOP_PATH = "SKIP_HADOOP_PATH"
-#: Seconds between heartbeats at least.
-_LEAST_INTERVAL = 0.05
-#: As many heartbeats may be missed at least.
-_LEAST_MISSED = 3
+_MIN_HEARTBEAT_SECONDS = 0.05
+#: Least number of heartbeats that may be missed.
+_MIN_MISSED_HEARTBEATS = 3
 _MODES = {"gang": "gang", "fcfs": "fcfs"}
 
 
 def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
-    """Puts all of it into the draft."""
-    _text_or(draft, ("name",), "tony.application.name", NAME)
-    if types.single:  # the original runs it without any framework
+    """Add the settings to the draft."""
+    _put_text(draft, ("name",), "tony.application.name", NAME)
+    if types.single:  # LinkedIn TonY runs it without a framework
         draft.put(("framework",), "none", LegacyOrigin(DEFAULTS))
-        _without(draft, "tony.application.framework", "the program runs alone, so no framework tells it of others.")
+        _note_unused(draft, "tony.application.framework", "there is a single task, so no framework is needed.")
     else:
         framework = value_parsing.text(draft, "tony.application.framework") or FRAMEWORK
         draft.put(("framework",), framework.lower(), _origin(draft, "tony.application.framework"))
@@ -43,8 +42,8 @@ def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
     _timeouts(draft)
 
 
-def _text_or(draft: DraftJob, key: tuple[str, ...], original: str, default: str) -> None:
-    draft.put(key, value_parsing.text(draft, original) or default, _origin(draft, original))
+def _put_text(draft: DraftJob, key: tuple[str, ...], legacy_key: str, default: str) -> None:
+    draft.put(key, value_parsing.text(draft, legacy_key) or default, _origin(draft, legacy_key))
 
 
 def _origin(draft: DraftJob, key: str) -> LegacyOrigin:
@@ -52,7 +51,7 @@ def _origin(draft: DraftJob, key: str) -> LegacyOrigin:
     return LegacyOrigin(value.place, key) if value and value.text else LegacyOrigin(DEFAULTS, key)
 
 
-def _without(draft: DraftJob, key: str, why: str) -> None:
+def _note_unused(draft: DraftJob, key: str, why: str) -> None:
     if value := draft.settings.get(key):
         draft.note(value, why)
 
@@ -68,8 +67,8 @@ def _variables(draft: DraftJob) -> None:
         if _is_refused(draft, name, origin):
             continue
         if is_secret(name):
-            message = f"{shown(name)} is a secret by its name. It is set in the programs only, where it is hidden."
-            draft.tell(origin, message)
+            message = f"{shown(name)} is a secret by its name. It is set only in the programs, where it is masked."
+            draft.note_part(origin, message)
             if ("env", name) not in draft.origins:
                 draft.put(("env", name), escaped(value), origin)
         else:
@@ -79,13 +78,13 @@ def _variables(draft: DraftJob) -> None:
 
 
 def _is_refused(draft: DraftJob, name: str, origin: LegacyOrigin) -> bool:
-    """Tells of variables that do nothing here; answers whether it cannot be set at all."""
+    """Add a note on a variable without effect; return True if it cannot be set at all."""
     if name in RESERVED_ENV:
-        draft.tell(origin, f"{name}: {RESERVED_ENV[name]}")
+        draft.note_part(origin, f"{name}: {RESERVED_ENV[name]}")
         return True
     for variable in VARIABLES:
         if variable.name == name and variable.gone:
-            draft.tell(origin, f"{name}: {variable.gone}")
+            draft.note_part(origin, f"{name}: {variable.gone}")
     return False
 
 
@@ -95,7 +94,7 @@ def _mode(draft: DraftJob) -> None:
         return
     mode = _MODES.get(value.text.lower())
     if mode is None:
-        draft.blame(value, "it must be GANG or FCFS.")
+        draft.add_error(value, "it must be GANG or FCFS.")
     else:
         draft.put(("distributed_mode",), mode, value)
 
@@ -107,8 +106,8 @@ def _results(draft: DraftJob, types: LegacyTaskTypes) -> None:
     retries = draft.settings.get("tony.am.retry-count")
     number = value_parsing.integer(draft, "tony.am.retry-count", 0)
     if retries and number > 0 and types.single:
-        draft.note(retries, "a program that runs alone is not started again, as in the original. `--set "
-                   f"max_restarts={number}` does it.")  # fmt: skip
+        draft.note(retries, "a single program is not restarted, as in LinkedIn TonY. To restart it: `--set "
+                   f"max_restarts={number}`.")  # fmt: skip
     elif retries and number > 0:
         draft.put(("max_restarts",), number, retries)
 
@@ -125,22 +124,22 @@ def _heartbeats(draft: DraftJob) -> None:
         return
     interval = value_parsing.integer(draft, often, 1000) / 1000
     if value := draft.settings.get(often):
-        if interval < _LEAST_INTERVAL:
-            draft.note(value, "the least interval is 50 ms.")
-            interval = _LEAST_INTERVAL
+        if interval < _MIN_HEARTBEAT_SECONDS:
+            draft.note(value, "the minimum interval is 50 ms.")
+            interval = _MIN_HEARTBEAT_SECONDS
         draft.put(("heartbeat_interval",), text_of(interval), value)
-    limit = interval * max(_LEAST_MISSED, value_parsing.integer(draft, missed, 25))
+    limit = interval * max(_MIN_MISSED_HEARTBEATS, value_parsing.integer(draft, missed, 25))
     draft.put(("heartbeat_timeout",), text_of(limit), draft.settings.get(missed) or _origin(draft, often))
 
 
 def _timeouts(draft: DraftJob) -> None:
-    for ours, original, unit in (
+    for key, legacy_key, unit in (
         ("job_timeout", "tony.application.timeout", 0.001),
         ("queue_timeout", "tony.am.startup-timeout", 0.001),
         ("execution_timeout", "tony.task.executor.execution-timeout-ms", 0.001),
     ):
-        if limit := value_parsing.duration_text(draft, original, unit):
-            draft.put((ours,), limit, _origin(draft, original))
+        if limit := value_parsing.duration_text(draft, legacy_key, unit):
+            draft.put((key,), limit, _origin(draft, legacy_key))
     _allocation(draft)
     found = [
         (seconds, _origin(draft, key))
@@ -161,6 +160,6 @@ def _allocation(draft: DraftJob) -> None:
     key = "tony.container.allocation.timeout"
     limit = value_parsing.duration_text(draft, key, 0.001)
     if limit and draft.values.get("distributed_mode") == "fcfs":
-        _without(draft, key, "it counts in GANG mode only.")
+        _note_unused(draft, key, "it has an effect in GANG mode only.")
     elif limit:
         draft.put(("allocation_timeout",), limit, _origin(draft, key))

@@ -1,4 +1,4 @@
-"""A job of the original as a job file of ours, with comments that say what came from where."""
+"""Writes a translated job as a job file, with the origin of each value as a comment."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tony.config.settings_tree import settings
 
 #: Tables that are written on one line.
 _INLINE = frozenset({"timeout_after"})
-#: Comments begin in this column where the value is short enough.
-_COLUMN = 42
+#: Column of the comments, if the value is short enough.
+_COMMENT_COLUMN = 42
 _MULTI_LINE = re.compile(r"[^'\x00-\x08\x0b-\x1f\x7f]+", re.ASCII)
 
 
 def job_file(draft: DraftJob) -> str:
-    """The text of a job file that says what the draft says."""
+    """Return the draft as the text of a job file."""
     sections = [_head(draft)]
     own = [(name, value) for name, value in draft.values.items() if not isinstance(value, Mapping)]
     sections.append("\n".join(_lines(draft, (), own)))
@@ -33,17 +33,17 @@ def job_file(draft: DraftJob) -> str:
 def _head(draft: DraftJob) -> str:
     made = f"Made from {draft.settings.file} " if draft.settings.file else "Made "
     lines = [
-        f"{made}by `tony convert`. Behind each value stands where it comes from.",
+        f"{made}by `tony convert`. The comment after each value names its origin.",
         "Relative paths are relative to the folder of this file: keep it where `tony convert` was run.",
-        "As it stands the job runs on this machine: `--scheduler yarn`, or scheduler.name, has it run on the cluster.",
+        "The job runs on this machine by default; to run it on the cluster, use `--scheduler yarn` or scheduler.name.",
     ]
     if draft.notes:
-        lines += ["", "What has no effect any more, or another one:", *(f"  {note}" for note in draft.notes)]
+        lines += ["", "Settings without effect, or with a different one:", *(f"  {note}" for note in draft.notes)]
     return "\n".join(f"# {_clean(line)}".rstrip() for line in lines)
 
 
 def _table(draft: DraftJob, key: Key, table: Mapping[str, Any]) -> Iterator[str]:
-    """A table and the tables in it, each a section."""
+    """Yield a table and its inner tables, each as a section."""
     own = [(name, value) for name, value in table.items() if not isinstance(value, Mapping) or name in _INLINE]
     if own:
         yield "\n".join([f"[{dotted(key)}]", *_lines(draft, key, own)])
@@ -60,19 +60,19 @@ def _lines(draft: DraftJob, key: Key, values: list[tuple[str, Any]]) -> Iterator
         if "\n" in text:
             yield f"# {comment}\n{text}" if comment else text
         else:
-            yield f"{text:<{_COLUMN}}  # {comment}" if comment else text
+            yield f"{text:<{_COMMENT_COLUMN}}  # {comment}" if comment else text
 
 
 def _comment(draft: DraftJob, key: Key, value: Any) -> str:
     found = [draft.origins.get((*key, str(number))) for number in range(len(value))] if isinstance(value, list) else []
     found += [draft.origins.get((*key, name)) for name in value] if isinstance(value, Mapping) else []
     origins = dict.fromkeys(origin for origin in found if origin) or {draft.origins[key]: None}
-    return "; ".join(_said(origin) for origin in origins)
+    return "; ".join(_format_origin(origin) for origin in origins)
 
 
-def _said(origin: LegacyOrigin) -> str:
+def _format_origin(origin: LegacyOrigin) -> str:
     if origin.place == DEFAULTS:
-        return "the original's default"
+        return "default of LinkedIn TonY"
     return _clean(f"{origin.key}, {origin.place}" if origin.key else origin.place)
 
 
@@ -81,7 +81,7 @@ def _clean(text: str) -> str:
 
 
 def _order(key: Key) -> int:
-    """Where a setting stands in the docs; names of the author's are as good as each other."""
+    """Return the position of a setting in the docs; names that the user chooses are all equal."""
     return _places().get(("roles", "<role>", *key[2:3]) if len(key) > 2 and key[0] == "roles" else key[:1], 0)
 
 
@@ -112,7 +112,7 @@ def _list(items: list[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as it is easiest to read: in single quotes where it holds what double ones would have to mark."""
+    """Return quoted text: in single quotes if double ones would need escapes."""
     if "\n" in text and _MULTI_LINE.fullmatch(text):
         return f"'''\n{text}'''"
     if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():

@@ -1,4 +1,4 @@
-"""The door for command lines of the original: flags in, a job without mistakes out."""
+"""Loads a job from LinkedIn TonY flags."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config import load as ours
+from tony.config import load as job_config
 from tony.config.legacy.flags import Flags
 
 
@@ -19,16 +19,16 @@ def load(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     site_files: Iterable[Path] | None = None,
-) -> ours.Resolved:
-    """Reads a job from the original's flags and the files that they name.
+) -> job_config.Resolved:
+    """Load a job from LinkedIn TonY flags and the files that they name.
 
-    What is said in our own way counts more: `sets`, `params`, `overrides`, and variables TONY_SET_... Our site files
-    hold for this job as for any other. The other arguments are those of `tony.config.load.load`.
+    `sets`, `params`, `overrides` and TONY_SET_... variables override the flags; site files apply as for any job. The
+    arguments are those of `tony.config.load.load`.
 
     Raises:
-        ConfigError: carries every mistake.
+        ConfigError: all errors of the job.
     """
-    return ours.load(
+    return job_config.load(
         flags=flags,
         sets=sets,
         params=params,

@@ -1,4 +1,4 @@
-"""How types count in the job's result: kinds, stop-on-failure, groups and their time-outs, stages."""
+"""How types count in the result of the job: kinds, stop-on-failure, groups and their timeouts, stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIMIT = re.compile(r"tony\.application\.dependency\.([^.]+)\.timeout\.after\.([
 
 
 def translate(draft: DraftJob, types: LegacyTaskTypes) -> None:
-    """Puts all of it into the draft."""
+    """Add the settings to the draft."""
     kinds = _kinds(draft, types)
     for name in _known(draft, types, STOP_ON_FAILURE, "ps"):
         draft.put(("roles", name, "stop_on_failure"), True, _of(draft, STOP_ON_FAILURE))
@@ -36,28 +36,28 @@ def _of(draft: DraftJob, key: str) -> LegacyValue | LegacyOrigin:
 
 
 def _known(draft: DraftJob, types: LegacyTaskTypes, key: str, default: str = "") -> list[str]:
-    """The types of a list that have tasks; of others that are named there, only what is no type at all is told."""
+    """Return the types of a list that have tasks; add a note for each name that is no type."""
     named = list(dict.fromkeys(value_parsing.words(draft, key, default)))
     value = draft.settings.get(key)
     for name in named:
         if value and name not in types.instances and name not in types.absent:
-            draft.note(value, f"no type {shown(name)} has tasks; {_meant(name, types.instances)}")
+            draft.note(value, f"type {shown(name)} has no tasks; {_suggestion(name, types.instances)}")
     return [name for name in named if name in types.instances]
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    return suggest_names(name, known, "it is left out.")
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    return suggest_names(name, known, "it is ignored.")
 
 
 def _kinds(draft: DraftJob, types: LegacyTaskTypes) -> dict[str, str]:
-    """The kind of each type that is not tracked."""
+    """Return the kind of each type that is not tracked."""
     kinds: dict[str, str] = {}
     untracked = _known(draft, types, UNTRACKED, "ps")
     sidecars = _known(draft, types, SIDECAR, TENSORBOARD)
     if types.log_folder and TENSORBOARD in types.instances and TENSORBOARD not in sidecars:
-        sidecars.append(TENSORBOARD)  # the job would wait for it for ever
+        sidecars.append(TENSORBOARD)  # else the job would wait for it forever
     if DRIVER in types.instances and DRIVER not in sidecars and is_horovod(draft):
-        untracked.append(DRIVER)  # it never ends by itself
+        untracked.append(DRIVER)  # it never exits by itself
     for name in types.instances:
         if name in sidecars and (name not in untracked or (draft.settings.get(SIDECAR) and not _given(draft))):
             kinds[name] = "sidecar"
@@ -67,7 +67,7 @@ def _kinds(draft: DraftJob, types: LegacyTaskTypes) -> dict[str, str]:
             own = name == DRIVER and is_horovod(draft)
             draft.put(("roles", name, "kind"), "untracked", _of(draft, DEBUG if own else UNTRACKED))
         elif name == "ps" or (name == "worker" and {"ps", "chief"} <= types.instances.keys()):
-            # What the framework's adapter would make untracked.
+            # The framework adapter would make these untracked.
             draft.put(("roles", name, "kind"), "tracked", _of(draft, UNTRACKED))
     return kinds
 
@@ -90,7 +90,7 @@ def _groups(draft: DraftJob, types: LegacyTaskTypes) -> None:
             groups.add(name)
             draft.put(("groups", name), members, value)
         else:
-            draft.note(value, "none of its types has tasks, so there is nothing to wait for.")
+            draft.note(value, "none of its types has tasks, so it has no effect.")
     limited: dict[str, LegacyValue] = {}
     for value in draft.settings:
         match = _LIMIT.fullmatch(value.key)
@@ -107,19 +107,21 @@ def _limit(
     groups: set[str],
     limited: dict[str, LegacyValue],
 ) -> None:
-    """What becomes of one `dependency.<type>.timeout.after.<group>`."""
+    """Translate one `dependency.<type>.timeout.after.<group>`."""
     if name not in types.instances:
-        draft.note(value, f"no type {shown(name)} has tasks; {_meant(name, types.instances)}")
+        draft.note(value, f"type {shown(name)} has no tasks; {_suggestion(name, types.instances)}")
     elif group not in groups:
-        draft.note(value, f"there is no group {shown(group)} with tasks; {_meant(group, groups)}")
+        draft.note(value, f"group {shown(group)} has no tasks; {_suggestion(group, groups)}")
     elif name in limited:
         first = limited[name]
-        draft.blame(value, f"one group for each type: {shown(first.key)} ({first.place}) names another one for {name}.")
+        draft.add_error(
+            value, f"only one group per type: {shown(first.key)} ({first.place}) names another one for {name}."
+        )
     else:
         limited[name] = value
         seconds = value_parsing.integer(draft, value.key, 0)
         if seconds < 0:
-            draft.blame(value, "a number of seconds is wanted, 0 or more.")
+            draft.add_error(value, "expected a number of seconds, 0 or more.")
             return
         place = ("roles", name, "timeout_after")
         draft.put((*place, "group"), group, value)
@@ -133,7 +135,7 @@ def _limit(
 
 
 def _stages(draft: DraftJob, types: LegacyTaskTypes, kinds: dict[str, str]) -> None:
-    """Every type of the second stage waits for the tracked ones of the first; a list that is missing is the rest."""
+    """Make the second stage wait for the tracked types of the first; a missing list has all other types."""
     prepare, training = _known(draft, types, PREPARE), _known(draft, types, TRAINING)
     if not prepare and not training:
         return
@@ -144,10 +146,10 @@ def _stages(draft: DraftJob, types: LegacyTaskTypes, kinds: dict[str, str]) -> N
     rest = [name for name in rest if name != TENSORBOARD or not types.log_folder]
     if prepare and training:
         for name in rest:
-            draft.blame(value, f"type {name} is in neither stage. Name it in {PREPARE} or in {TRAINING}.")
+            draft.add_error(value, f"type {name} is in neither stage. Add it to {PREPARE} or {TRAINING}.")
         for name in prepare:
             if name in training:
-                draft.blame(value, f"type {name} is in both stages. Name it in one of them.")
+                draft.add_error(value, f"type {name} is in both stages. Remove it from one of them.")
     first = prepare or [name for name in rest if name not in training]
     second = training or [name for name in rest if name not in prepare]
     tracked = [name for name in first if name not in kinds]

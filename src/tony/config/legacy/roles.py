@@ -1,4 +1,4 @@
-"""Types of tasks: our roles."""
+"""Translates types of tasks to roles."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tony.config.legacy.task_types import TENSORBOARD, LegacyTaskTypes
 from tony.config.suggest import suggest_names
 from tony.config.value_format import name as shown
 
-#: Memory of a task of which nothing is said.
+#: Default memory of a task.
 MEMORY = "2g"
-#: Endings of keys that say nothing of tasks that are not there.
+#: Endings of keys that are fine for a type without tasks.
 _HARMLESS = ("instances", "max-instances")
 
 
 def translate(draft: DraftJob, types: LegacyTaskTypes) -> None:
-    """Puts a role for every type that has tasks into the draft."""
+    """Add a role to the draft for every type with tasks."""
     for name, number in types.instances.items():
         place = ("roles", name)
         given = draft.settings.get(f"tony.{name}.instances")
@@ -37,10 +37,10 @@ def _resources(draft: DraftJob, place: tuple[str, str], prefix: str, vcores: int
 
 
 def resources(draft: DraftJob, place: tuple[str, str], prefix: str) -> None:
-    """Memory, vcores and GPUs of a role.
+    """Set memory, vcores and GPUs of a role.
 
     Args:
-        prefix: of the keys that say them: `tony.worker`.
+        prefix: of the keys: `tony.worker`.
     """
     memory = value_parsing.size_text(draft, f"{prefix}.memory")
     given = draft.settings.get(f"{prefix}.memory")
@@ -51,7 +51,7 @@ def resources(draft: DraftJob, place: tuple[str, str], prefix: str) -> None:
 
 
 def _places(draft: DraftJob, name: str) -> None:
-    """Where its tasks may be."""
+    """Set where the tasks of a role may run."""
     place = ("roles", name)
     constrained = (
         "tony.application.placement-spec" if value_parsing.text(draft, "tony.application.placement-spec") else ""
@@ -64,9 +64,7 @@ def _places(draft: DraftJob, name: str) -> None:
     if label := value_parsing.text(draft, f"tony.{name}.node-label"):
         value = _value(draft, f"tony.{name}.node-label")
         if constrained:
-            draft.note(
-                value, f"left out, as in the original: {constrained} has YARN look at nodes without a label only."
-            )
+            draft.note(value, f"ignored, as in LinkedIn TonY: with {constrained} YARN uses only nodes without a label.")
         else:
             draft.put((*place, "node_label"), label, value)
     for key in (f"tony.{name}.allocation-tags", "tony.containers.allocation-tags"):
@@ -82,13 +80,13 @@ def _value(draft: DraftJob, key: str) -> LegacyValue:
 
 
 def _absent(draft: DraftJob, types: LegacyTaskTypes) -> None:
-    """Keys of types without tasks: told, for the name may be a slip."""
-    told: set[str] = set()
+    """Add a note for keys of types without tasks: the name may be misspelled."""
+    noted: set[str] = set()
     for value in draft.settings:
         _, _, rest = value.key.partition("tony.")
         name, _, ending = rest.partition(".")
         missing = name not in types.instances and name not in types.absent and name not in RESERVED
-        if ending in TYPE_ENDINGS and ending not in _HARMLESS and missing and name not in told:
-            told.add(name)
-            hint = suggest_names(name, types.instances, f"set tony.{shown(name)}.instances if it is to have some.")
-            draft.note(value, f"type {shown(name)} has no tasks, so what is said of it has no effect; {hint}")
+        if ending in TYPE_ENDINGS and ending not in _HARMLESS and missing and name not in noted:
+            noted.add(name)
+            hint = suggest_names(name, types.instances, f"set tony.{shown(name)}.instances to give it tasks.")
+            draft.note(value, f"type {shown(name)} has no tasks, so its settings have no effect; {hint}")

@@ -1,8 +1,8 @@
-"""The original's settings from all their places, each value knowing where it was set.
+"""Reads LinkedIn TonY settings from all their sources; each value keeps its source.
 
-Weakest first: the original's own defaults (`keys`), the settings file, `tony-site.xml` in TONY_CONF_DIR, `--conf`. A
-value that a file declares `final` is not changed by a later file; `--conf` changes it all the same. Of keys that hold
-several values (`tony.containers.envs`...) each `--conf` appends to what is there.
+Weakest first: the defaults (`keys`), the settings file, `tony-site.xml` in TONY_CONF_DIR, `--conf`. A value that a file
+declares `final` is not changed by a later file, but by `--conf`. For keys with several values
+(`tony.containers.envs`...) each `--conf` appends.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.hadoop.configuration import Configuration, ConfigurationError, Setting
 
-#: Keys to which a stronger place appends.
+#: Keys to which a stronger source appends.
 APPENDED = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")
 SITE_FILE = "tony-site.xml"
-#: Where the original looks for its site file if TONY_CONF_DIR is not set.
+#: Folder of the site file if TONY_CONF_DIR is not set.
 SITE_FOLDER = "/export/apps/tony/conf"
-#: What the original looks for on its classpath if no file is named.
-USUAL_FILE = "tony.xml"
+#: The settings file if none is named.
+DEFAULT_FILE = "tony.xml"
 
 
 @dataclass(frozen=True, slots=True)
 class LegacyAssignment:
-    """What one place says of a key.
+    """The value of a key from one source.
 
     Attributes:
-        whole: the text is one value, even if it has commas.
+        whole: the text is a single value, even with commas.
     """
 
     text: str
@@ -46,8 +46,8 @@ class LegacyValue:
 
     Attributes:
         text: trimmed, `${...}` replaced.
-        place: where it was set, such as `tony.xml:12`; of appended ones the strongest.
-        parts: what each place gave, weakest first; several only for keys in `APPENDED`.
+        place: where it was set, such as `tony.xml:12`; the strongest if several.
+        parts: the value from each source, weakest first; several only for keys in `APPENDED`.
     """
 
     key: str
@@ -57,32 +57,26 @@ class LegacyValue:
 
 
 class Settings:
-    """All keys that were set, in the order in which they were read; `--conf` last."""
+    """All keys that were set, in the order of their sources; `--conf` last."""
 
     def __init__(self, values: Mapping[str, LegacyValue], file: str | None = None) -> None:
-        """Takes what `read` has found.
-
-        Args:
-            values: key -> value.
-            file: the settings file as its user names it, if there is one.
-        """
+        """Create it; `file` is the settings file as the user named it, if there is one."""
         self._values = dict(values)
         self.file = file
 
     def __iter__(self) -> Iterator[LegacyValue]:
-        """Every value that was set."""
         return iter(self._values.values())
 
     def get(self, key: str) -> LegacyValue | None:
-        """What was set for a key; None if nothing."""
+        """Return the value of a key; None if it was not set."""
         return self._values.get(key)
 
 
 def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings, list[Problem], bool]:
-    """Reads the files and `--conf`.
+    """Read the files and `--conf`.
 
     Returns:
-        The settings; what is wrong with their places; whether every file could be read.
+        The settings; the errors; and whether every file could be read.
     """
     found = settings_file(flags, environ, cwd)
     named = {} if found is None else {str(found[0]): found[1]}
@@ -112,16 +106,16 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
 
 
 def settings_file(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Path, str] | None:
-    """The settings file and what it is called: the one that was named, else `tony.xml`; here or on the CLASSPATH."""
+    """Return the settings file and its name: the given one or `tony.xml`, in the folder or on the CLASSPATH."""
     if flags.conf_file is not None:
         path = os.path.expanduser(flags.conf_file.removeprefix("file://"))
         called = flags.conf_name or flags.conf_file
         if os.path.isabs(path) or is_there(cwd / path):
             return cwd / path, called
         return _on_class_path(path, environ, cwd) or (cwd / path, called)
-    if is_there(cwd / USUAL_FILE):
-        return cwd / USUAL_FILE, USUAL_FILE
-    return _on_class_path(USUAL_FILE, environ, cwd)
+    if is_there(cwd / DEFAULT_FILE):
+        return cwd / DEFAULT_FILE, DEFAULT_FILE
+    return _on_class_path(DEFAULT_FILE, environ, cwd)
 
 
 def _on_class_path(file: str, environ: Mapping[str, str], cwd: Path) -> tuple[Path, str] | None:
@@ -133,7 +127,7 @@ def _on_class_path(file: str, environ: Mapping[str, str], cwd: Path) -> tuple[Pa
 
 
 def is_there(path: Path) -> bool:
-    """Whether it is a file, or leads to one; what can be no path is none."""
+    """Return True if the path is a file or a link to one; False for an invalid path."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -141,7 +135,7 @@ def is_there(path: Path) -> bool:
 
 
 def _place(setting: Setting, named: Mapping[str, str]) -> str:
-    """`file:line` with the file as its user names it."""
+    """Return `file:line` with the file as the user named it."""
     file, colon, line = setting.source.rpartition(":")
     return f"{_printable(named.get(file, file))}{colon}{line}"
 
@@ -158,7 +152,7 @@ def _unreadable(error: ConfigurationError, named: Mapping[str, str]) -> Problem:
 
 
 def _add_conf(values: dict[str, LegacyValue], conf: Iterable[str]) -> list[Problem]:
-    """Lays `--conf key=value` over the files."""
+    """Apply `--conf key=value`."""
     problems = []
     for text in conf:
         key, equals, value = text.partition("=")
@@ -172,7 +166,7 @@ def _add_conf(values: dict[str, LegacyValue], conf: Iterable[str]) -> list[Probl
 
 
 def _add_flags(values: dict[str, LegacyValue], flags: Flags) -> None:
-    """Lays the flags that stand for a key over all else."""
+    """Apply the flags that set a key; they override everything else."""
     for flag, key, texts in (
         ("--shell_env", "tony.execution.envs", flags.shell_env),
         ("--container_env", "tony.containers.envs", flags.container_env),

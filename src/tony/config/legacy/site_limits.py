@@ -1,7 +1,7 @@
-"""The most that a job may ask for, as the original's settings say it: checked here, once.
+"""Checks the limits of LinkedIn TonY's settings.
 
-The original also took `max-total-instances` for a limit of a resource called `instances`, and compared it with the sum
-of squares. Here it is what it says.
+LinkedIn TonY also treats `max-total-instances` as a limit of a resource called `instances`, and compares it with the
+sum of squares. Here it limits the number of tasks.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tony.model.job_spec import MIB
 from tony.units import parse_size
 
 _TOTAL = "tony.task.max-total-"
-_ADVICE = "Ask for less, or raise the limit."
+_REMEDY = "Request less, or raise the limit."
 
 
 def check(draft: DraftJob, types: LegacyTaskTypes) -> None:
-    """Blames every limit that the job breaks. What a task has by default counts as well."""
+    """Report every limit that the job exceeds; defaults of tasks count as well."""
     roles: dict[str, Any] = draft.values.get("roles", {})
     for name, number in types.instances.items():
         most = value_parsing.integer(draft, f"tony.{name}.max-instances", -1)
         value = draft.settings.get(f"tony.{name}.max-instances")
         if value and 0 <= most < number:
-            draft.blame(value, f"the job asks for {number} tasks of type {name}, and this allows {most}. {_ADVICE}")
+            draft.add_error(value, f"the job requests {number} tasks of type {name}, and this allows {most}. {_REMEDY}")
     for what, unit, of_task in _TOTALS:
         value = draft.settings.get(f"{_TOTAL}{what}")
         most = value_parsing.integer(draft, f"{_TOTAL}{what}", -1)
@@ -35,7 +35,7 @@ def check(draft: DraftJob, types: LegacyTaskTypes) -> None:
         if value and 0 <= most < total:
             sums = " + ".join(f"{name} {number} × {each}" for name, number, each in shares if each)
             parts = f" ({sums})" if what != "instances" else ""
-            draft.blame(value, f"the job asks for {total} {unit}{parts}, and this allows {most}. {_ADVICE}")
+            draft.add_error(value, f"the job requests {total} {unit}{parts}, and this allows {most}. {_REMEDY}")
 
 
 def _mebibytes(role: dict[str, Any]) -> int:

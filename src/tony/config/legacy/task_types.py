@@ -1,4 +1,4 @@
-"""Which types of tasks a job of the original has."""
+"""Finds the types of tasks of a LinkedIn TonY job."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from tony.dataclass import dataclass
 from tony.model.ids import ROLE_NAME
 
 _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)
-#: The type that the original adds for a TensorBoard beside the job.
+#: The type that LinkedIn TonY adds for a TensorBoard sidecar.
 TENSORBOARD = "tensorboard"
-#: The type that it adds to a job of Horovod's, with its rendezvous server.
+#: The type that it adds to Horovod jobs, with the rendezvous server.
 DRIVER = "driver"
-#: The role of a program that runs alone, and that of the first run.
-MAIN, FIRST = "main", "preprocess"
+#: Role of a single program.
+MAIN = "main"
+#: Role of the preprocessing run.
+FIRST = "preprocess"
 PREPROCESS = "tony.application.enable-preprocess"
 DEBUG = "tony.horovod.driver.mode.debug"
 
@@ -26,10 +28,10 @@ class LegacyTaskTypes:
     """The types of one job.
 
     Attributes:
-        instances: type -> number of its tasks, for those that have any, in the order in which they were set.
-        absent: types whose number of tasks is 0.
-        log_folder: what a TensorBoard beside the job shows; None without one.
-        preprocess: the application master of the original runs the program itself before the tasks start.
+        instances: type -> number of its tasks, for types with tasks, in the order in which they were set.
+        absent: types with 0 tasks.
+        log_folder: folder of the TensorBoard sidecar; None without one.
+        preprocess: LinkedIn TonY's application master runs the program once before the tasks start.
     """
 
     instances: dict[str, int]
@@ -38,32 +40,32 @@ class LegacyTaskTypes:
     preprocess: bool = False
 
     @property
-    def of_master(self) -> str | None:
-        """The role that runs what the original's application master would run itself; None if it would not."""
+    def am_role(self) -> str | None:
+        """The role of the program that LinkedIn TonY's application master would run itself; None if there is none."""
         return MAIN if self.single else FIRST if self.preprocess else None
 
     @property
     def single(self) -> bool:
-        """Whether the application master of the original would run the program itself."""
+        """True if there are no tasks, so that LinkedIn TonY's application master would run the program itself."""
         return not self.instances
 
 
 def shape(draft: DraftJob) -> LegacyTaskTypes:
-    """Finds the types; blames impossible names and numbers."""
+    """Find the types; report invalid names and numbers."""
     found: dict[str, int] = {}
     for value in draft.settings:
         match = _INSTANCES.fullmatch(value.key)
         if not match or match[1] in RESERVED:
             continue
         if not ROLE_NAME.fullmatch(match[1]):
-            draft.blame(value, "a type's name is up to 63 letters, digits, `-` and `_`, the first one a letter.")
+            draft.add_error(value, "a type is up to 63 letters, digits, `-` and `_`, beginning with a letter.")
             continue
         found[match[1]] = value_parsing.integer(draft, value.key, 0)
     log_folder = value_parsing.text(draft, "tony.application.tensorboard-log-dir")
     if log_folder and (any(number > 0 for name, number in found.items() if name != TENSORBOARD)):
         given = draft.settings.get(f"tony.{TENSORBOARD}.instances")
         if given and found.get(TENSORBOARD) != 1:
-            draft.note(given, "a TensorBoard beside the job is always one task.")
+            draft.note(given, "a TensorBoard sidecar always has one task.")
         found[TENSORBOARD] = 1
     if is_horovod(draft):
         _driver(draft, found)
@@ -77,16 +79,18 @@ def shape(draft: DraftJob) -> LegacyTaskTypes:
 
 
 def is_horovod(draft: DraftJob) -> bool:
-    """Whether the framework is Horovod."""
+    """Return True if the framework is Horovod."""
     return (value_parsing.text(draft, "tony.application.framework") or "").lower() == "horovod"
 
 
 def _driver(draft: DraftJob, found: dict[str, int]) -> None:
-    """The driver is a task only where its command is the user's: what the original's own did, executors do."""
+    """Keep the driver only if its command is the user's: executors do what LinkedIn TonY's own driver did."""
     given = [value for value in draft.settings if value.key.startswith(f"tony.{DRIVER}.")]
     if value_parsing.truth(draft, DEBUG):
         found[DRIVER] = 1
         return
     for value in given:
-        draft.blame(value, f"the driver is not the user's, as in the original. Set {DEBUG} to true, or remove this.")
+        draft.add_error(
+            value, f"the driver takes no settings, as in LinkedIn TonY. Set {DEBUG} to true, or remove this."
+        )
     found.pop(DRIVER, None)

@@ -1,4 +1,4 @@
-"""From the original's settings and flags to the values of our job file."""
+"""Translates LinkedIn TonY settings and flags to the values of a job file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tony.config.legacy.task_types import shape
 
 
 def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[DraftJob, bool]:
-    """Reads everything that is said about a job of the original.
+    """Read all settings of a LinkedIn TonY job and translate them.
 
     Args:
-        cwd: absolute; what relative paths are relative to, as in the original.
+        cwd: absolute base of relative paths.
 
     Returns:
         The draft, and whether every file could be read.
     """
     settings, problems, complete = read(flags, environ, cwd)
     draft = DraftJob(settings=settings, problems=problems)
-    unused_settings.tell(draft)
+    unused_settings.check(draft)
     types = shape(draft)
     job.translate(draft, flags, types)
     roles.translate(draft, types)
@@ -42,5 +42,5 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
     yarn_settings.translate(draft, types, cwd)
     implicit_roles.translate(draft, flags, types)
     site_limits.check(draft, types)
-    warnings.tell(draft, flags, types, cwd)
+    warnings.check(draft, flags, types, cwd)
     return draft, complete

@@ -1,6 +1,6 @@
-"""The original's way of writing values: bare MiB, milliseconds, lists between commas.
+"""Parses values of LinkedIn TonY settings: bare MiB, milliseconds, comma-separated lists.
 
-Each function answers the default for a key that is not set, and blames one whose value means nothing.
+Each function returns the default for a key that is not set, and reports an invalid value.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tony.units import exact_duration, exact_size, parse_size
 
 _T = TypeVar("_T")
 _BARE = re.compile(r"\d{1,15}", re.ASCII)
-#: A comma behind which another variable begins.
+#: A comma before another variable.
 _NEXT_VARIABLE = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
 
 
 def integer(draft: DraftJob, key: str, default: int) -> int:
-    """A whole number."""
+    """Return a whole number."""
     return _read(draft, key, default, parse_int)
 
 
 def size(text: str) -> int:
-    """Bytes of `2g`, `512m` or a bare number of MiB.
+    """Return the bytes of `2g`, `512m` or a bare number of MiB.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it is not a size.
     """
     cleaned = text.strip()
     if _BARE.fullmatch(cleaned):
@@ -42,28 +42,28 @@ def size(text: str) -> int:
 
 
 def size_text(draft: DraftJob, key: str) -> str | None:
-    """A size as a job file has it; None if it is not set or wrong."""
+    """Return a size as in a job file; None if it is not set or invalid."""
     return _read(draft, key, None, lambda text: exact_size(size(text)))
 
 
 def duration_text(draft: DraftJob, key: str, unit: float) -> str | None:
-    """A duration as a job file has it; None for off (0 and below), not set, or wrong.
+    """Return a duration as in a job file; None if it is off (0 or less), not set, or invalid.
 
     Args:
-        unit: seconds that a number counts.
+        unit: seconds per unit of the number.
     """
     seconds = duration(draft, key, unit)
     return None if seconds is None else exact_duration(seconds)
 
 
 def duration(draft: DraftJob, key: str, unit: float) -> float | None:
-    """Seconds; None for off (0 and below), not set, or wrong."""
+    """Return seconds; None if it is off (0 or less), not set, or invalid."""
     number = integer(draft, key, 0)
     return number * unit if number > 0 else None
 
 
 def truth(draft: DraftJob, key: str, default: bool = False) -> bool:
-    """True or false; what is neither is the default, as there, and that is told."""
+    """Return true or false; for any other value the default, as in LinkedIn TonY, with a note."""
     value = draft.settings.get(key)
     if value is None:
         return default
@@ -71,30 +71,30 @@ def truth(draft: DraftJob, key: str, default: bool = False) -> bool:
     if found is None:
         word = str(default).lower()
         text = format_as_toml(value.text)
-        draft.note(value, f"{text} is neither true nor false, and is taken for {word}, as in the original.")
+        draft.note(value, f"{text} is neither true nor false, and is treated as {word}, as in LinkedIn TonY.")
     return default if found is None else found
 
 
 def text(draft: DraftJob, key: str) -> str | None:
-    """Text; None if it is not set or empty."""
+    """Return text; None if it is not set or empty."""
     value = draft.settings.get(key)
     return value.text if value and value.text else None
 
 
 def words(draft: DraftJob, key: str, default: str = "") -> list[str]:
-    """The parts of a list, trimmed; empty ones are none."""
+    """Return the items of a list, trimmed; empty ones are skipped."""
     value = draft.settings.get(key)
     return [part.strip() for part in (default if value is None else value.text).split(",") if part.strip()]
 
 
 def items(draft: DraftJob, key: str) -> list[tuple[str, LegacyOrigin]]:
-    """As `words`, each with its place."""
+    """Return the items of a list, each with its origin."""
     value = draft.settings.get(key)
     return [] if value is None else [(item, origin_of(part, key)) for part, item in _items(value)]
 
 
 def variables(draft: DraftJob, key: str) -> dict[str, tuple[str, LegacyOrigin]]:
-    """`A=1,B` as name -> value and its place; a name without `=` has an empty value. Later ones win."""
+    """Parse `A=1,B` to name -> value and origin; a name without `=` has an empty value. Later ones win."""
     found: dict[str, tuple[str, LegacyOrigin]] = {}
     value = draft.settings.get(key)
     for part in value.parts if value else ():
@@ -116,5 +116,5 @@ def _read(draft: DraftJob, key: str, default: _T, parse: Callable[[str], _T]) ->
     try:
         return parse(value.text)
     except ValueError as error:
-        draft.blame(value, str(error))
+        draft.add_error(value, str(error))
         return default

@@ -1,4 +1,4 @@
-"""What would be found out only when the tasks run, or never."""
+"""Finds errors that would otherwise show only when the tasks run, or never."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tony.config.hints import Note
 from tony.config.layers import quoted
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.settings import USUAL_FILE, is_there
+from tony.config.legacy.settings import DEFAULT_FILE, is_there
 from tony.config.legacy.task_command import VENV
 from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.value_format import name
@@ -19,45 +19,45 @@ from tony.errors import Problem
 _LOCAL = "file://"
 
 
-def tell(draft: DraftJob, flags: Flags, types: LegacyTaskTypes, cwd: Path) -> None:
-    """Notes a settings file that was not found; refuses an interpreter that its environment does not hold.
+def check(draft: DraftJob, flags: Flags, types: LegacyTaskTypes, cwd: Path) -> None:
+    """Add a note if there is no settings file, and an error if the environment has no such interpreter.
 
     Args:
-        cwd: absolute; what relative paths are relative to.
+        cwd: absolute base of relative paths.
     """
     if types.single and draft.settings.file is None:
-        _no_file(draft, flags, cwd)
+        _note_missing_file(draft, flags, cwd)
     if flags.python_venv is not None and flags.python_binary_path is not None:
-        _no_interpreter(draft, flags.python_venv, flags.python_binary_path, cwd)
+        _check_interpreter(draft, flags.python_venv, flags.python_binary_path, cwd)
 
 
-def _no_file(draft: DraftJob, flags: Flags, cwd: Path) -> None:
-    """Without one the original runs the program alone. That is seldom meant: its users have `tony.xml` beside `src`."""
-    beside = Path(flags.src_dir or ".").parent / USUAL_FILE
+def _note_missing_file(draft: DraftJob, flags: Flags, cwd: Path) -> None:
+    """Note that a single program will run, which is seldom meant: `tony.xml` is usually next to the source folder."""
+    beside = Path(flags.src_dir or ".").parent / DEFAULT_FILE
     found = f" Did you mean --conf_file {name(str(beside))}?" if is_there(cwd / beside) else ""
     message = (
-        f"there is no {USUAL_FILE} here and no --conf_file, and nothing says how many tasks there are: the program "
-        f"runs alone.{found}"
+        f"there is no {DEFAULT_FILE} here and no --conf_file, so no number of tasks is set: the program runs as "
+        f"a single task.{found}"
     )
     draft.notes.append(Note(key="", message=message))
 
 
-def _no_interpreter(draft: DraftJob, archive: str, path: str, cwd: Path) -> None:
-    """Refuses an interpreter that the archive does not hold: every task would fail with `No such file or directory`.
+def _check_interpreter(draft: DraftJob, archive: str, path: str, cwd: Path) -> None:
+    """Report an interpreter that is not in the archive: every task would fail with `No such file or directory`.
 
-    Only zips of this machine are read: that is quick, however large they are.
+    Reads only local zip files, whose index is quick to read.
     """
-    wanted = posixpath.normpath((path.split() or [""])[0])  # behind it may stand options
+    wanted = posixpath.normpath((path.split() or [""])[0])  # options may follow
     members = _members(cwd / archive.removeprefix(_LOCAL)) if not path.startswith("/") else None
     if members is None or wanted in members or any(members.get(each) for each in _folders_above(wanted)):
         return
     place, last = posixpath.split(wanted)
     same = [each for each in members if posixpath.basename(each) == last]
     likely = min(same, key=lambda each: (not each.endswith(f"{place}/{last}"), len(each), each), default=None)
-    way_out = "name a file of the archive, or an absolute path of the nodes."
+    remedy = "name a file of the archive, or an absolute path on the nodes."
     if likely:
-        way_out = f"write --python_binary_path={name(likely)}"
-    message = f"there is no {name(wanted)} in {name(archive)}, which is unpacked in {VENV}/; {way_out}"
+        remedy = f"write --python_binary_path={name(likely)}"
+    message = f"there is no {name(wanted)} in {name(archive)}, which is unpacked in {VENV}/; {remedy}"
     draft.problems.append(
         Problem(key="--python_binary_path", value=quoted(path), message=message, source="command line")
     )
@@ -69,8 +69,8 @@ def _folders_above(path: str) -> list[str]:
 
 
 def _members(archive: Path) -> dict[str, bool] | None:
-    """Name -> whether it is a link, of everything that a zip holds; None if it is none, or cannot be read."""
-    import zipfile  # late: few jobs need it
+    """Return name -> whether it is a link, for each member of a zip; None if it is not a readable zip."""
+    import zipfile  # late: rarely needed
 
     try:
         with zipfile.ZipFile(archive) as file:

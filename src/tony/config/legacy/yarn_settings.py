@@ -1,4 +1,4 @@
-"""What concerns the cluster: queue, labels, Docker, the application master's container."""
+"""Settings of the cluster: queue, labels, Docker, the application master's container."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _TEXTS = {
 _LISTS = {"tony.application.tags": "tags", "tony.other.namenodes": "file_systems"}
 _IMAGE = "tony.docker.containers.image"
 _CONF = ("tony.application.hdfs-conf-path", "tony.application.yarn-conf-path")
-#: One of these makes a folder one of Hadoop's settings.
+#: A folder with one of these is a Hadoop configuration folder.
 _SITE_FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 
 
 def translate(draft: DraftJob, types: LegacyTaskTypes, cwd: Path) -> None:
-    """Puts all of it into the draft."""
-    for key, ours in _TEXTS.items():
+    """Add the settings to the draft."""
+    for key, name in _TEXTS.items():
         if found := value_parsing.text(draft, key):
-            draft.put((*_YARN, ours), found, _value(draft, key))
-    for key, ours in _LISTS.items():
+            draft.put((*_YARN, name), found, _value(draft, key))
+    for key, name in _LISTS.items():
         if parts := value_parsing.words(draft, key):
-            draft.put((*_YARN, ours), ",".join(parts), _value(draft, key))
-    _master(draft, types)
+            draft.put((*_YARN, name), ",".join(parts), _value(draft, key))
+    _am_container(draft, types)
     _docker(draft, types)
     _configuration(draft, cwd)
 
@@ -43,12 +43,12 @@ def _value(draft: DraftJob, key: str) -> LegacyValue:
     return value
 
 
-def _master(draft: DraftJob, types: LegacyTaskTypes) -> None:
-    """The application master's container; where it would run a program itself, that is what was meant."""
+def _am_container(draft: DraftJob, types: LegacyTaskTypes) -> None:
+    """Set the application master's container; if it would run the program itself, set the role instead."""
     if label := value_parsing.text(draft, "tony.am.node-label"):
-        place = ("roles", types.of_master, "node_label") if types.of_master else (*_YARN, "am_node_label")
+        place = ("roles", types.am_role, "node_label") if types.am_role else (*_YARN, "am_node_label")
         draft.put(place, label, _value(draft, "tony.am.node-label"))
-    if types.of_master:
+    if types.am_role:
         return
     if memory := value_parsing.size_text(draft, "tony.am.memory"):
         draft.put((*_YARN, "am_memory"), memory, _value(draft, "tony.am.memory"))
@@ -64,7 +64,7 @@ def _docker(draft: DraftJob, types: LegacyTaskTypes) -> None:
     if not value_parsing.truth(draft, "tony.docker.enabled"):
         for value in keys:
             if value.key != "tony.docker.enabled":
-                draft.note(value, "it has no effect while tony.docker.enabled is not true.")
+                draft.note(value, "it has no effect unless tony.docker.enabled is true.")
         return
     mounts = "tony.docker.containers.mount"
     common = value_parsing.text(draft, _IMAGE)
@@ -75,13 +75,13 @@ def _docker(draft: DraftJob, types: LegacyTaskTypes) -> None:
     own = {name: image for name in types.instances if (image := value_parsing.text(draft, f"tony.docker.{name}.image"))}
     for name, image in own.items():
         draft.put(("roles", name, "image"), image, _value(draft, f"tony.docker.{name}.image"))
-    master = value_parsing.text(draft, "tony.docker.am.image")
-    if master:
-        place = ("roles", types.of_master, "image") if types.of_master else (*_YARN, "am_docker_image")
-        draft.put(place, master, _value(draft, "tony.docker.am.image"))
-    if not (common or own or master):
+    am_image = value_parsing.text(draft, "tony.docker.am.image")
+    if am_image:
+        place = ("roles", types.am_role, "image") if types.am_role else (*_YARN, "am_docker_image")
+        draft.put(place, am_image, _value(draft, "tony.docker.am.image"))
+    if not (common or own or am_image):
         enabled = _value(draft, "tony.docker.enabled")
-        draft.note(enabled, f"no image is named ({_IMAGE}), so nothing runs in Docker, as in the original.")
+        draft.note(enabled, f"no image is set ({_IMAGE}), so nothing runs in Docker, as in LinkedIn TonY.")
     for value in keys:
         name = value.key.removeprefix("tony.docker.").removesuffix(".image")
         if value.key.endswith(".image") and name not in (*types.instances, "am", "containers"):
@@ -92,18 +92,18 @@ def _docker(draft: DraftJob, types: LegacyTaskTypes) -> None:
 
 
 def _configuration(draft: DraftJob, cwd: Path) -> None:
-    """The folder of the files that are named: what our client reads is a folder."""
+    """Set the folder of the configuration files: tony reads a whole folder."""
     named = [value for key in _CONF if (value := draft.settings.get(key)) and value.text]
     folders = {value.key: (cwd / value.text.removeprefix("file://")).parent for value in named}
     if not named:
         return
     if len(set(folders.values())) > 1:
-        message = "this and tony.application.hdfs-conf-path lie in two folders. Put both into one."
-        draft.blame(named[-1], message)
+        message = "this file and tony.application.hdfs-conf-path are in different folders. Put both into one."
+        draft.add_error(named[-1], message)
         return
     folder = folders[named[0].key]
     if not any((folder / name).is_file() for name in _SITE_FILES):
         files = ", ".join(_SITE_FILES)
-        draft.blame(named[0], f"{shown(str(folder))} holds none of {files}: name the cluster's own files.")
+        draft.add_error(named[0], f"{shown(str(folder))} has none of {files}: name the files of the cluster.")
         return
     draft.put((*_YARN, "conf"), str(folder), LegacyOrigin(named[0].place, named[0].key))
