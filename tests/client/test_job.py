@@ -194,7 +194,7 @@ class TestJob:
         running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
         async with PlayedMaster(folder, running) as master:
             assert await job.status_async() == running
-            with pytest.raises(TimeoutError, match=f"job {JOB} has not ended within 0.05 s; it goes on"):
+            with pytest.raises(TimeoutError, match=f"job {JOB} has not ended within 0.05 s; it continues"):
                 await job.wait_async(timeout=0.05)
             await job.kill_async(now=True)
             assert master.kills[0].now

@@ -92,7 +92,7 @@ def test_the_port_of_a_task_here(home: Home, host: str) -> None:
     async def story() -> None:
         far = free_port()
         assert await place(home, far) != far
-        with pytest.raises(UserError, match=f"port {far} of this machine is the one of worker:0"):
+        with pytest.raises(UserError, match=f"port {far} of this machine is used by worker:0"):
             await place(home, far, far)
 
     with_master(home, host, story)
@@ -131,7 +131,7 @@ def test_without_a_master(tmp_path: Path) -> None:
     asyncio.run(story())
     assert told == [f"job {JOB} has no running application master"]
     write_summary(folder, succeeded(folder, record))
-    with pytest.raises(UserError, match="there is nothing to connect with: job "):
+    with pytest.raises(UserError, match="cannot forward to an ended job: job "):
         asyncio.run(open_proxy(Home(tmp_path), JOB, "worker:0", 0, print))
     with pytest.raises(UserError, match="role worker has 2 tasks; name one of them: worker:0"):
         asyncio.run(open_proxy(Home(tmp_path), JOB, "worker", 0, print))
@@ -155,7 +155,7 @@ def test_another_user_of_this_machine(home: Home, address: str, is_refused: bool
             command = [sys.executable, "-I", "-S", "-c", code, str(proxy.port)]
             process = await asyncio.create_subprocess_exec(*command)
             assert await process.wait() == 0
-            refusal = f"refused a connection of user {OTHER_USER}: at {proxy.place} this serves only you and root"
+            refusal = f"refused a connection of user {OTHER_USER}: {proxy.place} serves only you and root"
         attempt = "nothing listens at 8888 of worker:0"
         assert notices == [refusal if is_refused else attempt]
 

@@ -113,7 +113,7 @@ class Living:
 
 def test_a_job_that_runs(portal: tony.Portal, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for, so long and no longer, and its output followed to its end; nothing comes twice."""
-    monkeypatch.setattr(remote_portal, "_PAUSE", 0.01)
+    monkeypatch.setattr(remote_portal, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(portal_logs, "_POLL_SECONDS", 0.01)
     job = portal.job(JOB)
 
@@ -124,7 +124,7 @@ def test_a_job_that_runs(portal: tony.Portal, monkeypatch: pytest.MonkeyPatch) -
     lives(3)
     assert job.wait().state.ended
     lives(1_000_000)
-    with pytest.raises(TimeoutError, match=f"job {JOB} has not ended within 0 s; it goes on"):
+    with pytest.raises(TimeoutError, match=f"job {JOB} has not ended within 0 s; it continues"):
         job.wait(timeout=0)
     lives(3)
     assert [*job.logs("worker:0", stream="out", follow=True)] == ["loss 2", "loss 1 \ufffd", "rest"]

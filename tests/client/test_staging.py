@@ -108,7 +108,7 @@ def test_roles_share_objects(desk: Desk) -> None:
     assert [item.name for item in staged.roles["worker"].items] == ["src", "a", "b"]
     assert [item.name for item in staged.roles["ps"].items] == ["src", "a"]
     assert len(desk.objects()) == 2
-    assert desk.said == ["source: 1 bytes in 1 file", "a: 4 bytes", "b: 4 bytes, as before"]
+    assert desk.said == ["source: 1 bytes in 1 file", "a: 4 bytes", "b: 4 bytes, unchanged"]
 
 
 def test_second_job_stages_nothing_new(desk: Desk) -> None:
@@ -119,7 +119,7 @@ def test_second_job_stages_nothing_new(desk: Desk) -> None:
     inodes = {path.stat().st_ino for path in desk.folder.staged.iterdir()}
     assert desk.stage(spec) == first
     assert {path.stat().st_ino for path in desk.folder.staged.iterdir()} == inodes
-    assert all("as before" in sentence for sentence in desk.said)
+    assert all("unchanged" in sentence for sentence in desk.said)
 
 
 def test_all_mistakes_at_once(desk: Desk) -> None:
@@ -154,11 +154,11 @@ def test_all_mistakes_at_once(desk: Desk) -> None:
     text = "\n".join(str(problem) for problem in problems)
     for words in (
         f"{desk.files} is there, missing is not",
-        "only paths of this machine can be given",
+        "only local paths are allowed",
         "not an archive. Supported are tar, tar.gz",
         "leads out of the working directory",
         "not executable",
-        "`a` is in the way of `a`",
+        "`a` conflicts with `a`",
         "the link out -> /etc/passwd leads out",
         "the link up -> ../other leads out",
         "there is no such file or folder",
@@ -220,7 +220,7 @@ def test_many_mistakes_of_one_folder_are_counted(desk: Desk) -> None:
     desk.write({f"s/l{number:02}": "/etc" for number in range(25)})
     problems = desk.problems(JobSpec(source=desk.path("s")))
     assert len(problems) == 11
-    assert problems[-1].message == "... and 15 more of the kind."
+    assert problems[-1].message == "... and 15 more errors of this kind."
 
 
 def test_special_files(desk: Desk) -> None:
@@ -294,12 +294,12 @@ def test_large_source_is_warned_about(desk: Desk, monkeypatch: pytest.MonkeyPatc
     os.truncate(desk.files / "s" / "data" / "old" / "model.bin", 4 * MIB)  # a sparse file counts as long as it is
     desk.stage(JobSpec(source=desk.path("s")))
     warning = (
-        "warning: source is large (4m) and is laid down for every task. The biggest in it: "
+        "warning: source is large (4m) and is copied for every task. Largest entries: "
         "data/old/model.bin (4m), train.py (1 bytes). Leave out what the job does not need with a .tonyignore file."
     )
     assert desk.said == [warning, "source: 4m in 2 files"]
     desk.stage(JobSpec(files=(desk.path("s/data/old/model.bin"),)))
-    assert desk.said == ["warning: model.bin is large (4m) and is laid down for every task.", "model.bin: 4m"]
+    assert desk.said == ["warning: model.bin is large (4m) and is copied for every task.", "model.bin: 4m"]
 
 
 class TestPython:

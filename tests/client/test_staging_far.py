@@ -84,7 +84,7 @@ def test_in_place(desk: Desk, tmp_path: Path) -> None:
         files=("hdfs:///d/x.zip::data#archive", "hdfs://nn/d/big", "hdfs:///lib", "hdfs:///lib::jars"),
         roles={"worker": Role(files=("hdfs:///d/big",)), "ps": Role()},
     )
-    staged = desk.stage(spec, far=lambda: far, same_host=False)
+    staged = desk.stage(spec, remote_files=lambda: far, same_host=False)
     items = staged.roles["worker"].items
     assert [(item.name, item.placement, item.suffix) for item in items] == [
         ("x.zip", Placement.ROOT, ".zip"),
@@ -104,9 +104,9 @@ def test_in_place(desk: Desk, tmp_path: Path) -> None:
     assert set(far.read) == {"hdfs://nn/d/x.zip"}
     assert far.closed
     assert "warning: hdfs:///lib: its subfolders are left out, only its files are copied: in" in desk.said
-    assert "big: 10 bytes, in HDFS already" in desk.said
+    assert "big: 10 bytes, already in HDFS" in desk.said
     far.time += 1
-    again = desk.stage(spec, far=lambda: far, same_host=False)
+    again = desk.stage(spec, remote_files=lambda: far, same_host=False)
     assert again.roles["worker"].items[2].digest != big.digest
 
 
@@ -114,16 +114,16 @@ def test_fetched(desk: Desk, tmp_path: Path) -> None:
     """For tasks of this machine: once for each content, unpacked with what may be executed and with links."""
     far = Far(False, {"/d/x.tgz": archive(tmp_path, "tgz"), "/d/run": b"#!/bin/sh\n"})
     spec = JobSpec(files=("hdfs:///d/x.tgz::data#archive", "hdfs:///d/run::bin/run"))
-    laid = desk.laid(desk.stage(spec, far=lambda: far))
+    laid = desk.laid(desk.stage(spec, remote_files=lambda: far))
     assert laid["data/bin/run"][1] & 0o111
     assert laid["data/link"][2] == "bin/run"
     assert laid["bin/run"][1] & 0o111
     assert laid["bin/run"][2] == b"#!/bin/sh\n"
-    assert desk.stage(spec, far=lambda: far)
+    assert desk.stage(spec, remote_files=lambda: far)
     assert far.read.count("hdfs://nn/d/run") == 1
-    assert "bin/run: 10 bytes, as before" in desk.said
+    assert "bin/run: 10 bytes, unchanged" in desk.said
     far.time, far.content["/d/run"] = 2, b"#!/bin/bash\n"
-    assert desk.laid(desk.stage(spec, far=lambda: far))["bin/run"][2] == b"#!/bin/bash\n"
+    assert desk.laid(desk.stage(spec, remote_files=lambda: far))["bin/run"][2] == b"#!/bin/bash\n"
 
 
 def test_mistakes(desk: Desk) -> None:
@@ -137,7 +137,7 @@ def test_mistakes(desk: Desk) -> None:
         "hdfs:///lib/a",
     )
     spec = JobSpec(source="hdfs:///lib", python="hdfs:///env.tgz", files=(*files, "hdfs:///d/plain::a"))
-    problems = desk.problems(spec, far=lambda: far, sources={"files": "job.toml:7"})
+    problems = desk.problems(spec, remote_files=lambda: far, sources={"files": "job.toml:7"})
     said = {(p.key, p.value): p for p in problems}
     assert set(said) == {
         ("source", "hdfs:///lib"),
@@ -160,8 +160,8 @@ def test_nobody_knows_the_cluster(desk: Desk) -> None:
         raise ValueError("nobody says which cluster's file system that is")
 
     desk.write({"a": FILE})
-    desk.stage(JobSpec(files=(desk.path("a"),)), far=nobody)
-    (problem,) = desk.problems(JobSpec(files=("hdfs:///x#optional",)), far=nobody)
+    desk.stage(JobSpec(files=(desk.path("a"),)), remote_files=nobody)
+    (problem,) = desk.problems(JobSpec(files=("hdfs:///x#optional",)), remote_files=nobody)
     assert "nobody says which" in problem.message
 
 
@@ -175,10 +175,10 @@ def test_what_may_be_missing(desk: Desk) -> None:
         desk.path("gone") + "#optional",
         desk.path("here") + "#optional",
     )
-    staged = desk.stage(JobSpec(files=marks), far=lambda: far)
+    staged = desk.stage(JobSpec(files=marks), remote_files=lambda: far)
     assert [item.name for item in staged.roles["main"].items] == ["a", "here"]
     warnings = [line for line in desk.said if line.startswith("warning")]
-    assert [line.partition(" is not there")[0] for line in warnings] == [
+    assert [line.partition(" does not exist")[0] for line in warnings] == [
         "warning: hdfs:///gone",
         f"warning: {desk.path('gone')}",
     ]
@@ -187,6 +187,6 @@ def test_what_may_be_missing(desk: Desk) -> None:
 def test_a_file_that_is_written_while_it_is_fetched(desk: Desk) -> None:
     """Half of it is never taken for the whole."""
     far = Far(False, {"/a": os.urandom(100)}, torn=True)
-    (problem,) = desk.problems(JobSpec(files=("hdfs:///a",)), far=lambda: far)
-    assert "hdfs://nn/a is written to" in problem.message
+    (problem,) = desk.problems(JobSpec(files=("hdfs:///a",)), remote_files=lambda: far)
+    assert "hdfs://nn/a changed while it was packed" in problem.message
     assert desk.objects() == set()

@@ -14,7 +14,7 @@ import pytest
 import tony
 from tests.jobs.desk import Desk, Office
 from tony.client import staging, submission
-from tony.client.submission import check, prepared, rendered, submit
+from tony.client.submission import check, prepared, render_request, submit
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, SchedulerError, StorageError
 from tony.history.job_record import read_job
@@ -123,7 +123,7 @@ async def test_two_jobs_that_draw_the_same_id(
     assert await submit(resolved, home, print) == "local-20260131-000000-bbbbbb"
     assert sorted(folders(home)) == [first, "local-20260131-000000-bbbbbb"]
     monkeypatch.setattr(submission, "new_job_id", lambda scheduler, now: first)
-    with pytest.raises(StorageError, match="100 ids in a row are taken"):
+    with pytest.raises(StorageError, match="100 ids in a row are in use"):
         await submit(resolved, home, print)
     assert read_job(home.job(first)) is not None
 
@@ -190,7 +190,7 @@ def test_an_interrupt_after_handing_over_leaves_the_job_alone(home: Home, desk: 
 
     def submit_and_interrupt() -> None:
         with prepared(resolved, home, print) as ready:
-            asyncio.run(ready.hand_over())
+            asyncio.run(ready.submit())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -202,13 +202,13 @@ def test_a_prepared_job_is_not_listed_yet(home: Home, desk: Desk, resolved: Reso
     """Its record comes last: nobody sees a job that is half there."""
     with prepared(resolved, home, print) as ready:
         assert read_job(ready.job.folder) is None
-        assert asyncio.run(ready.hand_over()) == ready.job.folder.job_id
+        assert asyncio.run(ready.submit()) == ready.job.folder.job_id
     assert read_job(ready.job.folder) is not None
 
 
 def test_a_dry_run_makes_nothing(home: Home, desk: Desk, resolved: Resolved) -> None:
     """It shows what would be sent, without secrets."""
-    assert rendered(resolved, home) == {"name": "digits", "env": {"HF_TOKEN": "***"}}
+    assert render_request(resolved, home) == {"name": "digits", "env": {"HF_TOKEN": "***"}}
     assert os.listdir(home.path) == []
 
 
@@ -235,8 +235,8 @@ def test_an_image_is_refused_where_none_can_be_had(home: Home, tmp_path: Path) -
     (tmp_path / "job.toml").write_text(IMAGES)
     with pytest.raises(ConfigError) as caught:
         check(load("job.toml", environ={}, cwd=tmp_path, site_files=()), home)
-    said = "the scheduler local runs programs on this machine as it is, in no container image. Submit with --scheduler "
-    said += "yarn, or leave the image out: for one run with --set "
+    said = "the scheduler local does not support container images. Submit with --scheduler yarn, or leave the image "
+    said += "out: for one run with --set "
     assert [str(problem) for problem in caught.value.problems] == [
         f'scheduler.yarn.docker_image = "team/base:1" (job.toml:5): {said}scheduler.yarn.docker_image=',
         f'roles.worker.image = "team/train:2" (job.toml:7): {said}roles.worker.image=',

@@ -46,7 +46,7 @@ class SubmitOptions:
     shows_outputs: bool = False
 
 
-def manner_options(function: F) -> F:
+def submit_options(function: F) -> F:
     """Add the flags --detach, --dry-run, --json."""
     for option in (
         json_option("Print the last report, or with --detach the id, as JSON; all else on standard error."),
@@ -84,9 +84,9 @@ def submit_and_follow(
     """
     place = home()
     if options.dry_run:
-        from tony.client.submission import rendered
+        from tony.client.submission import render_request
 
-        print_json(rendered(resolved, place), pretty=True)
+        print_json(render_request(resolved, place), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
     job_id = _submit(resolved, place, early)
@@ -135,7 +135,7 @@ def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
     try:
         # Staging blocks; outside an event loop Ctrl-C interrupts it at once.
         with clean_exit_on_signals(), prepared(resolved, place, warn) as ready:
-            job_id = asyncio.run(ready.hand_over())
+            job_id = asyncio.run(ready.submit())
             early.begin()
             return job_id
     except KeyboardInterrupt as interrupt:

@@ -1,9 +1,9 @@
-"""Stages and submits jobs. How they are looked at afterwards: `jobs/`.
+"""Stages and submits jobs, and the Python API. `jobs/` reads and controls them afterwards.
 
-blocking, background    the door for scripts and notebooks; the event loop behind it
-at_portal               the same door to jobs that a portal shows
-printed                 output, as both give it
-submission              checked, staged, recorded, handed over
-staging, certificates   its files and its secrets
-proxy                   ports of its tasks, served here
+job, event_loop_thread   the Python API for scripts and notebooks, and its event loop
+remote_portal            the same API for the jobs of a portal
+output_lines             output lines of both
+submission               checks, stages, records and submits a job
+staging, credentials     its files and its secrets
+port_forward             local ports that lead to its tasks
 """

@@ -1,7 +1,7 @@
-"""A job's secrets, made by whoever submits it: its token and, where messages can leave the machine, its certificates.
+"""Creates the secrets of a job at submission: its token and, if messages can leave the machine, its certificates.
 
-Every job has a certificate authority of its own, whose key is thrown away as soon as it has signed: nobody, not even
-the job, can make another certificate later. Their names are explained in `tony.protocol.hello`.
+Every job has its own certificate authority, whose key is discarded after signing, so that no further certificate can be
+issued. `tony.protocol.hello` explains the names in the certificates.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-#: A job must not die of its certificates' age, and their keys are removed when it ends: longer than any job runs.
-_VALID = timedelta(days=3650)
-#: A node whose clock is behind the submitter's must not find the certificates too young.
+#: Longer than any job runs: certificates must not expire during a job, and their keys are removed at its end.
+_VALIDITY = timedelta(days=3650)
+#: The clock of a node may be behind the submitter's.
 _CLOCK_SKEW = timedelta(days=1)
 
 
 def make_credentials(*, tls: bool) -> JobCredentials:
-    """The secrets of one new job.
+    """Create the secrets of a new job.
 
     Args:
-        tls: make certificates as well (about 2 ms, and 50 ms once to load what makes them).
+        tls: create certificates as well (about 2 ms, and 50 ms once to import `cryptography`).
     """
     token = os.urandom(32).hex()
     if not tls:
@@ -38,15 +38,15 @@ def make_credentials(*, tls: bool) -> JobCredentials:
 
 
 class _Authority:
-    """The job's certificate authority; its key lives as long as this object."""
+    """The certificate authority of the job; its key exists only in this object."""
 
     def __init__(self) -> None:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
 
-        # P-256: the curve that every OpenSSL has ready in assembler, and small on the wire.
+        # P-256: optimised in every OpenSSL, and small on the wire.
         self._key = ec.generate_private_key(ec.SECP256R1())
-        # No two jobs' authorities share a name: an error then says "unknown authority", not "bad signature".
+        # A unique name per job: errors then say "unknown authority", not "bad signature".
         self._name = f"tony job {os.urandom(4).hex()}"
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         builder = self._builder(self._name, self._key.public_key())
@@ -55,7 +55,7 @@ class _Authority:
         self._certificate = self._signed(builder.add_extension(self._identifier, critical=False))
 
     def sign(self, token: str, name: str) -> AmCredentials:
-        """Makes a key pair and the certificate for it."""
+        """Create a key pair and its certificate."""
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -64,7 +64,7 @@ class _Authority:
         extensions: list[tuple[x509.ExtensionType, bool]] = [
             (x509.BasicConstraints(ca=False, path_length=None), True),
             (_usage(signs_certificates=False), True),
-            # Either side may listen, so each may be asked for as a server and as a client.
+            # Either side may listen, so each certificate is used for server and client authentication.
             (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False),
             (x509.SubjectAlternativeName([x509.DNSName(name)]), False),
             (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
@@ -86,7 +86,7 @@ class _Authority:
             public_key=public_key,
             serial_number=x509.random_serial_number(),
             not_valid_before=now - _CLOCK_SKEW,
-            not_valid_after=now + _VALID,
+            not_valid_after=now + _VALIDITY,
         )
 
     def _signed(self, builder: x509.CertificateBuilder) -> str:

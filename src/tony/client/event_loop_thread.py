@@ -1,4 +1,4 @@
-"""The one event loop behind the blocking door: in a thread of its own, so that it works where a loop runs already."""
+"""The event loop of the blocking API: in its own thread, so that it works where a loop is already running."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """A thread that runs an event loop as long as the process lives."""
+    """A thread that runs an event loop until the process exits."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -26,9 +26,9 @@ _current: _Loop | None = None
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end and answers its result. Blocks the calling thread only.
+    """Run a coroutine and return its result. Blocks only the calling thread.
 
-    An interrupt of the caller (Ctrl-C) cancels the work.
+    An interrupt of the caller (Ctrl-C) cancels the coroutine.
     """
     future = asyncio.run_coroutine_threadsafe(work, _loop())
     try:
@@ -39,7 +39,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def iterate(stream: AsyncGenerator[T, None]) -> Iterator[T]:
-    """The items of an async generator, one by one. Ends it when the caller stops early."""
+    """Yield the items of an async generator; close it if the caller stops early."""
     try:
         while (item := run(_next(stream))) is not None:
             yield item[0]
@@ -54,7 +54,7 @@ async def _next(stream: AsyncGenerator[T, None]) -> tuple[T] | None:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """The loop; made on first use, and again in a process that was forked from one that had it."""
+    """Return the loop; created on first use, and again in a forked process."""
     global _current
     with _lock:
         if _current is None or _current.process != os.getpid():

@@ -1,13 +1,13 @@
-"""The Python door: submit a job, wait for it, look at it.
+"""The Python API: submit a job, wait for it, read its status and output.
 
-Blocking, for scripts and notebooks; each method that waits has an awaitable twin whose name ends in `_async`.
+Blocking, for scripts and notebooks; each method that waits has an awaitable version whose name ends in `_async`.
 
     job = tony.submit("job.toml", scheduler="local", params={"lr": "0.1"})
     report = job.wait()
     for line in job.logs("worker:0"):
         print(line)
 
-The blocking methods run in an event loop of their own, in a thread of its own: they work where a loop runs already.
+The blocking methods run in an event loop in its own thread, so that they work where a loop is already running.
 """
 
 from __future__ import annotations
@@ -46,42 +46,42 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tony")
 
-#: A job as `submit` takes it: a JobSpec, the path of a job file, or what would stand in one.
+#: A job for `submit`: a JobSpec, the path of a job file, or a mapping with its keys.
 JobLike = JobSpec | str | os.PathLike[str] | Mapping[str, Any]
 
 
 def submit(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
-    """Submits a job and comes back at once; the job lives without us from then on.
+    """Submit a job and return at once; the job then runs independently of this process.
 
     Args:
-        job: a `JobSpec`, the path of a job file (TOML, YAML, or the original's XML), or a mapping with the keys of one.
-        scheduler: who gives the containers; as `scheduler` in the job file, and stronger.
-        settings: further keys of a job file, stronger than the job's own: `max_restarts=2`,
+        job: a `JobSpec`, the path of a job file (TOML, YAML, or XML of LinkedIn TonY), or a mapping with its keys.
+        scheduler: scheduler to use; overrides `scheduler` in the job file.
+        settings: further keys of a job file, which override the job's own: `max_restarts=2`,
             `roles={"worker": {"instances": 4}}`.
 
     Raises:
         TypeError: `job` is none of these.
-        ConfigError: the job has mistakes; all of them. Nothing was started.
-        InfraError: the scheduler or a file system refused. Nothing is left behind.
+        ConfigError: the job is not valid; has all errors. Nothing was started.
+        InfraError: the scheduler or a file system failed. Nothing is left behind.
     """
     return event_loop_thread.run(submit_async(job, scheduler, **settings))
 
 
 async def submit_async(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
-    """As `submit`, awaitable."""
-    from tony.client.submission import submit as hand_in
+    """Awaitable version of `submit`."""
+    from tony.client.submission import submit as submit_resolved
 
     given = settings if scheduler is None else {**settings, "scheduler": scheduler}
     resolved = await to_thread(_resolve, job, given)
     home = find_state_dir(os.environ)
-    return Job(await hand_in(resolved, home, _notice), home)
+    return Job(await submit_resolved(resolved, home, _notice), home)
 
 
 def attach(job_id: str) -> Job:
-    """A job that was submitted before, by whatever process.
+    """Return a job that was submitted before, by any process.
 
     Args:
-        job_id: its id, a part of it that no other job has, or `last`.
+        job_id: its id, a unique part of it, or `last`.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -91,11 +91,11 @@ def attach(job_id: str) -> Job:
 
 
 class Job:
-    """One submitted job. Made by `submit` and `attach`; holds no connection, and may be thrown away at any time.
+    """One submitted job, from `submit` or `attach`. Holds no connection, and may be discarded at any time.
 
     Attributes:
-        id: the job's id.
-        folder: where its record lies.
+        id: the id of the job.
+        folder: the job directory.
     """
 
     def __init__(self, job_id: str, home: Home) -> None:
@@ -107,44 +107,44 @@ class Job:
         return f"tony.attach({self.id!r})"
 
     def status(self) -> JobReport:
-        """How the job and each of its tasks stand now.
+        """Return the status of the job and its tasks.
 
         Raises:
-            ConnectionFailed: its application master lives, but does not answer.
+            ConnectionFailed: its application master is running, but does not answer.
         """
         return event_loop_thread.run(self.status_async())
 
     async def status_async(self) -> JobReport:
-        """As `status`, awaitable."""
+        """Awaitable version of `status`."""
         return await facts.load_report(self._home, self.id)
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
-        """Waits for the job's end; answers its last report, however it ended.
+        """Wait for the end of the job and return its last report, whatever its result.
 
-        An interrupt (Ctrl-C) ends the waiting, not the job.
+        An interrupt (Ctrl-C) stops the wait, not the job.
 
         Args:
-            timeout: seconds to wait at most; None for ever.
+            timeout: maximum seconds to wait; None for no limit.
             check: raise if the job did not succeed.
 
         Raises:
-            TimeoutError: the job still runs; it goes on.
-            ProgramError: with `check`: the user's program failed; the text says how, the first cause first.
+            TimeoutError: the job is still running, and continues.
+            ProgramError: with `check`: the user program failed; the text explains it, the root cause first.
             InfraError: with `check`: cluster, network or machine failed.
-            KilledError: with `check`: somebody killed the job.
-            PlatformError: with `check`: a bug of ours.
+            KilledError: with `check`: a user killed the job.
+            PlatformError: with `check`: a bug in tony.
         """
         return event_loop_thread.run(self.wait_async(timeout, check=check))
 
     async def wait_async(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
-        """As `wait`, awaitable."""
+        """Awaitable version of `wait`."""
         report: JobReport | None = None
         try:
             async with asyncio.timeout(timeout), aclosing(reports(self._home, self.id, log.warning)) as stream:
                 async for latest in stream:
                     report = latest
         except TimeoutError:
-            raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s; it goes on") from None
+            raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s; it continues") from None
         assert report is not None  # the stream ends with a report
         error = error_of(report) if check else None
         if error is not None:
@@ -152,26 +152,26 @@ class Job:
         return report
 
     def reports(self) -> Iterator[JobReport]:
-        """How the job stands, now and after every change, until it has ended; the last report comes last.
+        """Yield the status of the job, now and after every change, until it has ended.
 
-        A break of the connection is outlasted. Whoever stops listening stops nothing else.
+        Reconnects if the connection breaks. Stopping the iteration does not affect the job.
         """
         return event_loop_thread.iterate(reports(self._home, self.id, log.warning))
 
     def reports_async(self) -> AsyncGenerator[JobReport, None]:
-        """As `reports`, for `async for`."""
+        """Version of `reports` for `async for`."""
         return reports(self._home, self.id, log.warning)
 
     def logs(
         self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
     ) -> Iterator[str]:
-        """The lines that programs printed; of several tasks with the task in front: `worker:0 | loss 0.1`.
+        """Yield the lines of the tasks' output; with several tasks, with the task in front: `worker:0 | loss 0.1`.
 
         Args:
             task: such as `worker:0`, or a role for all of its tasks; None for all.
-            follow: go on with what is printed, until the job has ended.
+            follow: yield new output until the job has ended.
             stream: `out` or `err`; None for both.
-            tail: begin with so many lines of each stream; None for all.
+            tail: start with the last so many lines of each stream; None for all.
 
         Raises:
             UserError: the job has no such task.
@@ -182,103 +182,103 @@ class Job:
     async def logs_async(
         self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
     ) -> AsyncGenerator[str, None]:
-        """As `logs`, for `async for`."""
+        """Version of `logs` for `async for`."""
         async with aclosing(self._lines(task, follow, stream, tail)) as portions:
             async for portion in portions:
                 for line in portion:
                     yield line
 
     def events(self, *, follow: bool = False) -> Iterator[LogEntry]:
-        """What happened to the job, oldest first.
+        """Yield the events of the job, oldest first.
 
         Args:
-            follow: go on with what happens, until the job has ended.
+            follow: yield new events until the job has ended.
         """
         return event_loop_thread.iterate(events(self._home, self.id, follow=follow))
 
     def events_async(self, *, follow: bool = False) -> AsyncGenerator[LogEntry, None]:
-        """As `events`, for `async for`."""
+        """Version of `events` for `async for`."""
         return events(self._home, self.id, follow=follow)
 
     def kill(self, *, now: bool = False) -> None:
-        """Ends the job; comes back once that is on its way. Does nothing to a job that has ended.
+        """Kill the job; return as soon as it is stopping. Does nothing if it has ended.
 
         Args:
-            now: without the grace that programs have to save something.
+            now: without the grace period for programs.
 
         Raises:
-            ConnectionFailed: its application master lives, but does not answer.
+            ConnectionFailed: its application master is running, but does not answer.
         """
         event_loop_thread.run(self.kill_async(now=now))
 
     async def kill_async(self, *, now: bool = False) -> None:
-        """As `kill`, awaitable."""
+        """Awaitable version of `kill`."""
         await kill(self._home, self.id, now=now)
 
     def proxy(
         self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
     ) -> LocalPort:
-        """A port of this machine that leads to one of a task, until it is closed or the process ends.
+        """Forward a local port to a port of a task, until it is closed or the process exits.
 
             with job.proxy("worker:0", 8888) as there:
                 urlopen(f"http://{there.address}:{there.port}/")
 
         Args:
             task: such as `worker:0`, or a role that has one task.
-            port: of the task; 0 for its TB_PORT, or else the one that was reserved for it.
-            address: of this machine to listen on; whoever reaches it reaches the task's port.
-            local_port: to listen at; None for `port` or a free one.
+            port: port of the task; 0 for its TB_PORT, or else its reserved port.
+            address: local address to listen on; a client that can connect to it can connect to the task's port.
+            local_port: local port; None for `port` or a free one.
 
         Raises:
-            UserError: there is no such task, the job has ended, or the port cannot be had.
+            UserError: there is no such task, the job has ended, or the port is not available.
         """
         return LocalPort(event_loop_thread.run(self.proxy_async(task, port, address=address, local_port=local_port)))
 
     async def proxy_async(
         self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
     ) -> PortForward:
-        """As `proxy`, awaitable; the answer is for `async with`."""
+        """Awaitable version of `proxy`; the result is for `async with`."""
         return await open_proxy(self._home, self.id, task, port, log.warning, address=address, port=local_port)
 
     def restart(self) -> None:
-        """Ends the job's session and begins the next one; comes back once that is on its way.
+        """Restart all tasks in a new session; return as soon as the restart has begun.
 
-        Programs start again, from their checkpoints. No restart is charged for it.
+        Programs resume from their checkpoints. Does not count against `max_restarts`.
 
         Raises:
-            UserError: the job has ended, or there is no session now that could be restarted.
+            UserError: the job has ended, or has no session to restart now.
             ConnectionFailed: its application master does not answer.
         """
         event_loop_thread.run(self.restart_async())
 
     async def restart_async(self) -> None:
-        """As `restart`, awaitable."""
+        """Awaitable version of `restart`."""
         await changing.restart(self._home, self.id)
 
     def stacks(self, task: str | None = None) -> Iterator[Stacks]:
-        """Where the programs stand right now, with every thread, one task after the other; they go on.
+        """Yield stack traces of every thread, one task after the other; the programs continue.
 
         Each has the `task`, the `text`, `how` it was taken (`py-spy`, `faulthandler`, `kernel`, or several of them),
-        and the `problem`: why there is none, or none better.
+        and the `problem`: why there is no trace, or no better one.
 
         Args:
-            task: such as `worker:0`, or a role for all of its tasks; None for all whose programs run.
+            task: such as `worker:0`, or a role for all of its tasks; None for all running tasks.
 
         Raises:
             UserError: the job has no such task, or has ended.
-            InfraError: none of its programs runs now.
+            InfraError: no task is running now.
             ConnectionFailed: its application master does not answer.
         """
         return event_loop_thread.iterate(self.stacks_async(task))
 
     def stacks_async(self, task: str | None = None) -> AsyncGenerator[Stacks, None]:
-        """As `stacks`, for `async for`."""
+        """Version of `stacks` for `async for`."""
         return changing.stacks(self._home, self.id, () if task is None else (task,))
 
     def set_log_level(self, level: str) -> None:
-        """Has the job's application master and executors say more or less in their own logs, from now on.
+        """Set the log level of the job's application master and executors.
 
-        Those are `am.log` and `logs/<role>-<index>.executor.log` in the job's folder.
+        Their logs are `am.log` and `logs/<role>-<index>.executor.log` in the job directory.
 
         Args:
             level: `debug`, `info`, `warning` or `error`.
@@ -291,7 +291,7 @@ class Job:
         event_loop_thread.run(self.set_log_level_async(level))
 
     async def set_log_level_async(self, level: str) -> None:
-        """As `set_log_level`, awaitable."""
+        """Awaitable version of `set_log_level`."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
         await changing.set_log_level(self._home, self.id, level)
@@ -310,10 +310,10 @@ class Job:
 
 
 class LocalPort:
-    """A port of this machine that leads to one of a task. Made by `Job.proxy`; a context manager.
+    """A local port that is forwarded to a task, from `Job.proxy`; a context manager.
 
     Attributes:
-        address, port: where it listens.
+        address, port: the local address.
     """
 
     def __init__(self, proxy: PortForward) -> None:
@@ -322,7 +322,7 @@ class LocalPort:
         self._proxy = proxy
 
     def close(self) -> None:
-        """Listens no more; breaks what is connected. May be called twice."""
+        """Stop listening and close all connections. May be called twice."""
         event_loop_thread.run(self._proxy.close())
 
     def __enter__(self) -> LocalPort:
@@ -346,11 +346,11 @@ def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
             "or a mapping with the keys of one"
         )
     own = from_spec(job) if isinstance(job, JobSpec) else dict(job)
-    return load(overrides=_over(own, settings))
+    return load(overrides=_merge(own, settings))
 
 
-def _over(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """One mapping from two: the second is laid over the first, table by table."""
+def _merge(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two mappings, table by table; the second one overrides the first."""
     from tony.config.layers import put
 
     values: dict[str, Any] = {}

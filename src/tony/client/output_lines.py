@@ -1,4 +1,4 @@
-"""What programs print, as both doors give it to scripts: which streams are meant, and a line as text."""
+"""Output of tasks in the Python API: stream names, and lines as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tony.jobs.log_reader import LogLine
 
 
 def selected_streams(stream: str | None) -> tuple[str, ...]:
-    """The streams that a caller means; None: both.
+    """Return the streams for a caller's argument; None means both.
 
     Raises:
         ValueError: there is no such stream.
@@ -20,5 +20,5 @@ def selected_streams(stream: str | None) -> tuple[str, ...]:
 
 
 def format_line(line: LogLine, *, prefix: bool) -> str:
-    """A line, with its task in front if there are several: `worker:0 | loss 0.1`."""
+    """Return a line, with its task in front if there are several: `worker:0 | loss 0.1`."""
     return f"{line.name.task} | {line.text}" if prefix else line.text

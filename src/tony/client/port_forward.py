@@ -1,8 +1,8 @@
-"""A port here that leads to one of a task: each connection goes through the application master to the task's executor.
+"""Forwards a local port to a port of a task, through the application master and the task's executor.
 
-Nothing but the application master has to be reachable from here. Bytes are handed on as they are; what they mean, and
-who may send them, is the affair of the program that listens there. The port is one of this machine's own (127.0.0.1)
-unless another address is asked for; there it serves its own user and root, whom the kernel names, and no other user.
+Only the application master has to be reachable. Bytes are forwarded unchanged; authentication is up to the program that
+listens. By default the local address is 127.0.0.1, where only the own user and root are served, as identified by the
+kernel.
 """
 
 from __future__ import annotations
@@ -29,47 +29,48 @@ from tony.model.layout import Home, JobFolder
 from tony.rpc.sockets import describe_error
 from tony.rpc.tunnel import carry, reset
 
-#: Seconds in which the same sentence is not said again: a browser tries again and again.
-_QUIET = 5.0
-#: Seconds that a caller waits for an application master if there is none, and between tries.
-_GAP, _LOOK_AGAIN = 3.0, 0.05
-#: Connections that wait until they are taken.
+#: Interval before the same notice is repeated: browsers retry continually.
+_NOTICE_INTERVAL_SECONDS = 5.0
+#: Time that a connection waits for the next application master.
+_AM_WAIT_SECONDS = 3.0
+_RETRY_SECONDS = 0.05
+#: Backlog of the listening socket.
 _BACKLOG = 512
-#: Ports below belong to the system.
-_UNPRIVILEGED = 1024
+#: Lower ports are privileged.
+_FIRST_UNPRIVILEGED_PORT = 1024
 
 
 class PortForward:
-    """Listens here; every connection becomes one to a port of a task.
+    """Listens on a local port and forwards each connection to a port of a task.
 
     Args:
-        far_port: of the task; 0 for the one that was reserved for it.
-        notice: is told why a connection came to nothing.
+        task_port: port of the task; 0 for its reserved port.
+        notice: receives the reasons of failed connections.
 
     Attributes:
-        address, port: where it listens.
+        address, port: the local address.
     """
 
-    def __init__(self, folder: JobFolder, task: TaskId, far_port: int, notice: Callable[[str], None]) -> None:
+    def __init__(self, folder: JobFolder, task: TaskId, task_port: int, notice: Callable[[str], None]) -> None:
         self.address = ""
         self.port = 0
         self.task = task
-        self.far_port = far_port
+        self.task_port = task_port
         self._folder = folder
         self._notice = notice
         self._server: asyncio.Server | None = None
-        self._carrying: set[asyncio.Task[None]] = set()
-        self._said: dict[str, float] = {}
+        self._connections: set[asyncio.Task[None]] = set()
+        self._last_notices: dict[str, float] = {}
 
     async def listen(self, address: str, port: int) -> None:
-        """Begins to listen; with port 0 at any free one.
+        """Start listening; port 0 means any free port.
 
         Raises:
-            UserError: it is taken, or not ours to take.
+            UserError: the port is in use, or not permitted.
         """
         try:
             found = await asyncio.get_running_loop().getaddrinfo(address, port, type=socket.SOCK_STREAM)
-            # One address: of several, each would get another port.
+            # Only one address: with several, each would get a different port.
             self._server = await asyncio.start_server(self._accept, str(found[0][4][0]), port, backlog=_BACKLOG)
         except OSError as error:
             raise UserError(f"cannot listen on {address}:{port}: {describe_error(error)}") from error
@@ -77,16 +78,16 @@ class PortForward:
 
     @property
     def place(self) -> str:
-        """Where it listens, as URLs have it: `127.0.0.1:8888`."""
+        """The local address for URLs: `127.0.0.1:8888`."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     async def close(self) -> None:
-        """Listens no more; breaks what is connected."""
+        """Stop listening and close all connections."""
         if self._server:
             self._server.close()
-        for task in self._carrying:
+        for task in self._connections:
             task.cancel()
-        await asyncio.gather(*self._carrying, return_exceptions=True)
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,46 +98,48 @@ class PortForward:
         await self.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._may_enter(writer.get_extra_info("socket")):
+        if not self._is_allowed(writer.get_extra_info("socket")):
             reset(writer)
             return
-        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
-        self._carrying.add(task)
-        task.add_done_callback(self._carrying.discard)
+        task = asyncio.get_running_loop().create_task(self._forward(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
-    def _may_enter(self, connection: socket.socket) -> bool:
-        """Return False for other users of this machine, unless this listens where other machines can connect."""
+    def _is_allowed(self, connection: socket.socket) -> bool:
+        """Return False for other users of this machine, unless other machines can connect as well."""
         if not ipaddress.ip_address(self.address.partition("%")[0]).is_loopback:
             return True
         uid = peer_uid(connection)
         if uid is not None and not is_ours(uid):
-            self._tell(f"refused a connection of user {uid}: at {self.place} this serves only you and root")
+            self._notify(f"refused a connection of user {uid}: {self.place} serves only you and root")
         return is_ours(uid)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        carried = False
-        give_up = clock.monotonic() + _GAP
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected = False
+        give_up_at = clock.monotonic() + _AM_WAIT_SECONDS
         try:
-            while not carried:
+            while not connected:
                 try:
-                    async with opened(self._folder, self.task, self.far_port) as (connection, _):
-                        carried = True
+                    async with opened(self._folder, self.task, self.task_port) as (connection, _):
+                        connected = True
                         await carry(connection, reader, writer)
                 except ConnectionFailed as error:
-                    if carried or not error.gone or clock.monotonic() > give_up:
+                    if connected or not error.gone or clock.monotonic() > give_up_at:
                         raise
-                    await asyncio.sleep(_LOOK_AGAIN)  # between two application masters
+                    await asyncio.sleep(_RETRY_SECONDS)  # between two AM attempts
         except TonyError as error:
-            self._tell(str(error))
+            self._notify(str(error))
         finally:
-            if not carried:
+            if not connected:
                 reset(writer)
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         now = clock.monotonic()
-        if now - self._said.get(text, -_QUIET) >= _QUIET:
-            self._said = {other: at for other, at in self._said.items() if now - at < _QUIET}
-            self._said[text] = now
+        if now - self._last_notices.get(text, -_NOTICE_INTERVAL_SECONDS) >= _NOTICE_INTERVAL_SECONDS:
+            self._last_notices = {
+                other: at for other, at in self._last_notices.items() if now - at < _NOTICE_INTERVAL_SECONDS
+            }
+            self._last_notices[text] = now
             self._notice(text)
 
 
@@ -144,36 +147,36 @@ async def open_proxy(
     home: Home,
     job_id: str,
     target: str,
-    far_port: int,
+    task_port: int,
     notice: Callable[[str], None],
     *,
     address: str = "127.0.0.1",
     port: int | None = None,
 ) -> PortForward:
-    """A proxy that listens.
+    """Start forwarding a local port to a task.
 
     Args:
         target: `worker:0`, or a role that has one task.
-        far_port: of that task; 0 for the one that was reserved for it.
-        port: to listen at. None for that of the task, which its program tells to its users, where it is free; on the
-            task's own machine, where the program may want it, for any other.
+        task_port: port of that task; 0 for its reserved port.
+        port: local port. None for the task's port, which its program prints, if it is free; but for any free port on
+            the machine of the task, where the program itself needs its port.
 
     Raises:
-        UserError: there is no such task, the job has ended, or the port cannot be had.
+        UserError: there is no such task, the job has ended, or the port is not available.
     """
     record = record_of(home, job_id)
     task = _task(record, target)
     report = await facts.load_report(home, job_id)
     if report.state.ended:
-        raise UserError(f"there is nothing to connect with: {outcome(report)}")
+        raise UserError(f"cannot forward to an ended job: {outcome(report)}")
     host = next((each.host for each in report.tasks if each.task == str(task)), None)
-    ours = host is None or _is_here(host)
-    if port is not None and port == far_port and host is not None and ours:
-        raise UserError(f"port {port} of this machine is the one of {task}; listen at another one")
-    proxy = PortForward(home.job(job_id), task, far_port, notice)
-    if port is None and far_port >= _UNPRIVILEGED and not ours:
+    is_local = host is None or _is_local(host)
+    if port is not None and port == task_port and host is not None and is_local:
+        raise UserError(f"port {port} of this machine is used by {task}; choose another local port")
+    proxy = PortForward(home.job(job_id), task, task_port, notice)
+    if port is None and task_port >= _FIRST_UNPRIVILEGED_PORT and not is_local:
         with contextlib.suppress(UserError):
-            await proxy.listen(address, far_port)
+            await proxy.listen(address, task_port)
             return proxy
     await proxy.listen(address, port or 0)
     return proxy
@@ -186,8 +189,8 @@ def _task(record: JobRecord, word: str) -> TaskId:
     return TaskId.parse(next(iter(found)))
 
 
-def _is_here(host: str) -> bool:
-    """Whether a name or number is one of this machine's."""
+def _is_local(host: str) -> bool:
+    """Return True if a host name or address is one of this machine."""
     if host == socket.gethostname():
         return True
     try:

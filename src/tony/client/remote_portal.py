@@ -1,4 +1,4 @@
-"""The Python door to jobs that a portal shows: on whatever machine they ran, and whoever's they are.
+"""The Python API for the jobs of a portal, of any user and machine.
 
     portal = tony.Portal("https://jobs.example.org")
     for head in portal.jobs(state="failed", tag="nightly"):
@@ -32,28 +32,28 @@ from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.protocol.messages import Stacks
 
-#: Seconds between two questions whether a job has ended.
-_PAUSE = 2.0
+#: Interval of polling for the end of a job.
+_POLL_SECONDS = 2.0
 
 
 class Portal:
-    """A portal, by its address. A context manager; otherwise its connections are kept until it is thrown away.
+    """A portal. A context manager; otherwise its connections stay open until it is discarded.
 
-    Several threads may use it: each has a connection of its own.
+    Several threads may use it: each has its own connection.
 
     Args:
-        address: as a browser has it: `https://jobs.example.org`, `http://127.0.0.1:8600`.
-        token: what `tony portal token` has printed; None for the one that `tony login` keeps, if there is one. It is
-            refused to send it where others could read it on its way.
+        address: its URL: `https://jobs.example.org`, `http://127.0.0.1:8600`.
+        token: a token from `tony portal token`; None for the one stored by `tony login`, if there is one. It is not
+            sent over plain HTTP to other machines.
 
     Raises:
-        UserError: that is no address of a portal.
+        UserError: this is not the address of a portal.
     """
 
     def __init__(self, address: str, token: str | None = None) -> None:
         self.address = address_of(address)
         given = None if token is None else KeptToken(portal=self.address, user="", token=token)
-        self._token = given or _kept(self.address)
+        self._token = given or _stored_token(self.address)
         self._local = threading.local()
 
     def __repr__(self) -> str:
@@ -73,21 +73,21 @@ class Portal:
         until: float | str | None = None,
         most: int = 50,
     ) -> Iterator[JobHead]:
-        """Jobs, newest first; what is not said takes all.
+        """Yield jobs, newest first; arguments left at their default do not filter.
 
         Args:
-            text: words that stand in its id, name, user, tags or the cause of its failure.
+            text: words in its id, name, user, tags or the cause of its failure.
             state: one state, `active`, `ended` or `damaged`.
             since, until: bounds of the time of submission: seconds since 1970, or `2026-01-31`.
-            most: so many at most.
+            most: maximum number of jobs.
 
         Raises:
-            ValueError: a value makes no sense.
-            UserError: the portal does not let us in.
-            ConnectionFailed: it cannot be reached.
-            InfraError: it fails.
+            ValueError: a value is not valid.
+            UserError: the portal refuses access.
+            ConnectionFailed: the portal cannot be reached.
+            InfraError: the portal failed.
         """
-        told: Mapping[str, Any] = {
+        filters: Mapping[str, Any] = {
             "text": text,
             "user": user,
             "state": state.value if isinstance(state, JobState) else state,
@@ -98,24 +98,24 @@ class Portal:
             "since": since,
             "until": until,
         }
-        words = {name: str(value) for name, value in told.items() if value not in ("", None)}
-        from_words(words)  # at the call, not at the first job that is taken
-        return self._there.jobs(words, lambda head: True, most)
+        words = {name: str(value) for name, value in filters.items() if value not in ("", None)}
+        from_words(words)  # validate now, not at the first iteration
+        return self._client.jobs(words, lambda head: True, most)
 
     def job(self, job_id: str) -> PortalJob:
-        """One job.
+        """Return one job.
 
         Args:
-            job_id: its id, a part of it that no other job has, or `last`: your newest there.
+            job_id: its id, a unique part of it, or `last`: your newest one.
 
         Raises:
             UnknownJobError: there is no such job, or you may not see it. Otherwise as `jobs`.
         """
-        return PortalJob(self, self._there.resolve(job_id))
+        return PortalJob(self, self._client.resolve(job_id))
 
     def close(self) -> None:
-        """Ends this thread's connection; the next question makes another one."""
-        self._there.close()
+        """Close the connection of this thread; the next request opens a new one."""
+        self._client.close()
 
     def __enter__(self) -> Portal:
         return self
@@ -126,19 +126,19 @@ class Portal:
         self.close()
 
     @property
-    def _there(self) -> portal_client.PortalClient:
-        there: portal_client.PortalClient | None = getattr(self._local, "there", None)
-        if there is None:
-            there = self._local.there = portal_client.PortalClient(self.address, self._token)
-        return there
+    def _client(self) -> portal_client.PortalClient:
+        client: portal_client.PortalClient | None = getattr(self._local, "client", None)
+        if client is None:
+            client = self._local.client = portal_client.PortalClient(self.address, self._token)
+        return client
 
 
 class PortalJob:
-    """One job of a portal. Made by `Portal.job`. All of its methods raise as `Portal.jobs` does, and `UnknownJobError`.
+    """One job of a portal, from `Portal.job`. All methods raise what `Portal.jobs` raises, and `UnknownJobError`.
 
     Attributes:
-        id: the job's id.
-        portal: whose it is.
+        id: the id of the job.
+        portal: its portal.
     """
 
     def __init__(self, portal: Portal, job_id: str) -> None:
@@ -149,25 +149,25 @@ class PortalJob:
         return f"{self.portal!r}.job({self.id!r})"
 
     def status(self) -> JobReport:
-        """How the job and each of its tasks stand, as `tony status --json` prints it."""
-        return self.portal._there.report(self.id)
+        """Return the status of the job and its tasks, like `tony status --json`."""
+        return self.portal._client.report(self.id)
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
-        """Waits for the job's end; answers its last report, however it ended.
+        """Wait for the end of the job and return its last report, whatever its result.
 
         Args:
-            timeout: seconds to wait at most; None for ever.
-            check: raise if the job did not succeed, as `Job.wait` does.
+            timeout: maximum seconds to wait; None for no limit.
+            check: raise if the job did not succeed, like `Job.wait`.
 
         Raises:
-            TimeoutError: the job still runs; it goes on.
+            TimeoutError: the job is still running, and continues.
         """
         deadline = None if timeout is None else clock.monotonic() + timeout
-        while not self.portal._there.report(self.id, tasks=False).state.ended:
-            left = _PAUSE if deadline is None else deadline - clock.monotonic()
+        while not self.portal._client.report(self.id, tasks=False).state.ended:
+            left = _POLL_SECONDS if deadline is None else deadline - clock.monotonic()
             if left <= 0:
-                raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s; it goes on")
-            time.sleep(min(_PAUSE, left))
+                raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s; it continues")
+            time.sleep(min(_POLL_SECONDS, left))
         report = self.status()
         error = error_of(report) if check else None
         if error is not None:
@@ -177,57 +177,56 @@ class PortalJob:
     def logs(
         self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
     ) -> Iterator[str]:
-        """The lines that programs printed, as `Job.logs` gives them for the same arguments; what looks like a secret is
-        masked.
+        """Yield the lines of the tasks' output, like `Job.logs`; secrets are masked.
 
         Raises:
             UserError: the job has no such task.
             ValueError: there is no such stream.
         """
         selection = Selection(streams=selected_streams(stream))
-        logs = PortalLogs(self.portal._there, self.id, () if task is None else (task,))
+        logs = PortalLogs(self.portal._client, self.id, () if task is None else (task,))
         prefix = len(logs.tasks) != 1
         return (
             format_line(line, prefix=prefix) for lines in logs.lines(selection, tail, follow=follow) for line in lines
         )
 
     def advice(self) -> Mapping[str, Any]:
-        """What could be better about it, as `tony advise --json` prints it."""
-        return self.portal._there.advice(self.id)
+        """Return recommendations for the job, like `tony advise --json`."""
+        return self.portal._client.advice(self.id)
 
     def restart(self) -> None:
-        """Ends the job's session and begins the next one, as `Job.restart` does; for whoever may change the job.
+        """Restart all tasks in a new session, like `Job.restart`; for users who may change the job.
 
         Raises:
-            UserError: you may not change it, it has ended, or there is no session now that could be restarted.
+            UserError: you may not change the job, it has ended, or it has no session to restart now.
         """
-        self.portal._there.change(self.id, "restart")
+        self.portal._client.change(self.id, "restart")
 
     def stacks(self, task: str | None = None) -> Iterator[Stacks]:
-        """Where the programs stand right now, as `Job.stacks`; for whoever may change the job.
+        """Yield stack traces of the running tasks, like `Job.stacks`; for users who may change the job.
 
         Args:
-            task: such as `worker:0`, or a role for all of its tasks; None for all whose programs run.
+            task: such as `worker:0`, or a role for all of its tasks; None for all running tasks.
 
         Raises:
             UserError: you may not change the job, it has no such task, or it has ended.
-            InfraError: none of its programs runs now.
+            InfraError: no task is running now.
         """
-        return stacks(self.portal._there, self.id, () if task is None else (task,))
+        return stacks(self.portal._client, self.id, () if task is None else (task,))
 
     def set_log_level(self, level: str) -> None:
-        """How much its application master and executors log from now on; for whoever may change the job.
+        """Set the log level of its application master and executors; for users who may change the job.
 
         Args:
             level: `debug`, `info`, `warning` or `error`.
 
         Raises:
-            UserError: you may not change it, it has ended, or there is no such level.
+            UserError: you may not change the job, it has ended, or there is no such level.
         """
-        self.portal._there.change(self.id, "log-level", {"level": level})
+        self.portal._client.change(self.id, "log-level", {"level": level})
 
 
-def _kept(address: str) -> KeptToken | None:
-    """The token that `tony login` keeps for a portal."""
-    kept = portal_client.kept_tokens(find_state_dir(os.environ))
-    return next((each for each in kept if each.portal == address), None)
+def _stored_token(address: str) -> KeptToken | None:
+    """Return the token that `tony login` stored for a portal."""
+    tokens = portal_client.kept_tokens(find_state_dir(os.environ))
+    return next((each for each in tokens if each.portal == address), None)

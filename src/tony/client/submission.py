@@ -1,4 +1,4 @@
-"""Submitting a job: checked, staged, recorded, handed to its scheduler. After that the client may die."""
+"""Submits a job: checks, stages, records it, and passes it to its scheduler. Afterwards the client may exit."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from tony.schedulers import registry as schedulers
 from tony.schedulers.interface import PreparedJob, Submitter
 from tony.storage.disk_errors import build_storage_error
 
-#: Ids that are drawn at most for one job. That even one is taken happens once in millions.
-_DRAWS = 100
-#: Takes a sentence for the person who waits.
+#: Attempts to find an unused job id. Even one collision happens once in millions.
+_MAX_ID_ATTEMPTS = 100
+#: Receives messages for the user.
 Notice = Callable[[str], None]
 
 
 def check(resolved: Resolved, home: Home) -> Submitter:
-    """Asks the scheduler whether it could ever run this job; answers its client's half.
+    """Check that the scheduler can run this job; return its submitter.
 
     Raises:
-        ConfigError: it could not; carries every reason.
+        ConfigError: it cannot; has every reason.
     """
     submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
     _check(resolved, submitter)
@@ -68,8 +68,8 @@ def _unavailable_images(resolved: Resolved, submitter: Submitter) -> list[Proble
         Problem(
             key=key,
             value=quoted(image),
-            message=f"the scheduler {resolved.spec.scheduler} runs programs on this machine as it is, in no container "
-            f"image. Submit with --scheduler yarn, or leave the image out: for one run with --set {key}=",
+            message=f"the scheduler {resolved.spec.scheduler} does not support container images. Submit with "
+            f"--scheduler yarn, or leave the image out: for one run with --set {key}=",
         )
         for key, image in resolved.images.items()
     ]
@@ -77,24 +77,24 @@ def _unavailable_images(resolved: Resolved, submitter: Submitter) -> list[Proble
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A job whose files are all in place.
+    """A job that is staged and recorded.
 
     Attributes:
-        job: what its scheduler is handed.
-        accepted: set once its scheduler has it; from then on nothing of it may be removed.
+        job: the argument of its scheduler.
+        accepted: set when its scheduler has accepted it; from then on its files must not be removed.
     """
 
     job: PreparedJob
     submitter: Submitter
     accepted: asyncio.Event
 
-    async def hand_over(self) -> str:
-        """Hands it to its scheduler; answers the id. After this the client may die.
+    async def submit(self) -> str:
+        """Pass the job to its scheduler; return its id. Afterwards the client may exit.
 
         Raises:
             SchedulerError: the scheduler refused it.
         """
-        # Its record makes the job visible: from here on `status` answers. All other files are there already.
+        # This file makes the job visible to `status`, so it is written after all others.
         write_json(self.job.folder.job, to_plain(_redacted(self.job.record)))
         await self.submitter.submit(self.job)
         self.accepted.set()
@@ -104,20 +104,20 @@ class Prepared:
 
 @contextmanager
 def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepared]:
-    """Checks, stages and records a job. Blocking. If what is done inside fails, nothing is left of the job.
+    """Check, stage and record a job. Blocking. If the body fails, the job is removed.
 
     Args:
-        notice: gets what is worth saying meanwhile, such as the size of what is packed.
+        notice: receives messages, such as the size of packed folders.
 
     Raises:
-        ConfigError: the scheduler could never run it, or it names files that cannot be staged. Nothing was made.
-        StorageError: a file system refused. Nothing is left behind.
+        ConfigError: the scheduler can never run it, or its files cannot be staged. Nothing was created.
+        StorageError: a file system failed. Nothing is left behind.
     """
     resolved = replace(resolved, spec=resolve_reference(resolved.spec, os.environ, resolved.sources))
     submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
     same_host = submitter.capabilities.same_host
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
-    with _made_meanwhile(tls) as credentials:
+    with _create_credentials(tls) as credentials:
         _check(resolved, submitter)
     for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         notice(sentence)
@@ -125,7 +125,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     aborted_submissions.remove_aborted_submissions(home)
     now = clock.wall()
     folder = _new_folder(home, resolved.spec.scheduler, submitter.own_id(), now)
-    with aborted_submissions.mark_submission(home, folder.job_id), _complete_or_gone(folder) as accepted:
+    with aborted_submissions.mark_submission(home, folder.job_id), _remove_unless_accepted(folder) as accepted:
         staged = stage(
             resolved.spec,
             home,
@@ -133,7 +133,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
             notice,
             sources=resolved.sources,
             same_host=same_host,
-            far=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
+            remote_files=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
         )
         record = _record(resolved, folder, staged, now)
         write_json(folder.credentials, to_plain(credentials()))
@@ -143,10 +143,10 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
 
 
 async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
-    """Submits a job; answers its id. From then on it lives without us, and every question about it has an answer.
+    """Submit a job and return its id. It then runs independently of the client.
 
     Raises:
-        ConfigError: it can never run. Nothing was made.
+        ConfigError: it can never run. Nothing was created.
         StorageError: its files cannot be staged. Nothing is left behind.
         SchedulerError: the scheduler refused it. Nothing is left behind.
     """
@@ -157,17 +157,17 @@ async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
         try:
             ready = await asyncio.shield(entering)
         except asyncio.CancelledError:
-            # A thread cannot be stopped: only when it is done, all that it made can be removed.
+            # A thread cannot be stopped: wait for it, then remove everything it has created.
             await asyncio.wait([entering])
             raise
-        return await ready.hand_over()
+        return await ready.submit()
 
 
-def rendered(resolved: Resolved, home: Home) -> Json:
-    """The exact request that would be sent for this job, without sending it and without staging anything.
+def render_request(resolved: Resolved, home: Home) -> Json:
+    """Return the exact request for this job, without sending it and without staging.
 
     Raises:
-        ConfigError: the scheduler could never run it.
+        ConfigError: the scheduler can never run it.
     """
     resolved = replace(resolved, spec=resolve_reference(resolved.spec, os.environ, resolved.sources))
     submitter = check(resolved, home)
@@ -177,29 +177,29 @@ def rendered(resolved: Resolved, home: Home) -> Json:
 
 
 @contextmanager
-def _made_meanwhile(tls: bool) -> Iterator[Callable[[], JobCredentials]]:
-    """Credentials while the scheduler is asked: to load what makes keys takes as long as a cluster needs to answer."""
+def _create_credentials(tls: bool) -> Iterator[Callable[[], JobCredentials]]:
+    """Create credentials while the scheduler is queried: importing `cryptography` takes as long as the query."""
     if not tls:
         yield lambda: make_credentials(tls=False)
         return
-    from concurrent.futures import ThreadPoolExecutor  # late: not for jobs of one machine
+    from concurrent.futures import ThreadPoolExecutor  # late: not needed for local jobs
 
     with ThreadPoolExecutor(1) as other:
         yield other.submit(make_credentials, tls=True).result
 
 
 def _new_folder(home: Home, scheduler: str, own_id: str | None, now: float) -> JobFolder:
-    """A folder, just made, of an id that no other job has: two of one moment may draw the same."""
-    for _ in range(_DRAWS):
+    """Create the job directory with an unused id; two submissions at the same time may choose the same id."""
+    for _ in range(_MAX_ID_ATTEMPTS):
         folder = home.job(own_id or new_job_id(scheduler, now))
-        with _making(folder.path), contextlib.suppress(FileExistsError):
+        with _explain_mkdir_error(folder.path), contextlib.suppress(FileExistsError):
             folder.path.mkdir(mode=0o700)
             return folder
-    raise StorageError(f"cannot make a folder in {home.jobs}: {_DRAWS} ids in a row are taken")
+    raise StorageError(f"cannot create a folder in {home.jobs}: {_MAX_ID_ATTEMPTS} ids in a row are in use")
 
 
 @contextmanager
-def _making(path: Path) -> Iterator[None]:
+def _explain_mkdir_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -207,11 +207,11 @@ def _making(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _complete_or_gone(folder: JobFolder) -> Iterator[asyncio.Event]:
+def _remove_unless_accepted(folder: JobFolder) -> Iterator[asyncio.Event]:
     accepted = asyncio.Event()
     try:
         for path in (folder.logs, folder.secret):
-            with _making(path):
+            with _explain_mkdir_error(path):
                 path.mkdir(mode=0o700)
         yield accepted
     except BaseException:
@@ -238,7 +238,7 @@ def _record(resolved: Resolved, folder: JobFolder, staged: StagedJob, now: float
 
 
 def _plug_in_folder(framework: str) -> str | None:
-    """The folder from which a plug-in's adapter can be imported where there are no site-packages; None if built in."""
+    """Return the folder to import a plug-in from without site-packages; None if it is built in."""
     top = framework.partition(":")[0].partition(".")[0]
     if top == tony.__name__:
         return None

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
-from tony.cli.submission import SubmitOptions, manner_options, setting_options, submit_and_follow
+from tony.cli.submission import SubmitOptions, setting_options, submit_and_follow, submit_options
 from tony.config.call_settings import SOURCE
 from tony.config.load import load
 from tony.config.overrides import written
@@ -120,7 +120,7 @@ class RunCommand(click.Command):
 )
 @click.option("--file", "files", multiple=True, metavar="FILE", help="Additional file: path, path::name, path#archive.")
 @setting_options
-@manner_options
+@submit_options
 def command(
     words: tuple[str, ...],
     instances: int | None,

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from tony.cli.submission import SubmitOptions, manner_options, setting_options, submit_and_follow
+from tony.cli.submission import SubmitOptions, setting_options, submit_and_follow, submit_options
 from tony.config.load import load
 
 
 @click.command("submit")
 @click.argument("job_file", type=click.Path(readable=False))
 @setting_options
-@manner_options
+@submit_options
 def command(
     job_file: str,
     scheduler: str | None,
