@@ -20,10 +20,10 @@ from bench.harness import Bench, CannotRun, Figures, Result, interleaved, main
 from bench.harness import at_most_times as times
 from bench.workshop import Workshop, tony
 from tony.advice.engine import advise
-from tony.advice.facts_loader import facts_of
+from tony.advice.facts_loader import load_facts
 from tony.advice.heuristic import Heuristic
 from tony.advice.patch_writer import apply
-from tony.advice.registry import ours
+from tony.advice.registry import built_in_heuristics
 from tony.client.submission import check
 from tony.history.job_record import record_of
 from tony.model.layout import Home
@@ -92,13 +92,16 @@ def measure(quick: bool) -> Result:
 def _hasty() -> Sequence[Heuristic]:
     """For jobs of seconds: what is long and large is all that is different."""
     small = {"seconds": 0.3, "least": 1.0}
-    return [cls(**{each.name: small[each.name] for each in cls.thresholds if each.name in small}) for cls in ours()]
+    return [
+        cls(**{each.name: small[each.name] for each in cls.thresholds if each.name in small})
+        for cls in built_in_heuristics()
+    ]
 
 
 def _improve(shop: Workshop, before: Path, after: Path) -> list[str]:
     """The other file; answers what is different in it."""
     home, job = _newest(shop)
-    found = advise(facts_of(home, job), _hasty())
+    found = advise(load_facts(home, job), _hasty())
     shutil.copyfile(before, after)
     applied = apply(after, record_of(home, job), found.patch, lambda resolved: check(resolved, home))
     if len(applied.made) < 3:
@@ -122,7 +125,7 @@ def _run(shop: Workshop, file: Path) -> Figures:
 def _look(shop: Workshop) -> Figures:
     home, job = _newest(shop)
     began, cpu = time.perf_counter(), time.process_time()
-    advise(facts_of(home, job), _hasty())
+    advise(load_facts(home, job), _hasty())
     return {"wall": time.perf_counter() - began, "cpu": time.process_time() - cpu}
 
 

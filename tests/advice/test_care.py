@@ -12,7 +12,7 @@ import pytest
 from tests.advice import jobs
 from tests.advice.fleet import Plan, facts, play, run
 from tony.advice.engine import advise
-from tony.advice.facts import Facts, alike, run_of
+from tony.advice.facts import Facts, is_same_job, run_of
 from tony.advice.recommendation import Finding, Saving
 from tony.advice.unused_resources import compute_unused
 from tony.history.metrics_reader import Peak
@@ -192,8 +192,8 @@ def test_runs_of_one_job() -> None:
     record = play(plan, Random(0)).record
     role = record.spec.roles["worker"]
     larger = replace(role, resources=replace(role.resources, memory=MIB))
-    assert alike(record, replace(record, spec=replace(record.spec, roles={"worker": larger}, tags=("a",))))
-    assert not alike(record, replace(record, user="bob"))
+    assert is_same_job(record, replace(record, spec=replace(record.spec, roles={"worker": larger}, tags=("a",))))
+    assert not is_same_job(record, replace(record, user="bob"))
     for spec in (
         replace(record.spec, name="other"),
         replace(record.spec, framework="none"),
@@ -201,7 +201,7 @@ def test_runs_of_one_job() -> None:
         replace(record.spec, roles={"worker": replace(role, instances=role.instances + 1)}),
         replace(record.spec, roles={"other": role}),
     ):
-        assert not alike(record, replace(record, spec=spec))
+        assert not is_same_job(record, replace(record, spec=spec))
 
 
 def test_a_run_that_goes_on_has_no_end_yet() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.advice.fleet import facts
 from tests.advice.jobs import PLANTED, memory_over_asked, parameter_servers
 from tony.advice import registry
-from tony.advice.engine import advise, together
+from tony.advice.engine import advise, combine_changes
 from tony.advice.facts import Facts
 from tony.advice.help_pages import help_pages, index_table
 from tony.advice.heuristic import Heuristic
@@ -66,7 +66,7 @@ def test_heuristics_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "broken" == found[-1].name
     assert [
         "the heuristic gone (them:Thing) cannot be loaded: no module",
-        "the heuristic odd (them:Thing) is no tony.advice.heuristic.Heuristic",
+        "the heuristic odd (them:Thing) is not a tony.advice.heuristic.Heuristic",
     ] == list(problems)
 
 
@@ -91,12 +91,12 @@ def test_what_does_not_go_together_waits() -> None:
     fewer = SettingChange(key="roles.ps.instances", old="4", new="2")
     cores = SettingChange(key="roles.worker.vcores", old="2", new="4")
     high, low = finding(Severity.HIGH, fewer, cores), finding(Severity.LOW, memory, others)
-    assert ((fewer, cores), (memory, others)) == together([high, low])
-    assert ((memory, others), ()) == together([low])
+    assert ((fewer, cores), (memory, others)) == combine_changes([high, low])
+    assert ((memory, others), ()) == combine_changes([low])
     more = replace(others, new='"16g"')
-    assert ((cores, more), ()) == together([finding(Severity.HIGH, cores, more)])
+    assert ((cores, more), ()) == combine_changes([finding(Severity.HIGH, cores, more)])
     fewer_cores = replace(cores, old="4", new="2")
-    assert ((fewer_cores, others), ()) == together([finding(Severity.HIGH, fewer_cores, others)])
+    assert ((fewer_cores, others), ()) == combine_changes([finding(Severity.HIGH, fewer_cores, others)])
 
 
 def test_servers_that_are_too_many_and_too_large() -> None:
@@ -114,10 +114,10 @@ def test_what_is_not_known_is_said() -> None:
     advice = advise(facts(replace(plan, uses=uses, step=None, runs=1), Random(0)))
     assert () == advice.findings
     assert [
-        "what its programs used: nothing was measured",
-        "its steps: programs tell none with tony.progress",
-        "its checkpoints: programs tell none with tony.checkpoint",
-        "what several runs have in common: 1 of this job succeeded, of 3 that are needed",
+        "Resource use: there are no metrics.",
+        "Steps: none were reported with tony.progress.",
+        "Checkpoints: none were reported with tony.checkpoint.",
+        "Trend checks need 3 successful runs; this job has 1.",
     ] == list(advice.unknown)
 
 

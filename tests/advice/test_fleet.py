@@ -14,7 +14,7 @@ from tony.advice.engine import advise
 from tony.advice.facts import Facts
 from tony.advice.failure_rate import overhead
 from tony.advice.recommendation import Advice, SettingChange
-from tony.advice.registry import ours
+from tony.advice.registry import built_in_heuristics
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState
 from tony.units import parse_duration, parse_size
@@ -34,7 +34,7 @@ def advised(kind: str, seed: int) -> tuple[Plan, Facts, Advice]:
 
 def test_every_heuristic_has_its_waste() -> None:
     """Whoever adds a heuristic plants what it looks for."""
-    assert {heuristic.name for heuristic in ours()} == set(PLANTED)
+    assert {heuristic.name for heuristic in built_in_heuristics()} == set(PLANTED)
 
 
 def test_of_a_hundred_healthy_jobs_nothing_is_said() -> None:

@@ -76,9 +76,9 @@ def test_a_mark_and_ends_of_lines_stay(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FILE.replace("fleet", "other"), "its name is 'other', and the job's 'fleet'"),
-        (FILE.replace("roles.worker", "roles.trainer"), "its roles is 'trainer', and the job's 'worker'"),
-        (FILE.replace('"train"', '"test"'), "the command of worker is another one"),
+        (FILE.replace("fleet", "other"), "its name is 'other', the job's is 'fleet'"),
+        (FILE.replace("roles.worker", "roles.trainer"), "its roles is 'trainer', the job's is 'worker'"),
+        (FILE.replace('"train"', '"test"'), "the command of worker differs"),
         (FILE.replace("command", 'framework = "jax"\ncommand'), "its framework is 'jax'"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_value_of_the_command_line_is_left(path: Path) -> None:
     """The file does not decide it; what it does decide is written all the same."""
     cores = SettingChange(key="roles.worker.vcores", old="1", new="2")
     applied = apply(path, job(path, "roles.worker.memory=8g"), [MEMORY, cores])
-    assert ((cores,), ((MEMORY, "the job had it from --set: change it there"),)) == (applied.made, applied.left)
+    assert ((cores,), ((MEMORY, "it was set by --set: change it there"),)) == (applied.made, applied.left)
     assert '"8g"' in path.read_text()
 
 
@@ -112,7 +112,7 @@ def test_a_value_that_was_changed_meanwhile_is_left(path: Path) -> None:
     record = job(path)
     path.write_text(FILE.replace('"8g"', '"4g"'))
     applied = apply(path, record, [MEMORY])
-    assert (False, "something else by now" in applied.left[0][1]) == (bool(applied.made), True)
+    assert (False, "has changed since" in applied.left[0][1]) == (bool(applied.made), True)
     assert FILE.replace('"8g"', '"4g"') == path.read_text()
 
 

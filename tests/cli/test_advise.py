@@ -13,7 +13,7 @@ from tests.advice.fleet import START, Plan, play, write
 from tests.advice.jobs import PLANTED, healthy, memory_over_asked
 from tests.cli.conftest import Tony
 from tony.advice.facts import run_of
-from tony.advice.facts_loader import facts_of, read_run
+from tony.advice.facts_loader import load_facts, read_run
 from tony.config.load import load
 from tony.history.event_log import segments
 from tony.history.json_files import write_json
@@ -127,7 +127,7 @@ def test_it_is_written_into_the_file(tony: Tony, home: Home, tmp_path: Path, mon
     assert f"+{new}" in answer.out.splitlines()
     again = tony("advise", "last", "--apply", str(file), "--json")
     assert (0, False) == (again.code, again.json["applied"]["changed"])
-    assert "something else by now" in again.json["applied"]["left"][0]["why"]
+    assert "has changed since" in again.json["applied"]["left"][0]["why"]
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "tony.xml"])
@@ -139,9 +139,9 @@ def test_other_kinds_of_files(tony: Tony, home: Home, tmp_path: Path, name: str)
     answer = tony("advise", "last", "--apply", str(file))
     assert 2 == answer.code
     assert "+ memory" in answer.out
-    assert "Write the changes yourself" in answer.err
+    assert "Make the changes yourself" in answer.err
     as_json = tony("advise", "last", "--apply", str(file), "--json")
-    assert (2, True) == (as_json.code, "Write the changes yourself" in as_json.json["refused"])
+    assert (2, True) == (as_json.code, "Make the changes yourself" in as_json.json["refused"])
     assert "" == file.read_text()
 
 
@@ -167,7 +167,7 @@ def test_runs_of_other_jobs_are_left_out(home: Home) -> None:
         write(home, each)
     record = played[3].record
     write_json(home.job(record.job_id).job, to_plain(record))
-    assert [3, 2, 0] == [int(run.job[20]) for run in facts_of(home, record.job_id).runs]
+    assert [3, 2, 0] == [int(run.job[20]) for run in load_facts(home, record.job_id).runs]
 
 
 class TestWaste:

@@ -9,11 +9,11 @@ import pytest
 
 from tests.e2e.lab import Lab
 from tony.advice.engine import advise
-from tony.advice.facts_loader import facts_of
+from tony.advice.facts_loader import load_facts
 from tony.advice.heuristic import Heuristic
 from tony.advice.patch_writer import apply
 from tony.advice.recommendation import Advice
-from tony.advice.registry import ours
+from tony.advice.registry import built_in_heuristics
 from tony.client.submission import check
 from tony.history.job_record import record_of
 from tony.model.layout import Home
@@ -74,7 +74,9 @@ backoff = "10ms"
 def hasty() -> list[Heuristic]:
     """All heuristics, for jobs of seconds: what is long, large and often is all that is different."""
     small = {"seconds": 0.3, "least": 1.0, "runs": 2}
-    return [cls(**{name: value for name, value in small.items() if name in _names(cls)}) for cls in ours()]
+    return [
+        cls(**{name: value for name, value in small.items() if name in _names(cls)}) for cls in built_in_heuristics()
+    ]
 
 
 def _names(cls: type[Heuristic]) -> set[str]:
@@ -97,7 +99,7 @@ def said(lab: Lab, job: str) -> dict[str, int]:
 
 def advised(lab: Lab, job: str) -> Advice:
     """What is said of a job."""
-    return advise(facts_of(Home(lab.home), job), hasty())
+    return advise(load_facts(Home(lab.home), job), hasty())
 
 
 def improved(lab: Lab, file: Path, job: str) -> Advice:

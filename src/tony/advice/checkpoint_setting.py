@@ -1,4 +1,4 @@
-"""How a job's program is told how often to save: where one of its parameters or variables says it. Pure."""
+"""Finds the parameter or variable that sets the checkpoint interval of a job. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tony.advice.recommendation import SettingChange
 from tony.config.layers import dotted
 
 _NAME = re.compile(r"save|checkpoint|ckpt|snapshot", re.IGNORECASE)
-#: How far what was measured may be from what a parameter says in seconds.
-_NEAR = 0.1
+#: Tolerance between the measured interval and a parameter in seconds.
+_TOLERANCE = 0.1
 
 
 def change_of_interval(run: Run, saves: Saves, seconds: float) -> tuple[SettingChange, ...]:
-    """The change that has it save every so many seconds; none where it is not certain which value does that.
+    """Return the change to a checkpoint interval in seconds; empty if the parameter is not certain.
 
-    A value counts if its name speaks of saving and it is what was measured: the very number of steps, or the seconds.
+    A parameter is certain if its name refers to saving and its value equals the measured steps or seconds.
     """
     found = [
         (key, text, new)
-        for key, text in _words(run)
-        if _NAME.search(key) and (new := _new(text, saves, seconds)) is not None
+        for key, text in _settings(run)
+        if _NAME.search(key) and (new := _new_value(text, saves, seconds)) is not None
     ]
     if len(found) != 1:
         return ()
@@ -29,7 +29,7 @@ def change_of_interval(run: Run, saves: Saves, seconds: float) -> tuple[SettingC
     return (SettingChange(key=key, old=text, new=new),) if new != text else ()
 
 
-def _words(run: Run) -> list[tuple[str, str]]:
+def _settings(run: Run) -> list[tuple[str, str]]:
     spec = run.spec
     found = [(dotted(("params", name)), str(value)) for name, value in spec.params.items()]
     found += [(dotted(("env", name)), str(value)) for name, value in spec.env.items()]
@@ -40,13 +40,13 @@ def _words(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def _new(text: str, saves: Saves, seconds: float) -> str | None:
-    """What would stand there; None if it is not what was measured."""
+def _new_value(text: str, saves: Saves, seconds: float) -> str | None:
+    """Return the new value; None if the present one is not the measured interval."""
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not saves.every:
         return None
     value = int(text)
     if value == saves.steps and value > 0:
         return str(max(1, round(saves.steps * seconds / saves.every)))
-    if value and abs(value - saves.every) <= _NEAR * value:
+    if value and abs(value - saves.every) <= _TOLERANCE * value:
         return str(max(1, round(seconds)))
     return None

@@ -1,4 +1,4 @@
-"""Whether a file is the one that a job came from, and which of its values are really set there."""
+"""Checks that a file is the job file of a job, and which values are set in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tony.advice.patch import parts_of
 from tony.advice.recommendation import SettingChange
 from tony.config.call_settings import from_spec
-from tony.config.load import Resolved, is_original, load
+from tony.config.load import Resolved, is_linkedin_xml, load
 from tony.config.secret_names import redact
 from tony.dataclass import replace
 from tony.errors import UserError
@@ -19,33 +19,30 @@ from tony.model.masking import is_secret
 
 
 def is_toml(path: Path) -> bool:
-    """Whether a job file is one that is written into, by its name."""
-    return not is_original(path) and path.suffix.lower() not in (".yaml", ".yml")
+    """Return True if a job file can be edited, by its name."""
+    return not is_linkedin_xml(path) and path.suffix.lower() not in (".yaml", ".yml")
 
 
 def why_not_written(path: Path) -> str:
-    """Why a job file is not written into; empty if it is."""
-    if is_original(path):
+    """Return why a job file cannot be edited; empty if it can."""
+    if is_linkedin_xml(path):
         return (
-            f"{path} is a file of the original: its settings have other names there. Write the changes yourself, or "
-            f"make it a job file first: tony convert {path} > job.toml"
+            f"{path} is XML of LinkedIn TonY, with other names of settings. Make the changes yourself, or convert it "
+            f"first: tony convert {path} > job.toml"
         )
     if not is_toml(path):
-        return (
-            f"{path} is YAML, of which comments and order would be lost in writing. Write the changes yourself, or "
-            "name a TOML file."
-        )
+        return f"{path} is YAML, whose comments and order would be lost. Make the changes yourself, or use a TOML file."
     return ""
 
 
-def resolved_again(path: Path, record: JobRecord) -> Resolved:
-    """A job file as it would be submitted now, with the parameters that the job was given besides.
+def resolve_again(path: Path, record: JobRecord) -> Resolved:
+    """Resolve a job file as if submitted now, with the parameters of the job's command line.
 
     Raises:
-        ConfigError: there are mistakes in it.
-        UserError: it is another job's.
+        ConfigError: it is not valid.
+        UserError: it is the file of another job.
     """
-    resolved = load(path, params=given(record))
+    resolved = load(path, params=command_line_params(record))
     differences = _differences(resolved.spec, record.spec)
     if differences:
         raise UserError(
@@ -54,8 +51,8 @@ def resolved_again(path: Path, record: JobRecord) -> Resolved:
     return resolved
 
 
-def given(record: JobRecord) -> list[str]:
-    """The parameters that a job was given on its command line, but for secrets, which nobody has kept."""
+def command_line_params(record: JobRecord) -> list[str]:
+    """Return the parameters from the job's command line, except secrets, which are not kept."""
     return [
         f"{name}={value}"
         for name, value in record.spec.params.items()
@@ -66,7 +63,7 @@ def given(record: JobRecord) -> list[str]:
 def _differences(file: JobSpec, job: JobSpec) -> list[str]:
     file = redact(file)  # as the job's record has it
     found = [
-        f"its {what} is {mine!r}, and the job's {theirs!r}"
+        f"its {what} is {mine!r}, the job's is {theirs!r}"
         for what, mine, theirs in (
             ("name", file.name, job.name),
             ("framework", file.framework, job.framework),
@@ -76,7 +73,7 @@ def _differences(file: JobSpec, job: JobSpec) -> list[str]:
     ]
     if not found:
         found = [
-            f"the command of {name} is another one"
+            f"the command of {name} differs"
             for name in job.effective_roles
             if file.command_of(name) != job.command_of(name)
         ]
@@ -84,23 +81,23 @@ def _differences(file: JobSpec, job: JobSpec) -> list[str]:
 
 
 def why_elsewhere(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
-    """Why a change would be wrong in the file: its value is not what the job had, or was not set there. Else empty."""
+    """Return why a change does not belong in the file: its value differs from the job's, or was set elsewhere."""
     source = record.sources.get(change.key, "")
     if source.startswith(("--", "env ", "argument")):
-        return f"the job had it from {source}: change it there"
+        return f"it was set by {source}: change it there"
     mine, theirs = _value(file, change), _value(record.spec, change)
     if mine != theirs:
-        return "the file says something else by now than it did for this job"
+        return "the file has changed since this job was submitted"
     return ""
 
 
 def _value(spec: JobSpec, change: SettingChange) -> Any:
-    values: Any = from_spec(_spelled(spec), with_defaults=True)
+    values: Any = from_spec(_expand(spec), with_defaults=True)
     for part in parts_of(change.key):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
 
 
-def _spelled(spec: JobSpec) -> JobSpec:
-    """With its one role written down, if it names none."""
+def _expand(spec: JobSpec) -> JobSpec:
+    """Return the job with its default role, if it has no roles."""
     return spec if spec.roles else replace(spec, roles=dict(spec.effective_roles))

@@ -1,4 +1,4 @@
-"""The door: facts -> advice. Pure but for the look-up of plug-ins."""
+"""Computes recommendations from facts. Pure except for the discovery of plug-ins."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ORDER = {severity: number for number, severity in enumerate(Severity)}
 
 
 def advise(facts: Facts, heuristics: Sequence[Heuristic] | None = None) -> Advice:
-    """What could be better about a job.
+    """Return the recommendations for a job.
 
     Args:
-        heuristics: all that there are, unless something is said. One that fails is named, and the others go on.
+        heuristics: all by default. One that fails is reported, and the others run.
     """
     problems = list(facts.problems)
     if heuristics is None:
@@ -27,10 +27,10 @@ def advise(facts: Facts, heuristics: Sequence[Heuristic] | None = None) -> Advic
     for heuristic in heuristics:
         try:
             findings += list(heuristic.look(facts))
-        except Exception as error:  # a mistake in one of them, perhaps another package's, must not hide the others
+        except Exception as error:  # a bug in one of them, perhaps in another package, must not hide the others
             problems.append(f"the heuristic {heuristic.name} failed: {type(error).__name__}: {error}")
     findings.sort(key=lambda finding: _ORDER[finding.severity])
-    patch, later = together(findings)
+    patch, later = combine_changes(findings)
     return Advice(
         job=facts.run.job,
         runs=tuple(run.job for run in facts.runs),
@@ -42,21 +42,22 @@ def advise(facts: Facts, heuristics: Sequence[Heuristic] | None = None) -> Advic
     )
 
 
-def together(findings: Iterable[Finding]) -> tuple[tuple[SettingChange, ...], tuple[SettingChange, ...]]:
-    """The changes of several findings that may be made at once, and those that must wait for a run with them.
+def combine_changes(findings: Iterable[Finding]) -> tuple[tuple[SettingChange, ...], tuple[SettingChange, ...]]:
+    """Split the changes of several findings into those for now, and those to make after a run with them.
 
-    Of two for one value the graver finding's counts. Fewer servers have more to do each, and more cores may be used by
-    more workers, who take memory: what goes by the present load of such a role waits.
+    Of two changes of one value, the one of the more severe finding counts. Changes of a role's memory and cores wait if
+    its load will change: with fewer servers each has more load, and with more cores there may be more data workers,
+    which use memory.
     """
     found: dict[str, SettingChange] = {}
     for finding in findings:
         for change in finding.patch:
             found.setdefault(change.key, change)
-    later = [change for change in found.values() if _must_wait(change, found)]
+    later = [change for change in found.values() if _needs_wait(change, found)]
     return tuple(change for change in found.values() if change not in later), tuple(later)
 
 
-def _must_wait(change: SettingChange, others: Mapping[str, SettingChange]) -> bool:
+def _needs_wait(change: SettingChange, others: Mapping[str, SettingChange]) -> bool:
     role, _, name = change.key.rpartition(".")
     if not role.startswith("roles.") or name not in ("memory", "vcores"):
         return False
@@ -68,17 +69,17 @@ def _must_wait(change: SettingChange, others: Mapping[str, SettingChange]) -> bo
 
 
 def _unknown(facts: Facts) -> Iterable[str]:
-    """What of the job itself nobody has measured or told."""
+    """Yield what could not be checked for lack of data."""
     run = facts.run
     if not any(known.used for known in run.roles.values()):
-        yield "what its programs used: nothing was measured"
+        yield "Resource use: there are no metrics."
     elif any(known.gpus and not known.means("gpu0.util") for known in run.roles.values()):
-        yield "what its GPUs did: nothing was measured of them"
+        yield "GPU use: there are no GPU metrics."
     if not run.ledger.told:
-        yield "its steps: programs tell none with tony.progress"
+        yield "Steps: none were reported with tony.progress."
     if run.saves is None:
-        yield "its checkpoints: programs tell none with tony.checkpoint"
+        yield "Checkpoints: none were reported with tony.checkpoint."
     succeeded = sum(each.succeeded for each in facts.runs)
     if succeeded < RUNS_THAT_PROVE:
         needed = RUNS_THAT_PROVE
-        yield f"what several runs have in common: {succeeded} of this job succeeded, of {needed} that are needed"
+        yield f"Trend checks need {needed} successful runs; this job has {succeeded}."

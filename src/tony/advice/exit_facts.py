@@ -1,4 +1,4 @@
-"""What the event log tells besides the timeline: how programs ended, and what failed. Pure."""
+"""Extracts exits and failures from the event log. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tony.model.exit_status import ExitReason, ExitStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramExit:
-    """One try of a task is over; `at` in seconds since the job was accepted."""
+    """The exit of one task attempt; `at` in seconds since the job was accepted."""
 
     task: str
     role: str
@@ -23,14 +23,14 @@ class ProgramExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A failure that got its verdict.
+    """A classified failure.
 
     Attributes:
-        task: empty if it was no single one.
+        task: empty if it is not of a single task.
         decision: as in `Judged`.
-        ran: seconds that the program had run; None if none of it is known.
-        how: exit code or signal, a few words; empty if no program ended.
-        by_program: the program ended by itself: nobody took its container away.
+        ran: seconds that the program had run; None if unknown.
+        how: exit code or signal, as text; empty if no program exited.
+        by_program: the program exited by itself; its container was not taken away.
     """
 
     at: float
@@ -45,22 +45,22 @@ class Failed:
 
 @dataclass(slots=True)
 class Exits:
-    """Looks at each event on its way to somebody else."""
+    """Collects exits and failures from a stream of events."""
 
     ended: list[ProgramExit] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
-    over_memory: list[str] = field(default_factory=list)  #: roles, one for each try that died of it
+    over_memory: list[str] = field(default_factory=list)  #: role of each task attempt that ran out of memory
     _last: dict[str, ProgramExit] = field(default_factory=dict)
     _tasks: dict[str, str] = field(default_factory=dict)  #: container -> task
     _session: int = 0
 
     def watch(self, entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
-        """The same entries, looked at."""
+        """Yield the same entries, and record their exits and failures."""
         for entry in entries:
-            self._look(entry.event, entry.at)
+            self._record(entry.event, entry.at)
             yield entry
 
-    def _look(self, event: ev.Event, at: float) -> None:
+    def _record(self, event: ev.Event, at: float) -> None:
         match event:
             case ev.SessionOpened(session=session):
                 self._session = session
@@ -76,8 +76,8 @@ class Exits:
             case ev.ContainerEnded(container=container, over_memory=True):
                 died = self._tasks.get(container, "")
                 last = self._last.get(died)
-                told = last and last.session == self._session and last.status.reason is ExitReason.MEMORY
-                if died and not told:
+                is_counted = last and last.session == self._session and last.status.reason is ExitReason.MEMORY
+                if died and not is_counted:
                     self.over_memory.append(died.rpartition(":")[0])
             case ev.Judged(task=task, failure=failure, decision=decision):
                 name = "" if task is None else str(task)

@@ -1,6 +1,6 @@
-"""What findings go by: one run of a job, and the runs of the same job before it. Pure.
+"""The input of heuristics: one run of a job, and the earlier runs of the same job. Pure.
 
-What was not measured or not told is None or empty; findings are silent about it.
+Data that was not measured or reported is None or empty; heuristics then report nothing.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ from tony.model.job_spec import GIB, JobSpec
 from tony.model.states import JobState, RoleKind
 from tony.units import MAX_DURATION, MAX_SIZE
 
-#: Buckets of memory over a run that are looked at, at most and at least, for whether it still grew at the end.
-_BUCKETS, _FEWEST = 64, 6
-#: Growth in the last quarter that counts.
-_GROWTH = 1.05
+#: Samples of memory over a run that are used to detect growth.
+_MAX_SAMPLES = 64
+_MIN_SAMPLES = 6
+#: Growth in the last quarter that is significant.
+_GROWTH_FACTOR = 1.05
 
 
 class MeasuredRun(ProgressRecords, Protocol):
-    """What was measured of a job: `history/metrics_reader.py` has it."""
+    """The metrics of a job, from `history/metrics_reader.py`."""
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
-        """Task -> series -> its extremes and its mean."""
+        """Return task -> series -> its extremes and mean."""
 
     def of_role(
         self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = 500
     ) -> RolePoints:
-        """One series of all tasks of a role."""
+        """Return one series over all tasks of a role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saves:
-    """Checkpoints, of the task that saved most of them.
+    """Checkpoints of the task that saved most of them.
 
     Attributes:
-        cost: seconds that one takes, the mean.
-        every: seconds from one's beginning to the next one's, the median; None if there were fewer than two in a try.
-        steps: the same in steps; None where that changed.
+        cost: mean duration in seconds.
+        every: median seconds from the start of one to the start of the next; None with fewer than two in an attempt.
+        steps: the same in steps; None if it varies.
     """
 
     task: str
@@ -64,17 +65,17 @@ class RoleFacts:
     """One role in one run.
 
     Attributes:
-        tasks, memory, vcores, gpus, procs: asked for; memory in bytes of each task.
-        held: hours for which its containers were held, over all tasks.
-        idle: those of them in which the program was over.
-        ran: task -> seconds that its programs ran, all tries.
-        peak: bytes, the most of any task, page cache included where the kernel counts it.
-        counted: tasks of which the peak is known.
-        used: task -> series -> least, mean and most of what was measured.
-        growing: its memory still grew towards the end; None: not known.
-        steps: task -> seconds for each of its steps; of those that told some.
-        out_of_memory: tries that died of it.
-        hosts: task -> where it was last.
+        tasks, memory, vcores, gpus, procs: requested; memory in bytes per task.
+        held: hours for which its containers were allocated, over all tasks.
+        idle: the part of them after the program had exited.
+        ran: task -> run time of its programs in seconds, all attempts.
+        peak: bytes, the maximum of all tasks, including page cache where the kernel counts it.
+        counted: tasks with a known peak.
+        used: task -> series -> minimum, mean and maximum.
+        growing: memory was still growing at the end; None: unknown.
+        steps: task -> seconds per step, for tasks that reported steps.
+        out_of_memory: task attempts that ran out of memory.
+        hosts: task -> its last host.
     """
 
     role: str
@@ -97,26 +98,26 @@ class RoleFacts:
 
     @property
     def longest(self) -> float:
-        """Seconds that the programs of the task ran that ran longest."""
+        """The longest run time of a task, in seconds."""
         return max(self.ran.values(), default=0.0)
 
     @property
     def resident(self) -> int | None:
-        """Bytes resident, the most of any task: what it cannot do without. None if nothing was measured."""
+        """The highest resident memory of any task, in bytes; None without metrics."""
         found = [task["pss"].most if "pss" in task else task["rss"].most for task in self.used.values() if _has(task)]
         return int(max(found)) if found else None
 
     def most(self, series: str) -> float | None:
-        """The highest that any task ever had of a series."""
+        """Return the maximum of a series over all tasks."""
         return max((task[series].most for task in self.used.values() if series in task), default=None)
 
     def means(self, series: str) -> Mapping[str, float]:
-        """Task -> its mean of a series, of those that have it."""
+        """Return task -> mean of a series, for tasks that have it."""
         return {name: task[series].mean for name, task in self.used.items() if series in task}
 
     @property
     def wholly_measured(self) -> bool:
-        """Whether processor and memory of each of its tasks are known."""
+        """True if CPU and memory metrics of all its tasks are known."""
         return sum(_has(task) and "cpu" in task for task in self.used.values()) >= self.tasks
 
 
@@ -126,9 +127,9 @@ class Run:
 
     Attributes:
         submitted, ended: seconds since 1970.
-        running: seconds in which programs of its gang ran.
-        ledger: where its time went.
-        failures: in the order of time.
+        running: seconds in which the gang's programs ran.
+        ledger: goodput of the run.
+        failures: in time order.
         sources: dotted key -> where it was set.
     """
 
@@ -146,29 +147,29 @@ class Run:
     running: float
     failures: tuple[Failed, ...] = ()
     saves: Saves | None = None
-    furthest: Mapping[int, float] = field(default_factory=dict)  #: session -> the highest step that was told
+    furthest: Mapping[int, float] = field(default_factory=dict)  #: session -> the highest reported step
 
     @property
     def succeeded(self) -> bool:
-        """It came to its end."""
+        """True if the job succeeded."""
         return self.state is JobState.SUCCEEDED
 
     @property
     def restarts(self) -> int:
-        """How often something began again for a failure."""
+        """Number of restarts after failures."""
         return sum(failure.decision in ("restart", "retry") for failure in self.failures)
 
     def seconds(self, bucket: Bucket) -> float | None:
-        """Task-seconds of a bucket; None: not known."""
+        """Return task-seconds of a bucket; None if unknown."""
         return self.ledger.seconds.get(bucket.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A run, and those of the same job before it.
+    """A run, and the earlier runs of the same job.
 
     Attributes:
-        runs: newest first; the first one is what the advice is for.
+        runs: newest first; the recommendations are for the first one.
         problems: runs that could not be read, one sentence each.
     """
 
@@ -177,16 +178,16 @@ class Facts:
 
     @property
     def run(self) -> Run:
-        """What the advice is for."""
+        """The run that the recommendations are for."""
         return self.runs[0]
 
     def of(self, role: str) -> list[tuple[Run, RoleFacts]]:
-        """A role in all runs that have it."""
+        """Return a role in all runs that have it."""
         return [(run, run.roles[role]) for run in self.runs if role in run.roles]
 
 
-def alike(one: JobRecord, other: JobRecord) -> bool:
-    """Whether two are runs of one job: name, user, framework, and roles with their tasks and commands are the same."""
+def is_same_job(one: JobRecord, other: JobRecord) -> bool:
+    """Return True for two runs of one job: same name, user, framework, and roles with their tasks and commands."""
     if (one.user, one.spec.name, one.spec.framework) != (other.user, other.spec.name, other.spec.framework):
         return False
     return _shape(one.spec) == _shape(other.spec)
@@ -206,24 +207,24 @@ def run_of(
     report: JobReport | None = None,
     until: float | None = None,
 ) -> Run:
-    """One run from its record.
+    """Collect the facts of one run.
 
     Args:
         entries: its event log.
-        measured: what was measured, and what its programs told; None if nothing of it is known.
-        report: how it ended; None if it has not, or that is not known.
-        until: seconds since 1970; the present, for a job that runs.
+        measured: its metrics and reported progress; None if there are none.
+        report: its final report; None if it has not ended, or if unknown.
+        until: the present time, seconds since 1970, for a running job.
 
     Raises:
-        RecordError, StorageError: whatever `entries` raises.
+        RecordError, StorageError: from `entries`.
     """
     exits = Exits()
-    chronicle = TimelineReader(record)
+    reader = TimelineReader(record)
     for entry in exits.watch(entries):
-        chronicle.take(entry)
-    line = chronicle.timeline()
+        reader.take(entry)
+    line = reader.timeline()
     if until is not None:
-        line = chronicle.timeline(until - line.accepted)
+        line = reader.timeline(until - line.accepted)
     sums = ledger(line, measured)
     spec = record.spec
     peaks = _sane(measured.peaks() if measured else {})
@@ -279,7 +280,7 @@ def run_of(
 
 
 def _sane(peaks: Mapping[str, Mapping[str, Peak]]) -> Mapping[str, Mapping[str, Peak]]:
-    """Without numbers that nobody can have measured: a record may come from anybody."""
+    """Drop impossible numbers: job directories are untrusted."""
     return {
         task: {
             name: peak
@@ -311,7 +312,7 @@ def _running(line: Timeline) -> dict[str, float]:
 
 
 def _peak(role: str, ended: Sequence[ProgramExit], peaks: Mapping[str, Mapping[str, Peak]]) -> tuple[int | None, int]:
-    """The most memory of any task of a role, whoever has counted it, and of how many tasks it is known."""
+    """Return the peak memory of a role from exit reports and metrics, and the number of tasks with a known peak."""
     found: dict[str, float] = {}
     for each in ended:
         if each.role == role and 0 < (each.status.peak_memory or 0) <= MAX_SIZE:
@@ -324,12 +325,12 @@ def _peak(role: str, ended: Sequence[ProgramExit], peaks: Mapping[str, Mapping[s
 
 
 def _growing(role: str, measured: MeasuredRun | None) -> bool | None:
-    """Whether the last quarter of a role's life has its highest memory, by more than a little."""
+    """Return True if memory was significantly higher in the last quarter of the run than before."""
     for name in ("pss", "rss"):
-        points = measured.of_role(role, name, most=_BUCKETS) if measured else None
-        if points and len(points.most) >= _FEWEST and all(map(math.isfinite, points.most)):
+        points = measured.of_role(role, name, most=_MAX_SAMPLES) if measured else None
+        if points and len(points.most) >= _MIN_SAMPLES and all(map(math.isfinite, points.most)):
             edge = len(points.most) * 3 // 4
-            return max(points.most[edge:]) > _GROWTH * max(points.most[:edge])
+            return max(points.most[edge:]) > _GROWTH_FACTOR * max(points.most[:edge])
     return None
 
 
@@ -376,5 +377,5 @@ def _saves(saved: Sequence[CheckpointRecord]) -> Saves | None:
 
 
 def gigabytes(size: float) -> float:
-    """GB of 1024³ bytes."""
+    """Return GB of 1024³ bytes."""
     return size / GIB

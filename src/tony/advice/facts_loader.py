@@ -1,4 +1,4 @@
-"""Facts from the folders of a home. Blocking."""
+"""Loads facts from job directories. Blocking."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from tony import clock
-from tony.advice.facts import Facts, Run, alike, run_of
+from tony.advice.facts import Facts, Run, is_same_job, run_of
 from tony.advice.heuristic import RUNS_THAT_PROVE
 from tony.errors import RecordError, TonyError
 from tony.history import event_log
@@ -17,47 +17,49 @@ from tony.model.job_record import JobRecord
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 
-#: Runs that are looked at, the job itself included, and records that are opened to find them.
-RUNS, _OPENED = 10, 50
-#: Bytes of event logs after which a few runs are enough: a log of that size takes seconds.
-_ENOUGH = 20 << 20
+#: Most runs that are read, including the job itself.
+RUNS = 10
+#: Most job directories that are opened to find them.
+_MAX_OPENED = 50
+#: Bytes of event logs after which fewer runs are enough: reading them takes seconds.
+_ENOUGH_BYTES = 20 << 20
 
 
 def read_run(folder: JobFolder, record: JobRecord | None = None) -> Run:
-    """One run from its folder.
+    """Load one run from its job directory.
 
     Raises:
-        RecordError: there is no record, no event log, or they make no sense.
+        RecordError: it has no `job.json` or event log, or they are damaged.
         StorageError: they cannot be read.
     """
     record = record or read_job(folder)
     segments = event_log.segments(folder.path)
     if record is None or not segments:
-        raise RecordError(f"{folder.path} holds no events of a job")
+        raise RecordError(f"{folder.path} has no events of a job")
     report = read_summary(folder)
     with open_metrics(folder.metrics) as metrics:
         known = metrics if metrics.known else None
         return run_of(record, event_log.read(segments), known, report, None if report else clock.wall())
 
 
-def facts_of(home: Home, job_id: str) -> Facts:
-    """A job, and its runs before.
+def load_facts(home: Home, job_id: str) -> Facts:
+    """Load a job and its earlier runs.
 
     Raises:
         UnknownJobError: there is no such job.
-        RecordError, StorageError: its own record cannot be read.
+        RecordError, StorageError: its own directory cannot be read.
     """
     record = record_of(home, job_id)
     runs = [read_run(home.job(job_id), record)]
     problems: list[str] = []
     size = _size(home.job(job_id))
-    for folder, other in _before(home, record):
+    for folder, other in _earlier_runs(home, record):
         try:
             runs.append(read_run(folder, other))
         except TonyError as error:
             problems.append(f"{folder.job_id}: {error}")
         size += _size(folder)
-        if len(runs) == RUNS or (len(runs) >= RUNS_THAT_PROVE and size > _ENOUGH):
+        if len(runs) == RUNS or (len(runs) >= RUNS_THAT_PROVE and size > _ENOUGH_BYTES):
             break
     return Facts(runs=tuple(runs), problems=tuple(problems))
 
@@ -70,20 +72,20 @@ def _size(folder: JobFolder) -> int:
     return total
 
 
-def _before(home: Home, record: JobRecord) -> Iterator[tuple[JobFolder, JobRecord]]:
-    """Runs of the same job that were submitted before it and have ended, newest first."""
-    for head in same_job(scan(home).ended, record)[:_OPENED]:
+def _earlier_runs(home: Home, record: JobRecord) -> Iterator[tuple[JobFolder, JobRecord]]:
+    """Yield ended runs of the same job that were submitted before it, newest first."""
+    for head in same_job(scan(home).ended, record)[:_MAX_OPENED]:
         folder = home.job(head.job)
         try:
             other = read_job(folder)
         except TonyError:
             continue
-        if other is not None and alike(record, other):
+        if other is not None and is_same_job(record, other):
             yield folder, other
 
 
 def same_job(heads: Iterable[JobHead], record: JobRecord) -> list[JobHead]:
-    """Those of many that may be runs of a job before it, newest first."""
+    """Return the jobs that may be earlier runs of a job, newest first."""
     spec = record.spec
     found = [
         head

@@ -1,7 +1,7 @@
-"""How often a job fails, and how often it had better be saved. Pure.
+"""The failure rate of a job, and its optimal checkpoint interval. Pure.
 
-Young (1974) and Daly (2006): a checkpoint of `cost` seconds every `sqrt(2 * cost * mttf)` seconds loses the least, the
-time of saving and the work that is lost to a failure together. MTTF is the mean time to failure of the whole gang.
+Young (1974) and Daly (2006): a checkpoint of `cost` seconds every `sqrt(2 * cost * mttf)` seconds minimises the sum of
+checkpoint time and lost work. MTTF is the mean time to failure of the whole gang.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import math
 from tony.advice.facts import Facts
 from tony.dataclass import dataclass
 
-#: Seconds that a program must have run: what fails at once is no chance, and fails again.
-_LIVED = 60.0
+#: Earlier failures are not random, and will recur.
+_MIN_RUN_SECONDS = 60.0
 #: Normal quantiles of a two-sided interval of 90 %.
 _Z = 1.645
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """How often a gang that runs fails.
+    """The failure rate of a running gang.
 
     Attributes:
-        failures: that were counted; running: seconds in which they could have happened.
+        failures: number of failures; running: seconds of run time.
         mttf: seconds; None without failures.
-        least, most: where it lies with 90 % certainty; most is infinite without failures.
+        least, most: 90 % confidence interval of the MTTF; most is infinite without failures.
     """
 
     failures: int
@@ -35,12 +35,12 @@ class FailureRate:
 
 
 def failure_rate(facts: Facts) -> FailureRate | None:
-    """Over all runs; None if nothing ran. What fails in its first minute is left out."""
+    """Return the failure rate over all runs, without failures in the first minute; None if nothing ran."""
     running = math.fsum(run.running for run in facts.runs)
     if running <= 0:
         return None
     failures = sum(
-        failure.decision != "tolerate" and (failure.ran is None or failure.ran >= _LIVED)
+        failure.decision != "tolerate" and (failure.ran is None or failure.ran >= _MIN_RUN_SECONDS)
         for run in facts.runs
         for failure in run.failures
     )
@@ -54,13 +54,13 @@ def failure_rate(facts: Facts) -> FailureRate | None:
 
 
 def _chi_square(freedom: int, z: float) -> float:
-    """The quantile of a chi-square distribution for a normal quantile (Wilson and Hilferty, good to 1 %)."""
+    """Return the chi-square quantile for a normal quantile (Wilson and Hilferty, accurate to 1 %)."""
     part = 2 / (9 * freedom)
     return freedom * max(1e-3, 1 - part + z * math.sqrt(part)) ** 3
 
 
 def best_interval(cost: float, mttf: float) -> float:
-    """Seconds from one checkpoint to the next (Daly's formula; the mttf itself if a checkpoint costs as much)."""
+    """Return the optimal checkpoint interval in seconds: Daly's formula, or the MTTF if `cost >= 2 * mttf`."""
     if cost >= 2 * mttf:
         return mttf
     ratio = cost / (2 * mttf)
@@ -68,5 +68,5 @@ def best_interval(cost: float, mttf: float) -> float:
 
 
 def overhead(cost: float, every: float, mttf: float) -> float:
-    """The share of its time that a job loses: to saving, and to work that is done again; half an interval a failure."""
+    """Return the share of time lost to checkpoints and to recomputed work (half an interval per failure)."""
     return cost / every + (every / 2) / mttf

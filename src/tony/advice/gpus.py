@@ -1,4 +1,4 @@
-"""The devices of a role as they were measured. Pure."""
+"""GPU metrics of a role. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tony.history.metrics_reader import Peak
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device of one task.
+    """One GPU of one task.
 
     Attributes:
-        number: among the task's own, from 0.
-        util: share of the time in which it computed.
-        opened: bytes of its memory that were in use, the most; infinite if that is not known.
+        number: index among the GPUs of the task, from 0.
+        util: utilisation, 0 to 1.
+        opened: peak memory in use, bytes; infinite if unknown.
     """
 
     task: str
@@ -26,7 +26,7 @@ class Device:
 
 
 def devices(known: RoleFacts) -> list[Device] | None:
-    """All devices of a role; None unless all of them were measured."""
+    """Return all GPUs of a role; None unless metrics of all are known."""
     found = []
     for task, used in known.used.items():
         for number in range(known.gpus):
@@ -39,6 +39,6 @@ def devices(known: RoleFacts) -> list[Device] | None:
 
 
 def mean_use(known: RoleFacts) -> float | None:
-    """The mean share of the time in which its devices computed; None unless all were measured."""
+    """Return the mean utilisation of its GPUs; None unless metrics of all are known."""
     found = devices(known)
     return statistics.fmean(device.util.mean for device in found) if found else None

@@ -1,14 +1,14 @@
-"""The help pages, made of the heuristics' own tables: `docs/advice/`, and wherever else help is shown."""
+"""Generates the help pages of the heuristics: `docs/advice/`."""
 
 from __future__ import annotations
 
 from tony.advice.heuristic import Heuristic
 from tony.advice.number_format import amount
-from tony.advice.registry import ours
+from tony.advice.registry import built_in_heuristics
 
 
 def help_page(heuristic: type[Heuristic]) -> str:
-    """One heuristic's page, Markdown."""
+    """Return the page of one heuristic as Markdown."""
     rows = [f"| `{each.name}` | {amount(each.value, each.measure)} | {each.meaning} |" for each in heuristic.thresholds]
     lines = [
         f"# {heuristic.title}",
@@ -28,11 +28,11 @@ def help_page(heuristic: type[Heuristic]) -> str:
 
 
 def help_pages() -> dict[str, str]:
-    """Name of the file -> its text."""
-    return {f"{heuristic.name}.md": help_page(heuristic) for heuristic in ours()}
+    """Return file name -> text."""
+    return {f"{heuristic.name}.md": help_page(heuristic) for heuristic in built_in_heuristics()}
 
 
 def index_table() -> str:
-    """All heuristics of this package with links to their pages."""
-    rows = [f"| [`{each.name}`]({each.name}.md) | {each.title} |" for each in ours()]
+    """Return the table of all heuristics with links to their pages."""
+    rows = [f"| [`{each.name}`]({each.name}.md) | {each.title} |" for each in built_in_heuristics()]
     return "\n".join(["| recommendation | about |", "|---|---|", *rows])

@@ -1,4 +1,4 @@
-"""What a heuristic is: a table of thresholds, a help text, and a look at facts."""
+"""Base class of heuristics: a table of thresholds, a help text, and a function from facts to findings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from tony.dataclass import dataclass
 from tony.model.job_spec import GIB, MIB
 from tony.units import exact_size
 
-#: Runs that prove what a job needs, and how long its programs must have run in each: less is silent.
-RUNS_THAT_PROVE, SECONDS_THAT_PROVE = 3, 300.0
+#: Runs that are needed for a recommendation, and the run time of each.
+RUNS_THAT_PROVE = 3
+SECONDS_THAT_PROVE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One number that decides whether something is said.
+    """A number that decides whether a finding is reported.
 
     Attributes:
-        meaning: for people, one line.
+        meaning: one line.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Threshold:
     meaning: str
 
 
-#: The two that most heuristics share.
+#: The thresholds that most heuristics share.
 PROOF = (
     Threshold("runs", RUNS_THAT_PROVE, Measure.COUNT, "least number of succeeded runs with metrics"),
     Threshold("seconds", SECONDS_THAT_PROVE, Measure.SECONDS, "least running time of its programs in each of them"),
@@ -39,14 +40,14 @@ PROOF = (
 
 
 class Heuristic(ABC):
-    """One thing to look for. Careful: what it proposes must never make a job fail, nor slower.
+    """A heuristic. What it recommends must never make a job fail or run slower.
 
     Attributes:
-        name: of the finding and its help page, `memory-over-asked`.
-        title: what it is about, a few words.
-        about: the help page between title and table, Markdown: what it means, and what to change.
-        thresholds: its table.
-        limits: their values by name.
+        name: name of the finding and its help page, `memory-over-asked`.
+        title: a few words.
+        about: the text of the help page, Markdown: what it means, and what to change.
+        thresholds: the table of thresholds.
+        limits: name -> value of the thresholds.
     """
 
     name: ClassVar[str]
@@ -55,7 +56,7 @@ class Heuristic(ABC):
     thresholds: ClassVar[tuple[Threshold, ...]]
 
     def __init__(self, **limits: float) -> None:
-        """Other values than the table's, by name."""
+        """Create it; `limits` overrides thresholds by name."""
         self.limits = {each.name: each.value for each in self.thresholds}
         unknown = limits.keys() - self.limits.keys()
         if unknown:
@@ -64,17 +65,17 @@ class Heuristic(ABC):
 
     @abstractmethod
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """What it finds: nothing where what it needs is not known."""
+        """Yield its findings; none if the necessary data is missing."""
 
-    # --- what most of them need -----------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------
 
     def proofs(
         self, facts: Facts, role: str, enough: Callable[[RoleFacts], bool] = lambda known: True
     ) -> list[tuple[Run, RoleFacts]]:
-        """A role in the runs that prove something; empty if they are too few.
+        """Return a role in the runs that count as proof; empty if they are too few.
 
         Args:
-            enough: whether what is needed is known of a role in a run.
+            enough: returns True if the necessary data of a role is known in a run.
         """
         found = [
             (run, known)
@@ -95,7 +96,7 @@ class Heuristic(ABC):
         hint: str = "",
         runs: int = 1,
     ) -> Finding:
-        """One of its own."""
+        """Create a finding of this heuristic."""
         return Finding(
             heuristic=self.name,
             severity=severity,
@@ -109,22 +110,22 @@ class Heuristic(ABC):
         )
 
 
-def of_role(role: str, name: str, old: str, new: str) -> tuple[SettingChange, ...]:
-    """The change of one value of a role."""
+def change_role_setting(role: str, name: str, old: str, new: str) -> tuple[SettingChange, ...]:
+    """Return the change of one setting of a role."""
     return (SettingChange(key=f"roles.{role}.{name}", old=old, new=new),)
 
 
 def size(value: int) -> str:
-    """A size as in a job file."""
+    """Return a size as in a job file."""
     return f'"{exact_size(value)}"'
 
 
 def rounded_memory(need: float) -> int:
-    """Bytes as people write them, never less: whole 64 MiB below one GiB, quarters of a GiB above."""
+    """Round bytes up: to 64 MiB below one GiB, to a quarter of a GiB above."""
     step = 64 * MIB if need <= GIB else 256 * MIB
     return math.ceil(need / step) * step
 
 
 def severity_of_share(share: float, medium: float, high: float) -> Severity:
-    """By how much of the whole it is about."""
+    """Return the severity for a share of the whole."""
     return Severity.HIGH if share >= high else Severity.MEDIUM if share >= medium else Severity.LOW

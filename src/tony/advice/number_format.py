@@ -1,4 +1,4 @@
-"""Numbers of advice for people."""
+"""Formats the numbers of recommendations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tony.units import format_bytes, format_duration, format_size
 
 
 def number(value: float) -> str:
-    """Three digits that count, without noughts: `0.25`, `12.5`, `1340`."""
+    """Format a number with three significant digits: `0.25`, `12.5`, `1340`."""
     if value >= 100:
         return f"{value:.0f}"
     text = f"{value:.3g}"
@@ -17,7 +17,7 @@ def number(value: float) -> str:
 
 
 def amount(value: float, measure: Measure) -> str:
-    """`1.5g`, `3 m 05 s`, `42 %`, `1.2 cores`, `3`."""
+    """Format a number with its unit: `1.5g`, `3 m 05 s`, `42 %`, `1.2 cores`, `3`."""
     match measure:
         case Measure.BYTES:
             return format_size(round(value))
@@ -35,18 +35,18 @@ def amount(value: float, measure: Measure) -> str:
 
 
 def format_evidence(evidence: Evidence) -> str:
-    """`memory asked: 8g`."""
+    """Return `memory requested: 8g`."""
     return f"{evidence.what}: {amount(evidence.value, evidence.measure)}"
 
 
 def between(interval: Interval, unit: str) -> str:
-    """`3 to 4.5 GB-hours`, or `3 GB-hours` where both ends read alike."""
+    """Return `3 to 4.5 GB-hours`, or `3 GB-hours` if both ends look the same."""
     least, most = number(interval.least), number(interval.most)
     return f"{least if least == most else f'{least} to {most}'} {unit}"
 
 
 def saved(saving: Saving) -> str:
-    """What a run would do without; empty if nothing is known."""
+    """Return the saving per run; empty if unknown."""
     return ", ".join(_parts(saving))
 
 
@@ -64,5 +64,5 @@ def _parts(saving: Saving) -> Iterable[str]:
 
 
 def count(of: int, noun: str) -> str:
-    """`1 run`, `3 runs`."""
+    """Return `1 run`, `3 runs`."""
     return f"{of} {noun}{'' if of == 1 else 's'}"

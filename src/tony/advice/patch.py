@@ -1,4 +1,4 @@
-"""Changes as text, and in the text of a job file (TOML), whose comments, order and ends of lines stay. Pure."""
+"""Applies changes to the text of a TOML job file; keeps comments, order and line endings. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 
 
 def as_diff(changes: Sequence[SettingChange]) -> list[str]:
-    """Changes as people read them: lines of TOML with `-` and `+`, each table once."""
+    """Return changes as a diff: lines of TOML with `-` and `+`, grouped by table."""
     lines: list[str] = []
     for table, mine in _by_table(changes).items():
         if table:
@@ -30,7 +30,7 @@ def as_diff(changes: Sequence[SettingChange]) -> list[str]:
 
 def _by_table(changes: Iterable[SettingChange]) -> dict[str, list[tuple[SettingChange, str]]]:
     found: dict[str, list[tuple[SettingChange, str]]] = {}
-    for change in sorted(changes, key=lambda change: "." in change.key):  # what belongs to no table stands first
+    for change in sorted(changes, key=lambda change: "." in change.key):  # settings outside of tables come first
         table, _, name = change.key.rpartition(".")
         if change.key.endswith('"'):
             name = _PARTS.findall(change.key)[-1]
@@ -40,39 +40,39 @@ def _by_table(changes: Iterable[SettingChange]) -> dict[str, list[tuple[SettingC
 
 
 def parts_of(key: str) -> tuple[str, ...]:
-    """The parts of a dotted key."""
+    """Return the parts of a dotted key."""
     return tuple(
         str(tomllib.loads(f"key = {part}")["key"]) if part.startswith('"') else part for part in _PARTS.findall(key)
     )
 
 
-def rewritten(text: str, changes: Iterable[SettingChange]) -> str:
-    """The text of a job file with other values.
+def apply_changes(text: str, changes: Iterable[SettingChange]) -> str:
+    """Return the text of a job file with changed values.
 
     Raises:
-        UserError: it cannot be done without touching something else; or `tomlkit` is not there.
+        UserError: it is impossible without changing something else; or `tomlkit` is not installed.
     """
     for change in changes:
-        text = _with(text, change)
+        text = _apply_change(text, change)
     return text
 
 
-def _with(text: str, change: SettingChange) -> str:
+def _apply_change(text: str, change: SettingChange) -> str:
     key = parts_of(change.key)
     values = tomllib.loads(text)
     present = _get(values, key)
     new = _value(change.new)
-    if isinstance(present, str) and not isinstance(new, str):  # a variable or parameter that is written in quotes
+    if isinstance(present, str) and not isinstance(new, str):  # a variable or parameter in quotes
         new = str(new)
     if present == new and type(present) is type(new):
         return text
     wanted = _set(values, key, new)
-    ways = (_replaced,) if present is not None else (_beside, _replaced)
-    for way in ways:
-        made = way(text, key, new)
-        if made is not None and _same(made, wanted):
+    methods = (_edit_with_tomlkit,) if present is not None else (_insert_line, _edit_with_tomlkit)
+    for method in methods:
+        made = method(text, key, new)
+        if made is not None and _has_values(made, wanted):
             return made
-    raise UserError(f"{change.key} cannot be set to {change.new} without touching something else; write it yourself.")
+    raise UserError(f"cannot set {change.key} to {change.new} without changing other values; edit the file yourself.")
 
 
 def _value(written: str) -> Any:
@@ -82,7 +82,7 @@ def _value(written: str) -> Any:
         return written
 
 
-def _same(text: str, wanted: Mapping[str, Any]) -> bool:
+def _has_values(text: str, wanted: Mapping[str, Any]) -> bool:
     try:
         return tomllib.loads(text) == wanted
     except tomllib.TOMLDecodeError:
@@ -102,20 +102,20 @@ def _set(values: Mapping[str, Any], key: tuple[str, ...], new: Any) -> dict[str,
     for part in key[:-1]:
         inner = table.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise UserError(f"{'.'.join(key)} has no place in this file: {part} is no table.")
+            raise UserError(f"cannot set {'.'.join(key)} in this file: {part} is not a table.")
         table = inner
     table[key[-1]] = new
     return made
 
 
-def _replaced(text: str, key: tuple[str, ...], new: Any) -> str | None:
-    """With tomlkit: what is there keeps its comment; what is not there goes to the end of its table."""
+def _edit_with_tomlkit(text: str, key: tuple[str, ...], new: Any) -> str | None:
+    """Edit with tomlkit: existing values keep their comments, new ones go to the end of the table."""
     try:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
     except ImportError:
         raise UserError(
-            "writing into a job file needs the package tomlkit: run `pip install 'tony-jobs[web]'`."
+            "editing a job file needs the package tomlkit: run `pip install 'tony-jobs[web]'`."
         ) from None
     try:
         document = tomlkit.parse(text)
@@ -133,8 +133,8 @@ def _replaced(text: str, key: tuple[str, ...], new: Any) -> str | None:
     return made
 
 
-def _beside(text: str, key: tuple[str, ...], new: Any) -> str | None:
-    """A new line below that of another value of its table, written as that one is; None if there is no such line."""
+def _insert_line(text: str, key: tuple[str, ...], new: Any) -> str | None:
+    """Insert a line below another value of the same table, in the same style; None if there is no such line."""
     siblings = _get(tomllib.loads(text), key[:-1]) if key[:-1] else tomllib.loads(text)
     places = scan(text).lines
     lines = text.splitlines(keepends=True)

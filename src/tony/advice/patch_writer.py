@@ -1,4 +1,4 @@
-"""Changes written into a job file. Blocking."""
+"""Writes changes to a job file. Blocking."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tony.advice import editable_file
-from tony.advice.patch import rewritten
+from tony.advice.patch import apply_changes
 from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
 from tony.dataclass import dataclass
@@ -18,11 +18,11 @@ from tony.model.job_record import JobRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of changes.
+    """The result of applying changes.
 
     Attributes:
         before, after: the file's text.
-        left: changes that were not made, each with why.
+        left: changes that were not made, each with the reason.
     """
 
     path: Path
@@ -35,23 +35,23 @@ class Applied:
 def apply(
     path: Path, record: JobRecord, changes: Sequence[SettingChange], check: Callable[[Resolved], object] | None = None
 ) -> Applied:
-    """Writes changes into the file of a job, in one step. Changes that belong elsewhere are left, and told.
+    """Write changes to the file of a job, atomically. Changes of values that were set elsewhere are skipped.
 
     Args:
-        check: asks whether such a job could run; raises ConfigError if not: then nothing is written.
+        check: checks that the changed job could run; raises ConfigError if not: then nothing is written.
 
     Raises:
-        UserError: the file is none that is written into, or not the job's; or it would be refused with the changes.
+        UserError: the file cannot be edited, is not the job's, or would not be valid with the changes.
         StorageError: it cannot be read or written.
     """
     why = editable_file.why_not_written(path)
     if why:
         raise UserError(why)
-    spec = editable_file.resolved_again(path, record).spec
+    spec = editable_file.resolve_again(path, record).spec
     reasons = {change: editable_file.why_elsewhere(change, spec, record) for change in changes}
     made = tuple(change for change in changes if not reasons[change])
     mark, before = _read(path)
-    after = rewritten(before, made)
+    after = apply_changes(before, made)
     if after != before:
         _write(path, mark + after.encode(), record, check)
     left = tuple((change, why) for change, why in reasons.items() if why)
@@ -59,7 +59,7 @@ def apply(
 
 
 def _read(path: Path) -> tuple[bytes, str]:
-    """A byte order mark, if there is one, and the text."""
+    """Return the byte order mark, if there is one, and the text."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -69,7 +69,7 @@ def _read(path: Path) -> tuple[bytes, str]:
 
 
 def _write(path: Path, data: bytes, record: JobRecord, check: Callable[[Resolved], object] | None) -> None:
-    target = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
+    target = Path(os.path.realpath(path))  # replace the target of a link, not the link
     draft = target.with_name(f".{target.stem}.{os.getpid()}.new.toml")
     try:
         mode = target.stat().st_mode & 0o7777
@@ -80,7 +80,7 @@ def _write(path: Path, data: bytes, record: JobRecord, check: Callable[[Resolved
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            _look_again(draft, target, record, check)
+            _check_draft(draft, target, record, check)
             os.replace(draft, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -90,16 +90,16 @@ def _write(path: Path, data: bytes, record: JobRecord, check: Callable[[Resolved
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _look_again(draft: Path, path: Path, record: JobRecord, check: Callable[[Resolved], object] | None) -> None:
-    """Whether the file with the changes would be taken.
+def _check_draft(draft: Path, path: Path, record: JobRecord, check: Callable[[Resolved], object] | None) -> None:
+    """Check that the file is valid with the changes.
 
     Raises:
-        UserError: it would not.
+        UserError: it is not.
     """
     try:
-        resolved = load(draft, sets=[f"name={record.spec.name}"], params=editable_file.given(record))
+        resolved = load(draft, sets=[f"name={record.spec.name}"], params=editable_file.command_line_params(record))
         if check:
             check(resolved)
     except ConfigError as error:
         reasons = "; ".join(problem.message for problem in error.problems)
-        raise UserError(f"with these changes {path} would be refused, so nothing was written: {reasons}") from None
+        raise UserError(f"{path} would not be valid with these changes, so nothing was written: {reasons}") from None

@@ -1,4 +1,4 @@
-"""Nouns of advice."""
+"""Data classes of recommendations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tony.dataclass import dataclass
 
 
 class Severity(Enum):
-    """How much it matters; ordered by what it costs to leave things as they are."""
+    """Severity of a finding, most severe first."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -17,7 +17,7 @@ class Severity(Enum):
 
 
 class Measure(Enum):
-    """What a number of the evidence counts."""
+    """Unit of a number."""
 
     BYTES = "B"
     SECONDS = "s"
@@ -30,7 +30,7 @@ class Measure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One number that a finding goes by; `what` is for people."""
+    """One number that supports a finding; `what` is its label."""
 
     what: str
     value: float
@@ -39,25 +39,25 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Between these it is expected to lie."""
+    """The expected range of a number."""
 
     least: float
     most: float
 
 
 def savings_range(values: Iterable[float]) -> Interval | None:
-    """From the least to the most of what several runs would have saved; None without any."""
+    """Return the range of the savings of several runs; None without savings."""
     found = sorted(max(0.0, value) for value in values)
     return Interval(found[0], found[-1]) if found and found[-1] > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What a run like the last ones would do without. None: nothing, or it cannot be told.
+    """The saving of a run like the last ones. None: nothing, or unknown.
 
     Attributes:
         gb_hours: of memory; a GB is 1024³ bytes.
-        seconds: that it would be over earlier.
+        seconds: shorter run time.
     """
 
     gb_hours: Interval | None = None
@@ -72,8 +72,8 @@ class SettingChange:
 
     Attributes:
         key: dotted, `roles.worker.memory`.
-        old: as the job has it, written as in a job file; empty if it has none.
-        new: what to write instead, as in a job file: `"2g"`, `3`.
+        old: the present value, as in a job file; empty if there is none.
+        new: the recommended value, as in a job file: `"2g"`, `3`.
     """
 
     key: str
@@ -83,15 +83,15 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that could be better.
+    """One recommendation.
 
     Attributes:
-        heuristic: whose, `memory-over-asked`: the name of its help page.
-        role: that it is about; empty if it is about the job.
+        heuristic: name of the heuristic and its help page: `memory-over-asked`.
+        role: the role that it is about; empty if it is about the job.
         says: one sentence.
-        hint: what to do, where no change of the job file does it; one sentence, else empty.
-        patch: changes of the job file; empty if there is none that is surely right.
-        runs: how many runs it was seen in.
+        hint: what to do, if no change of the job file does it; one sentence, else empty.
+        patch: changes of the job file; empty if none is certain.
+        runs: number of runs that it is based on.
     """
 
     heuristic: str
@@ -107,14 +107,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """All that there is to say of a job.
+    """All recommendations for a job.
 
     Attributes:
-        runs: jobs that were looked at, newest first; the first one is the job itself.
-        unknown: what was not known, so that nothing could be said about it; a few words each.
-        patch: the changes of all findings that may be made at once.
-        later: the others, which go by a load that the patch changes: they wait for a run with it.
-        problems: heuristics that failed, records that could not be read; one sentence each.
+        runs: jobs that were read, newest first; the first one is the job itself.
+        unknown: what could not be checked for lack of data; one sentence each.
+        patch: the changes of all findings that can be made together.
+        later: the other changes, to make after a run with the patch, which changes the load.
+        problems: heuristics that failed, job directories that could not be read; one sentence each.
     """
 
     job: str

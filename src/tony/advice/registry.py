@@ -1,4 +1,4 @@
-"""All heuristics: ours, and those that other packages bring through the entry points `tony.advice`."""
+"""All heuristics: built-in ones, and those of other packages through the entry points `tony.advice`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "tony.advice"
-#: Module -> class, in the order in which findings of one severity are told.
-_OURS = {
+#: Module -> class, in the order of findings of the same severity.
+_BUILT_IN = {
     "idle_gpus": "GpusIdle",
     "memory_headroom": "MemoryTight",
     "memory_over_requested": "MemoryOverAsked",
@@ -30,25 +30,25 @@ _OURS = {
 }
 
 
-def ours() -> tuple[type[Heuristic], ...]:
-    """The classes of this package."""
-    return tuple(getattr(import_module(f"tony.advice.heuristics.{name}"), cls) for name, cls in _OURS.items())
+def built_in_heuristics() -> tuple[type[Heuristic], ...]:
+    """Return the classes of this package."""
+    return tuple(getattr(import_module(f"tony.advice.heuristics.{name}"), cls) for name, cls in _BUILT_IN.items())
 
 
 def all_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:
-    """Each of them made, and one sentence for each that cannot be."""
-    found: list[Heuristic] = [each() for each in ours()]
+    """Return an instance of each heuristic, and an error for each that cannot be loaded."""
+    found: list[Heuristic] = [each() for each in built_in_heuristics()]
     problems = []
     for point in sorted(_plug_ins(), key=lambda point: point.name):
         try:
             made = point.load()()
-        except Exception as error:  # whatever another package does: ours must go on
+        except Exception as error:  # errors of another package must not stop the built-in ones
             problems.append(f"the heuristic {point.name} ({point.value}) cannot be loaded: {error}")
             continue
         if isinstance(made, Heuristic):
             found.append(made)
         else:
-            problems.append(f"the heuristic {point.name} ({point.value}) is no tony.advice.heuristic.Heuristic")
+            problems.append(f"the heuristic {point.name} ({point.value}) is not a tony.advice.heuristic.Heuristic")
     return tuple(found), tuple(problems)
 
 

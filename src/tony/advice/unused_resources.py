@@ -1,8 +1,8 @@
-"""Hours that nobody had anything of: of one run, and summed up by user and week. Pure.
+"""Reserved but unused GPU- and GB-hours: of one run, and by user and week. Pure.
 
-A lower bound, made of the same thresholds as the findings: memory that was held and is beyond the highest peak with
-its headroom; devices that never computed; and everything that was held while work was done again, something restarted,
-or the program was over. The time of start-up is not in it, nor are a killed job's hours: somebody wanted those.
+A lower bound, with the same thresholds as the recommendations: memory beyond the highest peak with its headroom; GPUs
+that never computed; and everything that was reserved while lost work was recomputed, tasks restarted, or programs had
+exited. Container setup and the hours of killed jobs are not included.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
 from tony.dataclass import dataclass
 from tony.history.goodput import Bucket
 
-#: What is lost of all that is held.
+#: Buckets of goodput that count as unused.
 LOST = (Bucket.REDONE, Bucket.RESTART, Bucket.IDLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hours:
-    """Of memory (GB are 1024³ bytes) and of devices."""
+    """GB-hours of memory (GB of 1024³ bytes) and GPU-hours."""
 
     gb_hours: float = 0.0
     gpu_hours: float = 0.0
@@ -33,13 +33,13 @@ class Hours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
-    """One run's.
+    """The unused resources of one run.
 
     Attributes:
-        at: when it ended, or was submitted if it has not; seconds since 1970.
-        held: all that its containers had; wasted: of it.
-        parts: why -> hours: `unused` (asked for and never used), and the buckets of `LOST`.
-        measured: what programs used is known; else `unused` is 0 for want of knowledge.
+        at: when it ended, or was submitted if it has not ended; seconds since 1970.
+        held: all that was reserved; wasted: the unused part.
+        parts: reason -> hours: `unused` (requested and never used), and the buckets of `LOST`.
+        measured: False if there are no metrics, so that `unused` is 0.
     """
 
     job: str
@@ -54,12 +54,12 @@ class Waste:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekOfWaste:
-    """A user's week.
+    """The unused resources of a user in a week.
 
     Attributes:
         week: ISO 8601, in UTC: `2026-W47`.
         parts: as in `Waste`.
-        worst: jobs that wasted most, the first one most; a few.
+        worst: the jobs with most unused resources, the worst first.
     """
 
     user: str
@@ -72,7 +72,7 @@ class WeekOfWaste:
 
 
 def compute_unused(run: Run) -> Waste:
-    """What of a run was for nothing, as far as that is known."""
+    """Return the unused resources of a run, as far as known."""
     sums = run.ledger
     parts: dict[str, Hours] = {}
     for bucket in LOST:
@@ -97,7 +97,7 @@ def compute_unused(run: Run) -> Waste:
 
 
 def by_week(wastes: Iterable[Waste], worst: int = 3) -> tuple[WeekOfWaste, ...]:
-    """Sums for each user and week, the newest week first, in it who wasted most GPU-hours, then GB-hours."""
+    """Return sums by user and week: newest week first, then most unused GPU-hours, then GB-hours."""
     groups: dict[tuple[str, str], list[Waste]] = {}
     for waste in wastes:
         groups.setdefault((week_of(waste.at), waste.user), []).append(waste)
@@ -108,13 +108,13 @@ def by_week(wastes: Iterable[Waste], worst: int = 3) -> tuple[WeekOfWaste, ...]:
 
 
 def week_of(at: float) -> str:
-    """The week of a moment, seconds since 1970: `2026-W47`."""
+    """Return the week of a time, seconds since 1970: `2026-W47`."""
     year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()
     return f"{year}-W{week:02d}"
 
 
 def total(hours: Iterable[Hours]) -> Hours:
-    """Their sum."""
+    """Return the sum."""
     every = list(hours)
     return Hours(
         gb_hours=math.fsum(each.gb_hours for each in every), gpu_hours=math.fsum(each.gpu_hours for each in every)
@@ -136,7 +136,7 @@ def _week(user: str, week: str, mine: list[Waste], worst: int) -> WeekOfWaste:
 
 
 def _lost_share(run: Run, role: str) -> float:
-    """Of the time for which a role's containers were held, what counts as lost already."""
+    """Return the share of the reserved time of a role that already counts as lost."""
     mine = [task.held for task in run.ledger.tasks if task.role == role]
     whole = math.fsum(value for held in mine for value in held.values() if value is not None)
     lost = math.fsum(held[bucket.value] or 0.0 for held in mine for bucket in LOST)
@@ -144,7 +144,7 @@ def _lost_share(run: Run, role: str) -> float:
 
 
 def _unused(known: RoleFacts, rest: float) -> Hours:
-    """What was held for good work and not needed for it; nothing where it is not known what was."""
+    """Return what was reserved and never used, outside of the lost time; zero without metrics."""
     hours = known.held * rest
     memory = 0.0
     if known.peak is not None and known.counted >= known.tasks and not known.out_of_memory:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tony import clock
 from tony.advice.engine import advise
-from tony.advice.facts import Facts, Run, alike, run_of
+from tony.advice.facts import Facts, Run, is_same_job, run_of
 from tony.advice.facts_loader import RUNS, same_job
 from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
@@ -64,7 +64,7 @@ async def _before(record: JobRecord, visitor: PortalUser, source: Source) -> Seq
             theirs = await other.record() if other else None
         except TonyError:
             continue
-        if other is not None and theirs is not None and alike(record, theirs):
+        if other is not None and theirs is not None and is_same_job(record, theirs):
             found.append((other, theirs))
         if len(found) >= RUNS:
             break

@@ -1,1 +1,1 @@
-"""One heuristic a file: its thresholds, its help page, and what it looks for."""
+"""One heuristic per file, with its thresholds and its help page."""

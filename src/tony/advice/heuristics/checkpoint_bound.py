@@ -1,4 +1,4 @@
-"""Programs that are kept from computing by saving."""
+"""Programs that spend much of their time saving checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tony.units import format_duration
 
 
 class CheckpointBound(Heuristic):
-    """Proposes to save less often, as far as failures let it."""
+    """Recommends to save less often, as far as the failure rate allows."""
 
     name = "checkpoint-bound"
     title = "Much time goes into checkpoints"
@@ -37,7 +37,6 @@ recommendation gives the number of steps or seconds."""
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """The job as a whole."""
         bound = [(run, run.saves, share) for run in facts.runs if run.saves and (share := self._share(run))]
         rate = failure_rate(facts)
         if not bound or bound[0][0] is not facts.run or len(bound) < self.limits["runs"] or rate is None:
@@ -47,24 +46,24 @@ recommendation gives the number of steps or seconds."""
             return
         better = min(best_interval(saves.cost, rate.least), self.limits["part"] * run.running)
         if better < 1.5 * saves.every:
-            return  # it fails so often that it pays, or only saving faster would help
-        less = [self._less(each, saved, better) for each, saved, _ in bound]
+            return  # the failure rate justifies it, or only saving faster would help
+        savings = [self._saved_share(each, saved, better) for each, saved, _ in bound]
         yield self.finding(
             Severity.HIGH if share >= 0.25 else Severity.MEDIUM,
             f"{amount(share, Measure.SHARE)} of the time goes into checkpoints",
             (
-                Evidence("time that goes into checkpoints", share, Measure.SHARE),
-                Evidence("a checkpoint takes", saves.cost, Measure.SECONDS),
-                Evidence("from one to the next", saves.every, Measure.SECONDS),
+                Evidence("share of time in checkpoints", share, Measure.SHARE),
+                Evidence("duration of a checkpoint", saves.cost, Measure.SECONDS),
+                Evidence("present interval", saves.every, Measure.SECONDS),
                 Evidence("failures in all runs", rate.failures),
-                Evidence("in which programs ran for", rate.running, Measure.SECONDS),
+                Evidence("run time of programs in all runs", rate.running, Measure.SECONDS),
             ),
             saving=Saving(
                 gpu_hours=savings_range(
-                    run.ledger.whole_gpu_hours * part for (run, _, _), part in zip(bound, less, strict=True)
+                    run.ledger.whole_gpu_hours * part for (run, _, _), part in zip(bound, savings, strict=True)
                 ),
                 gb_hours=savings_range(
-                    run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, less, strict=True)
+                    run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, savings, strict=True)
                 ),
             ),
             patch=change_of_interval(run, saves, better),
@@ -73,7 +72,7 @@ recommendation gives the number of steps or seconds."""
         )
 
     def _share(self, run: Run) -> float | None:
-        """Of what is spent between first and last step; None if it is not worth a word."""
+        """Return the share of checkpoints in the time between first and last step; None if below the threshold."""
         saving = run.seconds(Bucket.CHECKPOINT)
         steps = sum(run.seconds(bucket) or 0.0 for bucket in (Bucket.PRODUCTIVE, Bucket.UNKNOWN))
         if not saving or run.saves is None or run.saves.count < self.limits["count"]:
@@ -81,8 +80,8 @@ recommendation gives the number of steps or seconds."""
         share = saving / (saving + steps)
         return share if share >= self.limits["share"] else None
 
-    def _less(self, run: Run, saves: Saves, better: float) -> float:
-        """The share of a run's whole that would be gained."""
+    def _saved_share(self, run: Run, saves: Saves, better: float) -> float:
+        """Return the share of a run that would be saved."""
         saving = run.seconds(Bucket.CHECKPOINT) or 0.0
         kept = min(1.0, (saves.every or better) / better)
         return saving * (1 - kept) / run.ledger.whole if run.ledger.whole else 0.0
@@ -91,5 +90,5 @@ recommendation gives the number of steps or seconds."""
 def _hint(saves: Saves, better: float) -> str:
     steps = ""
     if saves.steps and saves.every:
-        steps = f", which is every {max(1, round(saves.steps * better / saves.every))} steps"
-    return f"Saving every {format_duration(better)}{steps} would do."
+        steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
+    return f"Save every {format_duration(better)}{steps}."

@@ -1,4 +1,4 @@
-"""The interval between checkpoints against how often the job fails."""
+"""Checkpoint intervals that are too long for the failure rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony.units import format_duration
 
 
 class CheckpointInterval(Heuristic):
-    """Proposes Daly's interval, or as near to it as costs little."""
+    """Recommends Daly's interval, or the nearest one with little overhead."""
 
     name = "checkpoint-interval"
     title = "Checkpoints are too rare for the failure rate"
@@ -34,7 +34,6 @@ more. The range of the saving reflects that of the MTTF: few failures give a wid
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """The job as a whole."""
         run, rate = facts.run, failure_rate(facts)
         saves = run.saves
         if rate is None or rate.mttf is None or saves is None or not saves.every or saves.cost <= 0:
@@ -60,19 +59,19 @@ more. The range of the saving reflects that of the MTTF: few failures give a wid
             steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
         return self.finding(
             Severity.HIGH if gains[1] >= 0.1 else Severity.MEDIUM,
-            f"it fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: "
-            f"{amount(gains[1], Measure.SHARE)} of the time would be gained by saving more often",
+            f"the job fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: more "
+            f"frequent checkpoints would save {amount(gains[1], Measure.SHARE)} of its time",
             (
                 Evidence("failures in all runs", rate.failures),
                 Evidence("mean time to failure", rate.mttf, Measure.SECONDS),
-                Evidence("at least, with 90 % certainty", rate.least, Measure.SECONDS),
-                Evidence("a checkpoint takes", saves.cost, Measure.SECONDS),
-                Evidence("from one to the next", saves.every, Measure.SECONDS),
+                Evidence("lower bound of it (90 % confidence)", rate.least, Measure.SECONDS),
+                Evidence("duration of a checkpoint", saves.cost, Measure.SECONDS),
+                Evidence("present interval", saves.every, Measure.SECONDS),
             ),
             saving=Saving(
-                gpu_hours=_of(share, run.ledger.whole_gpu_hours),
-                gb_hours=_of(share, run.ledger.whole_gb_hours),
-                seconds=_of(share, run.running),
+                gpu_hours=_scale(share, run.ledger.whole_gpu_hours),
+                gb_hours=_scale(share, run.ledger.whole_gb_hours),
+                seconds=_scale(share, run.running),
             ),
             patch=change_of_interval(run, saves, better),
             hint=f"Save every {format_duration(better)}{steps}.",
@@ -84,5 +83,5 @@ def _gain(saves: Saves, better: float, mttf: float) -> float:
     return overhead(saves.cost, saves.every, mttf) - overhead(saves.cost, better, mttf)
 
 
-def _of(share: Interval, whole: float) -> Interval | None:
+def _scale(share: Interval, whole: float) -> Interval | None:
     return Interval(share.least * whole, share.most * whole) if whole else None

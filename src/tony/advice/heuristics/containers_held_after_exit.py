@@ -1,4 +1,4 @@
-"""Containers that are held although their program is over."""
+"""Containers that stay allocated after their program has exited."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tony.model.states import RoleKind
 
 
 class IdleAfterEnd(Heuristic):
-    """Says who waits for whom; which of the ways is right only the author can know."""
+    """Reports idle containers; only the author of the job can choose the remedy."""
 
     name = "idle-after-end"
     title = "Containers that outlive their programs"
@@ -31,7 +31,6 @@ Tasks of the role ended long before the job, and their containers stayed allocat
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             found = [known for run, known in facts.of(name) if run.succeeded and self._is_idle(known)]
             if len(found) < self.limits["runs"] or found[0] is not now or now.kind is RoleKind.SETUP:
@@ -39,11 +38,11 @@ Tasks of the role ended long before the job, and their containers stayed allocat
             share, seconds = now.idle / now.held, 3600 * now.idle / now.tasks
             yield self.finding(
                 Severity.HIGH if now.gpus and share >= 0.4 else Severity.MEDIUM,
-                f"containers of {name} were held for {amount(seconds, Measure.SECONDS)} on average after their "
-                "programs were over",
+                f"containers of {name} stayed allocated for {amount(seconds, Measure.SECONDS)} on average after their "
+                "programs had exited",
                 (
-                    Evidence("held after the program's end, each task on average", seconds, Measure.SECONDS),
-                    Evidence("share of the time for which they are held", share, Measure.SHARE),
+                    Evidence("allocated after the program's exit, per task on average", seconds, Measure.SECONDS),
+                    Evidence("share of the allocated time", share, Measure.SHARE),
                     Evidence("tasks", now.tasks),
                 ),
                 role=name,
@@ -51,7 +50,7 @@ Tasks of the role ended long before the job, and their containers stayed allocat
                     gb_hours=savings_range([0.0, *(gigabytes(now.memory) * known.idle for known in found)]),
                     gpu_hours=savings_range([0.0, *(now.gpus * known.idle for known in found)]),
                 ),
-                hint="Let what needs them run after it, or share its work out more evenly.",
+                hint="Start roles that need its results `after` it, or distribute its work more evenly.",
                 runs=len(found),
             )
 

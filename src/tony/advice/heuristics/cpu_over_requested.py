@@ -1,4 +1,4 @@
-"""Cores that a role asks for and never uses."""
+"""Cores that a role requests and never uses."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import amount
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
 
 
 class CpuOverAsked(Heuristic):
-    """Proposes the highest use of several runs, and more."""
+    """Recommends the highest use of several runs, with headroom."""
 
     name = "cpu-over-asked"
     title = "Cores that are requested and never used"
@@ -30,7 +30,6 @@ If programs start one thread per core, set the number of threads too."""
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             proofs = self.proofs(facts, name, lambda known: known.wholly_measured)
             if not proofs:
@@ -43,15 +42,15 @@ If programs start one thread per core, set the number of threads too."""
                 continue
             yield self.finding(
                 Severity.MEDIUM if new <= now.vcores / 4 else Severity.LOW,
-                f"each task of {name} asks for {amount(now.vcores, Measure.CORES)}, and none ever used more than "
+                f"each task of {name} requests {amount(now.vcores, Measure.CORES)}, and none ever used more than "
                 f"{amount(highest, Measure.CORES)}",
                 (
-                    Evidence("cores asked", now.vcores, Measure.CORES),
+                    Evidence("cores requested", now.vcores, Measure.CORES),
                     Evidence("highest use of any task", highest, Measure.CORES),
                     Evidence("tasks", now.tasks),
                 ),
                 role=name,
                 saving=Saving(core_hours=savings_range((now.vcores - new) * known.held for _, known in proofs)),
-                patch=of_role(name, "vcores", str(now.vcores), str(new)),
+                patch=change_role_setting(name, "vcores", str(now.vcores), str(new)),
                 runs=len(proofs),
             )

@@ -1,4 +1,4 @@
-"""Programs that want more cores than their role asks for."""
+"""Programs that need more cores than their role requests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import amount
 from tony.advice.recommendation import Evidence, Finding, Measure, Severity
 
 
 class CpuUnderAsked(Heuristic):
-    """Proposes what they use, or what they would."""
+    """Recommends the measured use, or more where a limit throttled the tasks."""
 
     name = "cpu-under-asked"
     title = "Too few cores"
@@ -28,7 +28,6 @@ The recommendation is the average use, rounded up; with throttling, twice the pr
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             found = self.proofs(facts, name, lambda known: bool(known.means("cpu")))
             proofs = [known for _, known in found if known.vcores <= now.vcores]
@@ -44,27 +43,27 @@ The recommendation is the average use, rounded up; with throttling, twice the pr
     def _throttled(self, name: str, now: RoleFacts, throttled: float, runs: int) -> Finding:
         return self.finding(
             Severity.MEDIUM,
-            f"programs of {name} were kept from running in {amount(throttled, Measure.SHARE)} of their time, for they "
+            f"programs of {name} were throttled for {amount(throttled, Measure.SHARE)} of their time, because they "
             f"have only {amount(now.vcores, Measure.CORES)}",
             (
-                Evidence("cores asked", now.vcores, Measure.CORES),
-                Evidence("time in which the limit stood in the way", throttled, Measure.SHARE),
+                Evidence("cores requested", now.vcores, Measure.CORES),
+                Evidence("share of time throttled", throttled, Measure.SHARE),
             ),
             role=name,
-            patch=of_role(name, "vcores", str(now.vcores), str(2 * now.vcores)),
+            patch=change_role_setting(name, "vcores", str(now.vcores), str(2 * now.vcores)),
             runs=runs,
         )
 
     def _over(self, name: str, now: RoleFacts, used: float, runs: int) -> Finding:
         return self.finding(
             Severity.LOW,
-            f"programs of {name} used {amount(used, Measure.CORES)} on average, and ask for "
+            f"programs of {name} used {amount(used, Measure.CORES)} on average, and request "
             f"{amount(now.vcores, Measure.CORES)}: on a busy machine they would be slower",
             (
-                Evidence("cores asked", now.vcores, Measure.CORES),
+                Evidence("cores requested", now.vcores, Measure.CORES),
                 Evidence("used on average, by the busiest task", used, Measure.CORES),
             ),
             role=name,
-            patch=of_role(name, "vcores", str(now.vcores), str(math.ceil(used))),
+            patch=change_role_setting(name, "vcores", str(now.vcores), str(math.ceil(used))),
             runs=runs,
         )

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import mean_use
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import amount
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 from tony.model.metrics import OF_PROGRAMS
 
-#: What programs call the seconds of a step in which they wait for its data.
+#: Names of metrics with the seconds per step in which programs wait for data.
 _WAITING = re.compile(r"(data|input|load(er)?|fetch)([_.-]?(time|wait|seconds|s))", re.IGNORECASE)
 
 
 class DataBound(Heuristic):
-    """Proposes cores, where those are what is missing."""
+    """Recommends more cores if the CPU is the limit."""
 
     name = "data-bound"
     title = "Steps that wait for data"
@@ -40,38 +40,41 @@ half of the time while the cores are busy all the time.
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
-            told = self.proofs(facts, name, lambda known: _waiting(known) is not None)
-            waits = [_waiting(known) or 0.0 for _, known in told]
+            reported = self.proofs(facts, name, lambda known: _waiting(known) is not None)
+            waits = [_waiting(known) or 0.0 for _, known in reported]
             seen = self.proofs(facts, name, lambda known: mean_use(known) is not None and bool(known.means("cpu")))
             busy = [self._busy(known) for _, known in seen]
-            if told and min(waits) >= self.limits["waits"]:
-                yield self._found(name, now, told, waits, told=True)
+            if reported and min(waits) >= self.limits["waits"]:
+                yield self._found(name, now, reported, waits, is_reported=True)
             elif seen and all(each is not None for each in busy):
-                yield self._found(name, now, seen, [1 - each for each in busy if each is not None], told=False)
+                yield self._found(name, now, seen, [1 - each for each in busy if each is not None], is_reported=False)
 
     def _busy(self, known: RoleFacts) -> float | None:
-        """The GPUs' share, if they wait for a processor that does not; else None."""
+        """Return the GPU utilisation if the GPUs wait for a busy CPU; else None."""
         use, cores = mean_use(known), known.means("cpu")
         if use is None or not cores or not self.limits["gpu_works"] <= use < self.limits["gpu"]:
             return None
         return use if statistics.fmean(cores.values()) >= self.limits["cpu"] * known.vcores else None
 
     def _found(
-        self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], idle: list[float], *, told: bool
+        self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], idle: list[float], *, is_reported: bool
     ) -> Finding:
         cores = statistics.fmean([value for _, known in proofs for value in known.means("cpu").values()] or [0.0])
         full = cores >= self.limits["cpu"] * now.vcores
-        patch: tuple[SettingChange, ...] = of_role(name, "vcores", str(now.vcores), str(2 * now.vcores)) if full else ()
+        patch: tuple[SettingChange, ...] = (
+            change_role_setting(name, "vcores", str(now.vcores), str(2 * now.vcores)) if full else ()
+        )
         share = statistics.fmean(idle)
         what = (
-            "of each step its program waits for data" if told else "of the time its GPUs do nothing, and its cores all"
+            "of each step the program waits for data"
+            if is_reported
+            else "of the time the GPUs are idle, and all cores are busy"
         )
         evidence = [
-            Evidence("waits for data" if told else "GPUs idle, on average", share, Measure.SHARE),
-            Evidence("cores asked", now.vcores, Measure.CORES),
-            Evidence("cores at work, on average", cores, Measure.CORES),
+            Evidence("waiting for data" if is_reported else "GPUs idle, on average", share, Measure.SHARE),
+            Evidence("cores requested", now.vcores, Measure.CORES),
+            Evidence("cores in use, on average", cores, Measure.CORES),
         ]
         hours = [known.held * now.gpus * part for (_, known), part in zip(proofs, idle, strict=True)]
         return self.finding(
@@ -81,13 +84,15 @@ half of the time while the cores are busy all the time.
             role=name,
             saving=Saving(gpu_hours=savings_range([0.0, *hours])),
             patch=patch,
-            hint="" if full else "Its cores are not the limit: read ahead, with more workers, or from a nearer place.",
+            hint=""
+            if full
+            else "The CPU is not the limit: prefetch, use more loader workers, or read from a nearer place.",
             runs=len(proofs),
         )
 
 
 def _waiting(known: RoleFacts) -> float | None:
-    """The share of a step that the role's programs say they wait for data; None if they do not say it."""
+    """Return the share of a step that the programs report as waiting for data; None if they do not report it."""
     shares = []
     for task, used in known.used.items():
         waits = [

@@ -11,12 +11,12 @@ from tony.advice.number_format import amount, count
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 from tony.units import exact_duration
 
-#: Times that people write.
-_NICE = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)
+#: Round durations, in seconds.
+_ROUND_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)
 
 
 class RestartsInVain(Heuristic):
-    """Proposes to stop what fails at once each time."""
+    """Recommends `min_uptime` for programs that always fail early."""
 
     name = "restarts-in-vain"
     title = "Restarts that never helped"
@@ -33,47 +33,46 @@ row is not started again. If it fails late there is none; check whether it gets 
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """The job as a whole."""
         if facts.run.succeeded or any(run.succeeded and run.restarts for run in facts.runs):
             return
-        vain = [(run, run.failures) for run in facts.runs if _is_vain(run)]
-        restarts = sum(len(failures) - 1 for _, failures in vain)
-        if not vain or vain[0][0] is not facts.run or restarts < self.limits["restarts"]:
+        futile = [(run, run.failures) for run in facts.runs if _is_futile(run)]
+        restarts = sum(len(failures) - 1 for _, failures in futile)
+        if not futile or futile[0][0] is not facts.run or restarts < self.limits["restarts"]:
             return
-        how = {failure.how for _, failures in vain for failure in failures}
+        how = {failure.how for _, failures in futile for failure in failures}
         if len(how) != 1:
             return
-        lasted = [failure.ran for _, failures in vain for failure in failures if failure.ran is not None]
+        lasted = [failure.ran for _, failures in futile for failure in failures if failure.ran is not None]
         longest = max(lasted, default=0.0)
         patch = self._patch(facts.run, longest)
         yield self.finding(
             Severity.HIGH if restarts >= 2 * self.limits["restarts"] else Severity.MEDIUM,
             f"{count(restarts, 'restart')} led to the same failure ({how.pop()}), and none ever helped",
             (
-                Evidence("restarts in vain", restarts),
-                Evidence("runs", len(vain)),
-                Evidence("its program had run at most", longest, Measure.SECONDS),
+                Evidence("futile restarts", restarts),
+                Evidence("runs", len(futile)),
+                Evidence("longest run time before the failure", longest, Measure.SECONDS),
             ),
             saving=Saving(
-                gb_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gb_hours) for run, _ in vain)]),
-                gpu_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gpu_hours) for run, _ in vain)]),
+                gb_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gb_hours) for run, _ in futile)]),
+                gpu_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gpu_hours) for run, _ in futile)]),
             ),
             patch=patch,
             hint=""
             if patch
-            else f"It fails after up to {amount(longest, Measure.SECONDS)}: see its log of each session.",
-            runs=len(vain),
+            else f"It fails after up to {amount(longest, Measure.SECONDS)}: compare the logs of the sessions.",
+            runs=len(futile),
         )
 
     def _patch(self, run: Run, longest: float) -> tuple[SettingChange, ...]:
         if run.spec.min_uptime is not None or longest > self.limits["early"]:
             return ()
-        new = next((nice for nice in _NICE if nice >= self.limits["margin"] * longest), None)
+        new = next((nice for nice in _ROUND_SECONDS if nice >= self.limits["margin"] * longest), None)
         return () if new is None else (SettingChange(key="min_uptime", old="", new=f'"{exact_duration(new)}"'),)
 
 
-def _is_vain(run: Run) -> bool:
-    """It failed after restarts, each time the same way and none farther than the first time, as far as that is told."""
+def _is_futile(run: Run) -> bool:
+    """Return True if every session failed the same way, and none made more progress than the first."""
     failures = run.failures
     if run.succeeded or run.ended is None or len(failures) < 2 or not all(map(_by_itself, failures)):
         return False
@@ -88,5 +87,5 @@ def _by_itself(failure: Failed) -> bool:
 
 
 def _spent(run: Run, whole: float) -> float:
-    """What the sessions after the second one have cost, by their number."""
+    """Return the cost of the sessions after the second one, in proportion to their number."""
     return whole * max(0, run.sessions - 2) / run.sessions if run.sessions else 0.0

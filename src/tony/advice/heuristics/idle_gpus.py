@@ -1,4 +1,4 @@
-"""GPUs that nobody uses."""
+"""GPUs that are never used."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import Device, devices
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import count
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 from tony.model.job_spec import MIB
 
 
 class GpusIdle(Heuristic):
-    """Proposes as many as are used."""
+    """Recommends the number of GPUs that are used."""
 
     name = "gpus-idle"
     title = "Unused GPUs"
@@ -32,7 +32,6 @@ For GPUs that compute now and then see [steps that wait for data](data-bound.md)
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             proofs = self.proofs(facts, name, lambda known: bool(devices(known))) if now.gpus else []
             every = [device for _, known in proofs for device in devices(known) or ()]
@@ -49,21 +48,21 @@ For GPUs that compute now and then see [steps that wait for data](data-bound.md)
         untouched = all(device.opened < self.limits["memory"] for device in every if device.number in idle)
         last = idle == set(range(left, now.gpus))
         patch: tuple[SettingChange, ...] = ()
-        hint = "The program opens them: it must be told to do without before the job can ask for fewer."
+        hint = "The program opens them: configure it to use fewer before the job requests fewer."
         if not left:
-            hint = "If the program does without any, let the role ask for none."
+            hint = "If the program needs no GPU, set gpus = 0."
         elif untouched and last and now.procs <= left:
-            patch, hint = of_role(name, "gpus", str(now.gpus), str(left)), ""
+            patch, hint = change_role_setting(name, "gpus", str(now.gpus), str(left)), ""
         elif untouched and not last:
-            hint = "They are not the last ones of each task: have the program use the first ones, then ask for fewer."
+            hint = "They are not the last ones of each task: let the program use the first ones, then request fewer."
         return self.finding(
             Severity.HIGH,
             f"{len(idle)} of the {count(now.gpus, 'GPU')} of each task of {name} never computed anything",
             (
-                Evidence("GPUs asked", now.gpus),
-                Evidence("GPUs that were ever used", left),
+                Evidence("GPUs requested", now.gpus),
+                Evidence("GPUs used", left),
                 Evidence(
-                    "highest use of the others",
+                    "highest utilisation of the others",
                     max(device.util.most for device in every if device.number in idle),
                     Measure.SHARE,
                 ),

@@ -1,20 +1,20 @@
-"""Memory that is nearly, or now and then, too little."""
+"""Memory requests that are too low, or nearly so."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
-from tony.advice.heuristic import Heuristic, Threshold, of_role, rounded_memory, size
+from tony.advice.heuristic import Heuristic, Threshold, change_role_setting, rounded_memory, size
 from tony.advice.number_format import amount, count
 from tony.advice.recommendation import Evidence, Finding, Measure, Severity
 
 
 class MemoryTight(Heuristic):
-    """Proposes more, before it fails again."""
+    """Recommends more memory."""
 
     name = "memory-tight"
-    title = "Memory that is nearly too little"
+    title = "Memory request is too low"
     about = """\
 Tasks ran out of memory, or came close. A task that is killed for its memory loses the work since the last checkpoint.
 
@@ -29,7 +29,6 @@ the failure."""
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             runs = [(run, known) for run, known in facts.of(name) if known.memory >= now.memory]
             died = sum(known.out_of_memory for _, known in runs)
@@ -41,21 +40,22 @@ the failure."""
     def _found(self, name: str, now: RoleFacts, died: int, near: list[RoleFacts]) -> Finding:
         new = rounded_memory(now.memory * self.limits["much_more" if died else "more"])
         highest = max((known.resident or 0 for known in near), default=0)
-        asked = amount(now.memory, Measure.BYTES)
+        limit = amount(now.memory, Measure.BYTES)
+        peak = f", peak {amount(highest, Measure.BYTES)}" if highest else ""
         if died:
-            says = f"{count(died, 'program')} of {name} ended for using more memory than the {asked} asked for"
+            says = f"{name} ran out of memory (limit {limit}{peak}; {count(died, 'task')} killed)"
         else:
-            says = f"tasks of {name} came to {amount(highest, Measure.BYTES)} of the {asked} of memory asked for"
-        evidence = [Evidence("memory asked", now.memory, Measure.BYTES)]
+            says = f"{name} nearly ran out of memory (limit {limit}{peak})"
+        evidence = [Evidence("memory requested", now.memory, Measure.BYTES)]
         if highest:
             evidence.append(Evidence("highest resident memory of any task", highest, Measure.BYTES))
         if died:
-            evidence.append(Evidence("programs that ended for it", died))
+            evidence.append(Evidence("tasks killed for their memory", died))
         return self.finding(
             Severity.HIGH if died else Severity.MEDIUM,
             says,
             tuple(evidence),
             role=name,
-            patch=of_role(name, "memory", size(now.memory), size(new)),
+            patch=change_role_setting(name, "memory", size(now.memory), size(new)),
             runs=max(1, len(near)),
         )

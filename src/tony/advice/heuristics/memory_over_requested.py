@@ -1,18 +1,26 @@
-"""Memory that a role asks for and never uses."""
+"""Memory that a role requests and never uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role, rounded_memory, severity_of_share, size
+from tony.advice.heuristic import (
+    PROOF,
+    Heuristic,
+    Threshold,
+    change_role_setting,
+    rounded_memory,
+    severity_of_share,
+    size,
+)
 from tony.advice.number_format import amount, count
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, savings_range
 from tony.model.job_spec import MIB
 
 
 class MemoryOverAsked(Heuristic):
-    """Proposes the highest peak of several runs, and a good deal more."""
+    """Recommends the highest peak of several runs, with headroom."""
 
     name = "memory-over-asked"
     title = "Memory that is requested and never used"
@@ -33,13 +41,12 @@ Before using more data or a larger model, wait for a run with that."""
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             proofs = self.proofs(facts, name, _is_known)
             if proofs:
-                yield from self._look(name, now, facts, proofs)
+                yield from self._find(name, now, facts, proofs)
 
-    def _look(self, name: str, now: RoleFacts, facts: Facts, proofs: list[tuple[Run, RoleFacts]]) -> Iterator[Finding]:
+    def _find(self, name: str, now: RoleFacts, facts: Facts, proofs: list[tuple[Run, RoleFacts]]) -> Iterator[Finding]:
         every = [known.peak for _, known in facts.of(name) if known.peak is not None]
         if any(known.out_of_memory or known.growing for _, known in facts.of(name)):
             return
@@ -51,22 +58,22 @@ Before using more data or a larger model, wait for a run with that."""
         hours = savings_range(gigabytes(less) * known.held for _, known in proofs)
         yield self.finding(
             severity_of_share(less / now.memory, 0.5, 0.75),
-            f"each task of {name} asks for {amount(now.memory, Measure.BYTES)} of memory, and none ever used more than "
+            f"each task of {name} requests {amount(now.memory, Measure.BYTES)} of memory, and none ever used more than "
             f"{amount(highest, Measure.BYTES)}",
             (
-                Evidence("memory asked", now.memory, Measure.BYTES),
+                Evidence("memory requested", now.memory, Measure.BYTES),
                 Evidence("highest peak of any task", highest, Measure.BYTES),
-                Evidence("lowest of the runs' peaks", lowest, Measure.BYTES),
+                Evidence("lowest peak of the runs", lowest, Measure.BYTES),
                 Evidence("tasks", now.tasks),
             ),
             role=name,
             saving=Saving(gb_hours=hours),
-            patch=of_role(name, "memory", size(now.memory), size(new)),
-            hint=f"It goes by {count(len(proofs), 'run')}; a run with more data may need more.",
+            patch=change_role_setting(name, "memory", size(now.memory), size(new)),
+            hint=f"Based on {count(len(proofs), 'run')}; a run with more data may need more.",
             runs=len(proofs),
         )
 
 
 def _is_known(known: RoleFacts) -> bool:
-    """Of each task the peak, and that it was over."""
+    """Return True if the peak of each task is known, and memory was not growing at the end."""
     return known.peak is not None and known.counted >= known.tasks and known.growing is False

@@ -1,4 +1,4 @@
-"""More parameter servers than there is work for."""
+"""More parameter servers than necessary."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tony.advice.heuristic import PROOF, Heuristic, Threshold
 from tony.advice.number_format import amount
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
 
-#: What such a role is called in all jobs of TensorFlow and MXNet.
+#: Names of the role in jobs of TensorFlow and MXNet.
 _ROLES = ("ps", "server")
 
 
 class ParameterServers(Heuristic):
-    """Proposes fewer, at least half as many."""
+    """Recommends fewer, but at least half as many."""
 
     name = "parameter-servers"
     title = "Too many parameter servers"
@@ -33,7 +33,6 @@ first."""
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """The roles that are called so."""
         for name in _ROLES:
             now = facts.run.roles.get(name)
             if now is None or now.tasks < 2 or facts.run.spec.framework not in ("tensorflow", "mxnet"):
@@ -48,7 +47,7 @@ first."""
                 yield self._found(name, now, proofs, fewer)
 
     def _needed(self, now: RoleFacts, known: RoleFacts) -> int:
-        """How many would do."""
+        """Return how many would be enough."""
         network = sum(sum(known.means(way).values()) for way in ("net-in", "net-out"))
         cores = sum(task["cpu"].most for task in known.used.values())
         memory = (known.peak or 0) * known.tasks
@@ -65,14 +64,14 @@ first."""
         less = now.tasks - fewer
         return self.finding(
             Severity.MEDIUM,
-            f"{now.tasks} tasks of {name} use {amount(cores, Measure.CORES)} all together, and each at most "
-            f"{amount(peak, Measure.BYTES)} of memory: {fewer} would do",
+            f"{now.tasks} tasks of {name} use {amount(cores, Measure.CORES)} in total, and each at most "
+            f"{amount(peak, Measure.BYTES)} of memory: {fewer} would be enough",
             (
                 Evidence("tasks", now.tasks),
-                Evidence("used by all of them on average", cores, Measure.CORES),
-                Evidence("cores asked by each", now.vcores, Measure.CORES),
-                Evidence("highest peak of memory of any", peak, Measure.BYTES),
-                Evidence("memory asked by each", now.memory, Measure.BYTES),
+                Evidence("cores used in total, on average", cores, Measure.CORES),
+                Evidence("cores requested by each", now.vcores, Measure.CORES),
+                Evidence("highest memory peak of any task", peak, Measure.BYTES),
+                Evidence("memory requested by each", now.memory, Measure.BYTES),
             ),
             role=name,
             saving=Saving(
@@ -85,7 +84,7 @@ first."""
 
 
 def _is_known(known: RoleFacts) -> bool:
-    """What each of them does: processor, memory, network."""
+    """Return True if CPU, memory and network metrics of each task are known."""
     if not known.wholly_measured or known.peak is None or known.counted < known.tasks:
         return False
     return all(len(known.means(way)) >= known.tasks for way in ("net-in", "net-out"))

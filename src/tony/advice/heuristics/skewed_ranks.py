@@ -1,4 +1,4 @@
-"""Tasks of a role that are slower, or have more to do, than the others."""
+"""Tasks of a role that are slower, or have more work, than the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tony.model.states import RoleKind
 
 
 class SkewedRanks(Heuristic):
-    """Names the slow one, and whether it is its host or its share of the work."""
+    """Reports the slow task, and whether its host or its share of the work is the reason."""
 
     name = "skewed-ranks"
     title = "One task holds up the others"
@@ -40,7 +40,6 @@ Ranks that synchronize in every step all show the same step time. Then the waiti
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Role by role."""
         for name, now in facts.run.roles.items():
             if now.kind in (RoleKind.SIDECAR, RoleKind.SETUP, RoleKind.UNTRACKED):
                 continue
@@ -53,15 +52,15 @@ Ranks that synchronize in every step all show the same step time. Then the waiti
                 yield self._found(name, found)
 
     def _slowest(self, known: RoleFacts) -> tuple[str, float, str] | None:
-        """Task, how many times slower, by what; None if none stands out."""
-        for times, what in ((known.steps, "seconds for a step"), (known.ran, "running time")):
+        """Return task, factor and criterion of the slowest task; None if none stands out."""
+        for times, what in ((known.steps, "seconds per step"), (known.ran, "run time")):
             if len(times) < self.limits["tasks"] or len(times) < known.tasks:
                 continue
             *others, (task, most) = sorted(times.items(), key=lambda item: item[1])
-            # At the end everybody waits for the last one: that is one task's doing only if the last but one was early.
-            usual = statistics.median(value for _, value in others) if times is known.steps else others[-1][1]
-            if usual > 0 and most >= self.limits["slower"] * usual:
-                return task, most / usual, what
+            # All wait for the last task at the end: it is an outlier only if the second to last was much faster.
+            reference = statistics.median(value for _, value in others) if times is known.steps else others[-1][1]
+            if reference > 0 and most >= self.limits["slower"] * reference:
+                return task, most / reference, what
         return None
 
     def _found(self, name: str, found: list[tuple[Run, RoleFacts, tuple[str, float, str]]]) -> Finding:
@@ -70,11 +69,11 @@ Ranks that synchronize in every step all show the same step time. Then the waiti
         hosts = {each.hosts.get(slow[0], "") for _, each, slow in found} - {""}
         other_hosts = {host for _, each, slow in found for name, host in each.hosts.items() if name != slow[0]}
         if len(tasks) == 1 and len(hosts) != 1:
-            why = f"It is always {task}: it seems to have more to do."
+            why = f"It is always {task}: it seems to have more work."
         elif len(hosts) == 1 and not hosts & other_hosts:
             why = f"It is always on host {hosts.copy().pop()}: that machine seems to be slow."
         else:
-            why = "Compare what its tasks use on the job's page."
+            why = "Compare the metrics of its tasks on the job's page."
         lost = [(times - 1) / times * each.held for _, each, (_, times, _) in found]
         return self.finding(
             Severity.HIGH if times >= 2 else Severity.MEDIUM,
@@ -82,7 +81,7 @@ Ranks that synchronize in every step all show the same step time. Then the waiti
             (
                 Evidence(f"{what}: {task}, against the others", times, Measure.TIMES),
                 Evidence("tasks", known.tasks),
-                Evidence("runs in which one task was so slow", len(found)),
+                Evidence("runs with such a slow task", len(found)),
             ),
             role=name,
             saving=Saving(

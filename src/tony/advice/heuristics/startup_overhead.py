@@ -1,4 +1,4 @@
-"""Jobs of which much is start-up."""
+"""Jobs that spend much of their time in container setup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tony.model.states import RoleKind
 
 
 class StartUp(Heuristic):
-    """Says what takes the time; no value of the job file makes it shorter."""
+    """Reports the setup time; no setting of the job file shortens it."""
 
     name = "start-up"
     title = "Container setup takes much of the time"
@@ -32,21 +32,20 @@ allocated, in each run.
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """The job as a whole."""
         if any(role.kind is RoleKind.SETUP for role in facts.run.roles.values()):
-            return  # what those do counts as set-up, and is the job's own business
-        found = [(run, *told) for run in facts.runs if run.succeeded and (told := self._share(run.ledger))]
+            return  # their run time counts as setup
+        found = [(run, *setup) for run in facts.runs if run.succeeded and (setup := self._share(run.ledger))]
         if len(found) < self.limits["runs"] or found[0][0] is not facts.run:
             return
         run, share, seconds = found[0]
         yield self.finding(
             Severity.MEDIUM if share >= 0.5 else Severity.LOW,
-            f"each task takes {amount(seconds, Measure.SECONDS)} to have its files in place, "
-            f"{amount(share, Measure.SHARE)} of the time for which its container is held",
+            f"container setup takes {amount(seconds, Measure.SECONDS)} per task, "
+            f"{amount(share, Measure.SHARE)} of the time for which its container is allocated",
             (
-                Evidence("time for files, each task on average", seconds, Measure.SECONDS),
-                Evidence("share of the time for which containers are held", share, Measure.SHARE),
-                Evidence("runs in which it was so", len(found)),
+                Evidence("setup time, per task on average", seconds, Measure.SECONDS),
+                Evidence("share of the allocated time", share, Measure.SHARE),
+                Evidence("runs with such a share", len(found)),
             ),
             saving=Saving(
                 gb_hours=savings_range([0.0, *(_hours(each.ledger.gb_hours) for each, _, _ in found)]),
@@ -58,7 +57,7 @@ allocated, in each run.
         )
 
     def _share(self, ledger: GoodputLedger) -> tuple[float, float] | None:
-        """Of the time in which containers were held, and seconds a task; None if it is not worth a word."""
+        """Return the share of setup in the allocated time, and seconds per task; None if below the thresholds."""
         whole = sum(value for task in ledger.tasks for value in task.held.values() if value is not None)
         taken = sum(task.held[Bucket.SET_UP.value] or 0.0 for task in ledger.tasks)
         seconds = taken / max(1, len(ledger.tasks))
@@ -73,5 +72,5 @@ def _hours(spent: Mapping[str, float | None]) -> float:
 
 def _hint(run: Run) -> str:
     if run.spec.python and not run.spec.python.startswith("/"):
-        return f"Its environment {run.spec.python} is brought to every node; one that lies there already is not."
-    return "See what is brought: source, python and files; leave out what programs do not need."
+        return f"Its environment {run.spec.python} is copied to every node; install it on the nodes to avoid that."
+    return "Check source, python and files; leave out what programs do not need."

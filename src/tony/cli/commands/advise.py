@@ -85,11 +85,11 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
 def _load_facts(home: Home, name: str) -> Facts:
     import asyncio
 
-    from tony.advice.facts_loader import facts_of
+    from tony.advice.facts_loader import load_facts
     from tony.jobs.remote_jobs import refresh
 
     asyncio.run(refresh(home, name))
-    return facts_of(home, name)
+    return load_facts(home, name)
 
 
 def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
