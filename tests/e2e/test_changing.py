@@ -43,7 +43,7 @@ def test_a_job_that_hangs(lab: Lab) -> None:
     shown = lab.tony("stacks", job)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.count("waits_for_a_peer") == 2
-    assert "keeper:0: seen by the kernel; kept among the logs as keeper-0.s1.t1.stacks" in shown.stdout
+    assert "keeper:0: from the kernel; saved as keeper-0.s1.t1.stacks among the logs" in shown.stdout
     told = [json.loads(line) for line in lab.tony("stacks", job, "--task", "worker:1", "--json").stdout.splitlines()]
     assert [each["task"] for each in told] == ["worker:1"]
     assert (Home(lab.home).job(job).logs / told[0]["name"]).read_text().count("waits_for_a_peer") == 2

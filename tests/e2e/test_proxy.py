@@ -159,7 +159,7 @@ def test_what_cannot_be(lab: Lab) -> None:
         (("worker:0:8888:1",), "write role:index:port"),
         (("worker:0", "--port", number), f"cannot listen on 127.0.0.1:{number}: Address already in use"),
         (("worker:0", "--address", "203.0.113.1"), "cannot listen on 203.0.113.1:0: Cannot assign requested address"),
-        (("worker:0:8888", "--port", "8888"), "port 8888 of this machine is the one of worker:0"),
+        (("worker:0:8888", "--port", "8888"), "port 8888 of this machine is used by worker:0"),
     ):
         done = lab.tony("proxy", job, *arguments)
         assert done.returncode == 2, done.stderr
@@ -169,7 +169,7 @@ def test_what_cannot_be(lab: Lab) -> None:
     lab.wait(job)
     done = lab.tony("proxy", job, "worker:0", "--json")
     assert done.returncode == 2
-    assert json.loads(done.stdout)["error"]["message"].startswith("there is nothing to connect with: job ")
+    assert json.loads(done.stdout)["error"]["message"].startswith("cannot forward to an ended job: job ")
 
 
 def memory(pid: int) -> int:

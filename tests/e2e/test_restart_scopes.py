@@ -84,7 +84,7 @@ def test_a_role_has_a_budget_of_its_own(lab: Lab) -> None:
     assert f"Not restarted: {status['failure']['verdict']}" in done.stdout + done.stderr
     shown = lab.tony("status", lab.only_job()).stdout
     assert "(restart 1 of 5, 1 of 1 for picky)" in shown
-    assert "restarts: 1 of 5 (max_restarts)" in shown
+    assert "Restarts: 1 of 5 used (max_restarts)" in shown
 
 
 def test_what_is_never_worth_a_retry(lab: Lab) -> None:

@@ -172,13 +172,13 @@ def test_a_start_and_a_stop(tmp_path: Path) -> None:
     finally:
         answer = command(home, "stop")
     assert f"1 application still runs and will be ended: {job}" in answer.stderr
-    assert (0, "ended; 4 daemons ran\n") == (answer.returncode, answer.stdout)
+    assert (0, "Stopped 4 daemons\n") == (answer.returncode, answer.stdout)
     assert -signal.SIGKILL == stray.wait(10)
     assert [] == [pid for pid in pids if is_alive(pid)]
     assert [] == with_marker(marker)
     assert not places.places.path.exists()
     assert conf_dir(Home(home)) is None
-    assert "no cluster ran\n" == command(home, "stop").stdout
+    assert "no cluster was running\n" == command(home, "stop").stdout
 
 
 def submitted(home: Path, folder: Path) -> str:

@@ -183,6 +183,4 @@ def test_the_start_warns_of_other_users(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(mini, "_cluster", StartedCluster)
     result = CliRunner().invoke(mini.command, ["start"])
     assert result.exit_code == 0
-    assert (
-        "Any local user of this machine can run programs as you while it runs: it has no passwords.\n" in result.output
-    )
+    assert "any local user can run programs as you" in result.output

@@ -56,4 +56,4 @@ def test_no_cluster(lab: YarnLab) -> None:
     assert "there is no cluster: HADOOP_CONF_DIR is not set" in done.stderr
     done = there.tony("list", "--scheduler", "slurm")
     assert done.returncode == 2
-    assert "'slurm' is no scheduler; there are: local, yarn." in done.stderr
+    assert "unknown scheduler 'slurm'; known: local, yarn." in done.stderr
