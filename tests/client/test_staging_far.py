@@ -104,7 +104,7 @@ def test_in_place(desk: Desk, tmp_path: Path) -> None:
     assert set(far.read) == {"hdfs://nn/d/x.zip"}
     assert far.closed
     assert "warning: hdfs:///lib: its subfolders are left out, only its files are copied: in" in desk.said
-    assert "big: 10 bytes, in HDFS already" in desk.said
+    assert "big: 10 bytes, already in HDFS" in desk.said
     far.time += 1
     again = desk.stage(spec, remote_files=lambda: far, same_host=False)
     assert again.roles["worker"].items[2].digest != big.digest
