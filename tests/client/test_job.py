@@ -245,7 +245,7 @@ class TestJob:
                 ("worker:0", "", ""),
                 ("worker:1", "train", "py-spy"),
             ]
-            assert "no executor" in told[0].problem
+            assert "not connected" in told[0].problem
             assert [each.task for each in job.stacks("worker:1")] == ["worker:1"]
             job.set_log_level("debug")
             assert master.orders == [

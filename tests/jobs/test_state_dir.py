@@ -53,7 +53,7 @@ def test_a_tilde_is_expanded_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is ever made in a folder called `~`."""
     assert find_state_dir({"TONY_HOME": "~/t", "HOME": "/home/u"}).path == Path("/home/u/t")
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
-    with pytest.raises(UserError, match=r"^TONY_HOME is ~/t, and nobody knows where `~` is: HOME is not set"):
+    with pytest.raises(UserError, match=r"^TONY_HOME is ~/t, and .*HOME is not set"):
         find_state_dir({"TONY_HOME": "~/t"})
 
 

@@ -105,7 +105,7 @@ def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
         assert process.has_marker(pid, b"GIVEN=yes")
         assert os.getsid(pid) == pid
         code = await bench.ended(pid)
-        assert "no launch context" in bench.output.read_text()
+        assert "the launch context" in bench.output.read_text()
         assert code == ExitCode.BUG
 
     play(tmp_path, scene)

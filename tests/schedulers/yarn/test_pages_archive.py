@@ -28,7 +28,7 @@ tony.__path__.append(more + "/tony")
 import asyncio, tony.web.am_server, tony.web.template_rendering, tony.web.assets, uvicorn.protocols.http.h11_impl
 import anyio._backends._asyncio, tony.advice.registry
 tony.web.template_rendering.prepare()
-assert tony.advice.registry.ours()
+assert tony.advice.registry.built_in_heuristics()
 print("charts", tony.web.assets.assets().has_charts)
 names = {"tony", "starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click"}
 for name, module in sorted(sys.modules.items()):
@@ -38,7 +38,7 @@ for name, module in sorted(sys.modules.items()):
 
 
 @pytest.fixture(scope="module")
-def decode_payload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Both archives as a node has them."""
     folder = tmp_path_factory.mktemp("node")
     made = Cache(folder / "cache")
