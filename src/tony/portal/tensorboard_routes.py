@@ -133,7 +133,7 @@ class TensorBoardRoutes:
                     raise
                 status, title, what = 503, "", str(error)
             except TonyError as error:
-                status, title, what = 502, "This cannot be shown", " ".join(str(error).split())
+                status, title, what = 502, "This page cannot be shown", " ".join(str(error).split())
             return _error(status, what) if as_json else problem(request, status, title, what)
 
         return run
@@ -304,9 +304,7 @@ class TensorBoardRoutes:
             seen = await find_job(visitor, self._portal, job)
             view = await self._portal.job(job) if seen else None
             if seen is None or view is None:
-                raise _NotShown(
-                    404, "There is no such job here", "It does not exist, or you do not have permission to view it."
-                )
+                raise _NotShown(404, "Job not found", "It does not exist, or you do not have permission to view it.")
             found.append(_ShownJob(seen[1], await view.record(), view.place))
         return found
 
