@@ -56,7 +56,10 @@ def test_pages_and_search_load_nothing_from_elsewhere(address: str) -> None:
             page.goto(f"{name}.html", wait_until="load")
             expect(page.locator("article h1").first).to_be_visible()
         page.goto("index.html", wait_until="load")
-        page.fill("[data-md-component=search-query]", "restart_grace")
+        query = page.locator("[data-md-component=search-query]")
+        query.click()
+        expect(page.locator(".md-search-result__meta")).to_have_text("Type to start searching")  # its script is ready
+        query.press_sequentially("restart_grace")
         result = page.locator(".md-search-result__link", has_text="Settings").first
         expect(result).to_be_visible()
         result.click()
