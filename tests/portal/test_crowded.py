@@ -38,7 +38,7 @@ from tony.testing.hanging_store import HangingStore
 from tony.web import folder_job_view
 from tony.web.app import create
 from tony.web.auth import Authenticator
-from tony.web.lanes import STORES
+from tony.web.thread_lanes import STORES
 
 #: Seconds after which an answer that must come has not.
 CEILING = 60.0

@@ -23,7 +23,7 @@ from tony.executor.port_reservation import TaskPorts
 from tony.executor.process_tree import ProcessTree
 from tony.executor.program_environment import MARKER, has_board
 from tony.executor.reaper import Reaper
-from tony.executor.rendezvous import Rendezvous, RendezvousError
+from tony.executor.rendezvous_process import Rendezvous, RendezvousError
 from tony.executor.session_protocol import (
     ApplyLogLevel,
     EndExecutor,

@@ -38,7 +38,7 @@ from tony.schedulers.registry import has_remote_logs
 from tony.storage.local_store import JobDirectory
 from tony.storage.store import FileStore
 from tony.web.folder_job_view import FolderView
-from tony.web.lanes import LISTS, OTHERS, STORES
+from tony.web.thread_lanes import LISTS, OTHERS, STORES
 
 #: Cached job views, and their maximum bytes in memory.
 _MAX_VIEWS = 64

@@ -13,7 +13,7 @@ from tony.errors import TonyError
 from tony.portal.tokens import SESSION, TokenFile
 from tony.web.app import problem, refused
 from tony.web.auth import Authenticator
-from tony.web.lanes import LISTS
+from tony.web.thread_lanes import LISTS
 
 #: Maximum bytes of the form.
 _MAX_FORM_BYTES = 8192

@@ -19,7 +19,7 @@ from tony import clock
 from tony.errors import InfraError, UserError
 from tony.linux.threads import acting_for
 from tony.portal.tensorboard_process import READY, SOCKET, SUMMARIES
-from tony.web.lanes import LISTS, STORES
+from tony.web.thread_lanes import LISTS, STORES
 
 #: Maximum number of TensorBoards; each takes some 150 MB.
 MOST = 4

@@ -43,10 +43,10 @@ from tony.storage.store import FileStore
 from tony.web.app import problem, refused
 from tony.web.auth import Authenticator
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, jobs_for
-from tony.web.lanes import STORES
 from tony.web.links import Links
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
+from tony.web.thread_lanes import STORES
 
 #: Maximum jobs shown together, and jobs offered to add.
 _MAX_JOBS = 8

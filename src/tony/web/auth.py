@@ -26,9 +26,9 @@ from tony.dataclass import dataclass, field
 from tony.linux.peer_credentials import is_ours
 from tony.linux.threads import set_user
 from tony.web.authorization import AccessDenied, PortalUser
-from tony.web.lanes import LISTS
 from tony.web.login_throttle import LoginThrottle
 from tony.web.principal import AuthMethod, Groups, User
+from tony.web.thread_lanes import LISTS
 from tony.web.uvicorn_server import PEER
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -35,10 +35,10 @@ from tony.schedulers.interface import WebLink
 from tony.storage.local_store import LocalStore
 from tony.storage.store import joined
 from tony.web.job_source import LOG_PIECE, RecordFile, TaskContainer
-from tony.web.lanes import OTHERS
 from tony.web.log_files import FolderLogs
 from tony.web.remote_logs import RemoteLogs
 from tony.web.secret_masking import MARGIN, PRINTED
+from tony.web.thread_lanes import OTHERS
 
 T = TypeVar("T")
 #: How long the report of a running AM counts as current.

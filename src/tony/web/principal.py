@@ -14,7 +14,7 @@ from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.web.authorization import PortalAction
-from tony.web.lanes import LISTS
+from tony.web.thread_lanes import LISTS
 
 #: In a job's viewers or modifiers: every authenticated user.
 ALL_USERS = "*"

@@ -6,7 +6,7 @@ the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS:
 the runtime, the pages, Python and plug-ins, each built once; `cache_upload` stores each once by digest.
 
 After submission: `record_download` fetches the job directory, `container_logs` the output; `queue_position`,
-`application_lifetime`, `web_links` and `foreign_applications` explain an application's status.
+`application_lifetime`, `web_links` and `unrecorded_applications` explain an application's status.
 
 In the cluster: `launch_payload` travels to a container; `launch/` has the scripts that find a Python there.
 `allocator` is the AM's connection to the ResourceManager: `outstanding_requests`, `container_table`, `exit_reasons`,
