@@ -29,7 +29,7 @@ test: env ## all that CI does: system packages, checks, every test
 
 test-fast: env ## the inner loop: checks and the tests that start no process, below 3 minutes
 	@$(MAKE) --no-print-directory check
-	scripts/test -m "not e2e and not slow and not framework" --fast
+	scripts/test --fast
 
 test-all: env ## as `make test`, and the long tests too
 	@scripts/system-packages --long

@@ -29,6 +29,8 @@ settings.load_profile("tony")
 
 ROOT = Path(__file__).parents[1]
 ALLOWED_SKIPS = ROOT / "tests" / "meta" / "allowed_skips.txt"
+#: Folders of tests that start no process; `make test-fast` runs those of them that are not slow.
+FAST = ("advice", "config", "core", "hadoop", "history", "logs", "meta", "model", "protocol", "rpc", "storage", "web")
 #: The groups that take longest, the longest first: beginnings of their names (`group_of`).
 LONGEST = ("shared-cluster", "other-clusters", "tests/e2e", "tests/failure_modes", "tests/bench", "tests/frameworks")
 
@@ -42,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("CI", "").lower() in {"1", "true", "yes"},
         help="fail if a test is skipped that tests/meta/allowed_skips.txt does not list (always so in CI)",
     )
+    parser.addoption("--fast", action="store_true", help="run the tests of FAST that start nothing: make test-fast")
     parser.addoption("--long", action="store_true", help="run the tests marked `long` as well: make test-all")
 
 
@@ -58,6 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if not everything and not is_due(item, changed)]
     if config.getoption("long") is False:
         left_out += [item for item in items if item not in left_out and item.get_closest_marker("long")]
+    if config.getoption("fast"):
+        left_out = [item for item in items if not is_fast(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         unwanted = set(left_out)
@@ -70,6 +75,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def is_named(config: pytest.Config) -> bool:
     """Return True if the command line names files or tests: all of theirs run."""
     return any(argument.partition("::")[0].endswith(".py") for argument in config.args)
+
+
+def is_fast(item: pytest.Item) -> bool:
+    """Return True if the test is pure, or nearly so."""
+    marks = {mark.name for mark in item.iter_markers()}
+    return item.nodeid.split("/")[1] in FAST and marks.isdisjoint({"e2e", "framework", "long", "slow"})
 
 
 def is_due(item: pytest.Item, changed: Set[str]) -> bool:
