@@ -30,7 +30,15 @@ settings.load_profile("tony")
 ROOT = Path(__file__).parents[1]
 ALLOWED_SKIPS = ROOT / "tests" / "meta" / "allowed_skips.txt"
 #: The groups that take longest, the longest first: beginnings of their names (`group_of`).
-LONGEST = ("shared-cluster", "other-clusters", "tests/e2e", "tests/failure_modes", "tests/bench", "tests/frameworks")
+LONGEST = (
+    "shared-cluster",
+    "other-clusters",
+    "tests/scenarios",
+    "tests/e2e",
+    "tests/failure_modes",
+    "tests/bench",
+    "tests/frameworks",
+)
 
 isolated_folder = pytest.StashKey[Path]()
 
@@ -105,7 +113,8 @@ def find_changed_packages(root: Path) -> frozenset[str]:
 def group_of(item: pytest.Item) -> str:
     """The tests of one group run in one process, one after the other: a file, or all that share a cluster."""
     fixtures = getattr(item, "fixturenames", ())
-    if "cluster" in fixtures:
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if "cluster" in fixtures or parameters.get("scheduler") == "yarn":  # tests/scenarios: one test for all schedulers
         return "shared-cluster"
     if "clusters" in fixtures:
         return "other-clusters"
