@@ -199,10 +199,16 @@ def read_allowed_skips(lines: Iterable[str]) -> dict[str, str]:
 
 
 def is_allowed(test_id: str, allowed: Iterable[str]) -> bool:
-    """Whether a listed beginning covers the test: by its folder, file, class or name."""
-    return any(
-        test_id == prefix or test_id.startswith((f"{prefix}/", f"{prefix}::", f"{prefix}[")) for prefix in allowed
-    )
+    """Whether a listed beginning covers the test: by its folder, file, class or name, or by folder and parameter."""
+    parameters = set(test_id.partition("[")[2].rstrip("]").split("-"))
+
+    def covers(prefix: str) -> bool:
+        folder, _, parameter = prefix.rstrip("]").partition("[")
+        if parameter and "::" not in folder:
+            return test_id.startswith(f"{folder}/") and parameter in parameters
+        return test_id == prefix or test_id.startswith((f"{prefix}/", f"{prefix}::", f"{prefix}["))
+
+    return any(map(covers, allowed))
 
 
 class SkipWatch:

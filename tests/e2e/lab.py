@@ -127,6 +127,14 @@ class Lab:
         until(written, f"a program writes {text!r} into {name}")
         return self.wrote(name)
 
+    def shared_folder(self, name: str) -> str:
+        """The address of a folder that programs on every node can write."""
+        return str(self.root / "shared" / name)
+
+    def shared_names(self, name: str) -> set[str]:
+        """What is in that folder."""
+        return {path.name for path in Path(self.shared_folder(name)).iterdir()}
+
     # --- commands -------------------------------------------------------------------------------------------------
 
     def tony(

@@ -116,6 +116,15 @@ class YarnLab(Lab):
 
     # --- the file system ------------------------------------------------------------------------------------------
 
+    def shared_folder(self, name: str) -> str:
+        return f"webhdfs://{self.cluster.state.address('nn.web')}{self._shared(name)}"
+
+    def shared_names(self, name: str) -> set[str]:
+        return set(self.listed(self._shared(name)))
+
+    def _shared(self, name: str) -> str:
+        return f"/user/{user()}/{self.root.name}/{name}"
+
     def listed(self, path: str) -> dict[str, int]:
         """Files and folders in a folder of HDFS, with their sizes; empty if there is none."""
         return {name: each["length"] for name, each in self._files(path).items()}

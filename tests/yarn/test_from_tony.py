@@ -10,8 +10,7 @@ import pytest
 
 from tests.e2e import from_tony
 from tests.e2e.from_tony import accuracy
-from tests.e2e.test_examples import DEBIAN_PYTHON, has_torch
-from tests.framework_envs import BUILD
+from tests.framework_envs import BUILD, DEBIAN_PYTHON, has_torch
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import YarnLab, one_user
 from tony.mini.options import MiniOptions
