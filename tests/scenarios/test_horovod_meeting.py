@@ -42,7 +42,8 @@ def circles(printed: str) -> dict[str, dict[str, str]]:
 def hosts_of(lab: Lab, tasks: list[str]) -> dict[str, list[str]]:
     """Host -> its tasks, hosts in the order of their first task."""
     host_of = {task: each["host"] for task, each in lab.tasks(lab.only_job()).items()}
-    return {host: [task for task in tasks if host_of[task] == host] for host in dict.fromkeys(map(host_of.get, tasks))}
+    hosts = dict.fromkeys(host_of[task] for task in tasks)
+    return {host: [task for task in tasks if host_of[task] == host] for host in hosts}
 
 
 def expected(hosts: dict[str, list[str]]) -> dict[str, dict[str, str]]:
