@@ -80,7 +80,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     test = metafunc.function
     names = [_only_on[test]] if test in _only_on else list(SCHEDULERS)
     parameters = [pytest.param(name, marks=SCHEDULERS[name].marks(test.__name__)) for name in names]
-    metafunc.parametrize("scheduler", parameters, scope="module")
+    metafunc.parametrize("scheduler", parameters)
 
 
 @pytest.fixture

@@ -23,9 +23,11 @@ import os
 import signal
 import subprocess
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,18 +129,26 @@ class Batch:
 
 
 @pytest.fixture(scope="module")
-def batch(request: pytest.FixtureRequest, scheduler: str) -> Iterator[Batch]:
-    """Started when the first test wants one of them; what runs beside is just another job to each."""
+def batches(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Batch]]:
+    """The batch of each scheduler, started when its first test wants it; to each job the others are just other jobs."""
     here = [item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
     selected = [item.callspec.params for item in here if item.path == Path(__file__)]
-    wanted = [name for name in RUNS if {"scheduler": scheduler, "name": name} in selected]
-    with one_user(lambda folder: SCHEDULERS[scheduler].make(folder, request)) as lab:
-        batch = Batch(lab)
-        try:
-            batch.start(wanted)
-            yield batch
-        finally:
-            batch.close()
+    with ExitStack() as stack:
+
+        @cache
+        def batch(scheduler: str) -> Batch:
+            lab = stack.enter_context(one_user(lambda folder: SCHEDULERS[scheduler].make(folder, request)))
+            made = Batch(lab)
+            stack.callback(made.close)
+            made.start([name for name in RUNS if {"scheduler": scheduler, "name": name} in selected])
+            return made
+
+        yield batch
+
+
+@pytest.fixture
+def batch(batches: Callable[[str], Batch], scheduler: str) -> Batch:
+    return batches(scheduler)
 
 
 @pytest.mark.parametrize("name", RUNS)
