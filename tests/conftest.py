@@ -32,7 +32,15 @@ ALLOWED_SKIPS = ROOT / "tests" / "meta" / "allowed_skips.txt"
 #: Folders of tests that start no process; `make test-fast` runs those of them that are not slow.
 FAST = ("advice", "config", "core", "hadoop", "history", "logs", "meta", "model", "protocol", "rpc", "storage", "web")
 #: The groups that take longest, the longest first: beginnings of their names (`group_of`).
-LONGEST = ("shared-cluster", "other-clusters", "tests/e2e", "tests/failure_modes", "tests/bench", "tests/frameworks")
+LONGEST = (
+    "shared-cluster",
+    "other-clusters",
+    "tests/scenarios",
+    "tests/e2e",
+    "tests/failure_modes",
+    "tests/bench",
+    "tests/frameworks",
+)
 
 isolated_folder = pytest.StashKey[Path]()
 
@@ -116,7 +124,8 @@ def find_changed_packages(root: Path) -> frozenset[str]:
 def group_of(item: pytest.Item) -> str:
     """The tests of one group run in one process, one after the other: a file, or all that share a cluster."""
     fixtures = getattr(item, "fixturenames", ())
-    if "cluster" in fixtures:
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if "cluster" in fixtures or parameters.get("scheduler") == "yarn":  # tests/scenarios: one test for all schedulers
         return "shared-cluster"
     if "clusters" in fixtures:
         return "other-clusters"
@@ -201,10 +210,16 @@ def read_allowed_skips(lines: Iterable[str]) -> dict[str, str]:
 
 
 def is_allowed(test_id: str, allowed: Iterable[str]) -> bool:
-    """Whether a listed beginning covers the test: by its folder, file, class or name."""
-    return any(
-        test_id == prefix or test_id.startswith((f"{prefix}/", f"{prefix}::", f"{prefix}[")) for prefix in allowed
-    )
+    """Whether a listed beginning covers the test: by its folder, file, class or name, or by folder and parameter."""
+    parameters = set(test_id.partition("[")[2].rstrip("]").split("-"))
+
+    def covers(prefix: str) -> bool:
+        folder, _, parameter = prefix.rstrip("]").partition("[")
+        if parameter and "::" not in folder:
+            return test_id.startswith(f"{folder}/") and parameter in parameters
+        return test_id == prefix or test_id.startswith((f"{prefix}/", f"{prefix}::", f"{prefix}["))
+
+    return any(map(covers, allowed))
 
 
 class SkipWatch:

@@ -12,6 +12,16 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Seconds that a test which may have to build one takes at most.
 BUILD = 2400
 _IMPOSSIBLE = 3
+DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def has_torch() -> bool:
+    """Return True if the interpreter that the PyTorch example names can import torch."""
+    if not Path(DEBIAN_PYTHON).exists():
+        return False
+    return (
+        subprocess.run([DEBIAN_PYTHON, "-c", "import torch, sklearn"], capture_output=True, check=False).returncode == 0
+    )
 
 
 def interpreter(name: str) -> str:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tony.linux.process import with_marker
+from tony.model.layout import Home, JobFolder
 
 #: Seconds. These machines have two noisy cores; nothing here is a measurement.
 CEILING = 120.0
 TONY = str(Path(sys.executable).parent / "tony")
+ENDED = ("succeeded", "failed", "killed")
 
 
 def until(condition: Callable[[], Any], what: str, ceiling: float = CEILING) -> Any:
@@ -34,17 +39,24 @@ def until(condition: Callable[[], Any], what: str, ceiling: float = CEILING) -> 
 
 
 class Lab:
-    """One user.
+    """One user, whose jobs run on this machine. The lab of another scheduler is a subclass.
 
     Attributes:
+        scheduler: as `--scheduler` has it; None for the default, which is local.
+        stop_grace: of the jobs that `job` and `roles` write.
         root: a folder for the test's own files.
+        out: what programs write, for they know it as `$OUT`.
         home: TONY_HOME.
         env: the environment of every command.
         prefix: what stands before every command, such as `setpriv` and its options.
     """
 
+    scheduler: str | None = None
+    stop_grace = "1s"
+
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.out = root / "out"
         self.home = root / "home"
         self.prefix: tuple[str, ...] = ()
         self._followers: list[subprocess.Popen[str]] = []
@@ -57,6 +69,11 @@ class Lab:
             "TONY_SET_SCHEDULER__LOCAL__LEDGER": str(root / "ledger"),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What `tony submit` needs to use the scheduler."""
+        return ("--scheduler", self.scheduler) if self.scheduler else ()
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -73,6 +90,50 @@ class Lab:
             self.file(name, program)
         text = textwrap.dedent(text)
         return self.file("job.toml", f'source = "."\n{text}' if programs else text)
+
+    def job(self, text: str, programs: Mapping[str, str] | None = None, name: str = "job.toml", **env: str) -> Path:
+        """Writes a job file whose programs know `$OUT`, and programs beside it.
+
+        Args:
+            env: variables of the programs.
+        """
+        self.out.mkdir(exist_ok=True)
+        for file, program in (programs or {}).items():
+            self.file(file, program)
+        variables = ", ".join(f'{key} = "{value}"' for key, value in {"OUT": str(self.out), **env}.items())
+        head = ['source = "."'] if programs else []
+        head += [f"env = {{ {variables} }}", f'stop_grace = "{self.stop_grace}"']
+        return self.file(name, "\n".join([*head, self.complete(textwrap.dedent(text))]))
+
+    def complete(self, text: str) -> str:
+        """Adds to the text of a job file what the scheduler needs."""
+        return text
+
+    def roles(self, program: str, text: str = "[roles.worker]\n", head: str = "", **env: str) -> Path:
+        """Writes a job file whose roles all run one program."""
+        return self.job(f'command = "python3 x.py"\n{textwrap.dedent(head)}\n{text}', {"x.py": program}, **env)
+
+    def wrote(self, name: str) -> str:
+        """What a program has written into a file of `out`; empty if it has not."""
+        path = self.out / name
+        return path.read_text() if path.exists() else ""
+
+    def wait_wrote(self, name: str, text: str = "") -> str:
+        """Waits until a program has written a file with `text` in it."""
+
+        def written() -> bool:
+            return (self.out / name).exists() and text in self.wrote(name)
+
+        until(written, f"a program writes {text!r} into {name}")
+        return self.wrote(name)
+
+    def shared_folder(self, name: str) -> str:
+        """The address of a folder that programs on every node can write."""
+        return str(self.root / "shared" / name)
+
+    def shared_names(self, name: str) -> set[str]:
+        """What is in that folder."""
+        return {path.name for path in Path(self.shared_folder(name)).iterdir()}
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -97,11 +158,11 @@ class Lab:
 
     def submit(self, job: Path, *arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
         """Follows a job to its end."""
-        return self.tony("submit", job, *arguments, **kwargs)
+        return self.tony("submit", job, *self.options, *arguments, **kwargs)
 
     def detach(self, job: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
         """Submits a job without following it; answers its id."""
-        done = self.tony("submit", job, "--detach", *arguments, env=env)
+        done = self.tony("submit", job, "--detach", *self.options, *arguments, env=env)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -135,7 +196,7 @@ class Lab:
 
     def wait(self, job: str, *states: str) -> dict[str, Any]:
         """Waits until the job is in one of these states (any end, if none is named)."""
-        wanted = states or ("succeeded", "failed", "killed")
+        wanted = states or ENDED
         last: dict[str, Any] = {}
 
         def there() -> bool:
@@ -148,6 +209,28 @@ class Lab:
         except AssertionError as error:
             raise AssertionError(f"{error}; last: {json.dumps(last)[:3000]}") from None
         return last
+
+    def failure(self, job: str) -> dict[str, Any]:
+        """Why it failed."""
+        failure: dict[str, Any] = self.status(job)["failure"]
+        return failure
+
+    def pid_of(self, job: str, task: str) -> int:
+        """The pid of a task's program, as soon as it is known."""
+        return int(until(lambda: self.tasks(job)[task]["pid"], f"{task} runs"))
+
+    def executor_of(self, job: str, task: str) -> int:
+        """The pid of a task's executor."""
+        return int(until(lambda: self.tasks(job)[task]["executor_pid"], f"{task} has an executor"))
+
+    def master_of(self, job: str) -> int:
+        """The pid of the application master."""
+        return self.masters(job)[0]
+
+    def wait_ended(self, job: str) -> str:
+        """Waits until the job has ended for the scheduler, too; returns its verdict, in words of `ENDED`."""
+        self.wait_gone(job)
+        return str(self.wait(job)["state"])
 
     def wait_output(self, job: str, task: str, text: str) -> str:
         """Waits until a task has printed `text`; answers all it printed."""
@@ -167,6 +250,10 @@ class Lab:
             return []
         return sorted((p.name for p in folder.iterdir() if p.is_dir()), key=lambda n: (folder / n).stat().st_mtime)
 
+    def applications(self) -> set[str]:
+        """The ids of all jobs that the scheduler knows."""
+        return set(self.jobs())
+
     def only_job(self) -> str:
         """The id of the one job there is."""
         (job,) = self.jobs()
@@ -182,6 +269,10 @@ class Lab:
         for pid in reversed(self.masters(job)):
             kill(pid)
 
+    def am_folder(self, job: str) -> JobFolder:
+        """The folder in which the application master writes the job's events."""
+        return Home(self.home).job(job)
+
     def processes(self, job: str) -> list[int]:
         """Every process of ours and of the user's programs that a job has now."""
         found = set(with_marker(f"TONY_TASK={job}/")) | set(with_marker(f"TONY_EXECUTOR={job}/"))
@@ -192,6 +283,12 @@ class Lab:
     def wait_gone(self, job: str, ceiling: float = CEILING) -> None:
         """Waits until nothing of a job runs any more."""
         until(lambda: not self.processes(job), f"every process of {job} is gone", ceiling)
+
+    def prove_clean(self) -> None:
+        """Of jobs that have ended no process lives."""
+        for job in self.jobs():
+            if self.status(job)["state"] in ENDED:
+                self.wait_gone(job, 30)
 
     def close(self) -> None:
         """Ends whatever a failed test has left."""
@@ -209,6 +306,22 @@ class Lab:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self.tony("status", job)  # closes the record of a job whose application master is gone
+
+
+AnyLab = TypeVar("AnyLab", bound=Lab)
+
+
+@contextmanager
+def one_user(make: Callable[[Path], AnyLab]) -> Iterator[AnyLab]:
+    """A user in a folder of their own; what they have done is proved to be clean, and removed."""
+    folder = Path(tempfile.mkdtemp(prefix="tony-lab-"))
+    lab = make(folder)
+    try:
+        yield lab
+        lab.prove_clean()
+    finally:
+        lab.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lives(pid: int) -> bool:

@@ -10,6 +10,8 @@ from tony.model.layout import Home, JobFolder
 from tony.testing.faults.injector import FaultInjector
 from tony.testing.faults.plan_parser import parse_plan
 
+#: A setting of the local scheduler: executors that obey a striker's orders to the network.
+STRUCK = "scheduler.local.executor=tony.testing.faulty_executor orders=orders"
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
 #: Session 1 ends by an exit code of worker:1, once everybody runs; session 2 by its workers, once everybody runs and
 #: the gate is open.
@@ -87,11 +89,7 @@ class Rehearsal:
 
     def striker(self, plan: str) -> FaultInjector:
         """Carries out a plan on it."""
-        return FaultInjector(self.masters_folder(), parse_plan(plan), record=read_job(self.folder))
-
-    def masters_folder(self) -> JobFolder:
-        """Where its application master writes."""
-        return self.folder
+        return FaultInjector(self.lab.am_folder(self.job), parse_plan(plan), record=read_job(self.folder))
 
     def open_gate(self) -> None:
         """Its last session may end."""
@@ -116,6 +114,7 @@ class Rehearsal:
 
     def replays(self) -> str:
         """Why its log does not replay; empty if it does."""
+        self.lab.tony("events", self.job)  # which brings the log here
         done = self.lab.tony("replay", self.job)
         return "" if done.returncode == 0 else done.stdout + done.stderr
 

@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from tests.e2e.lab import Lab
-from tests.e2e.rehearsal import TASKS, Rehearsal
+from tests.e2e.rehearsal import STRUCK, TASKS, Rehearsal
 from tests.e2e.test_master_killed import struck_by
-from tests.e2e.test_strikes import STRUCK
 from tony.dataclass import replace
 from tony.model.ids import TaskId
 from tony.testing.faults.crash_points import struck

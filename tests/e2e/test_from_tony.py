@@ -19,7 +19,7 @@ import pytest
 from tests.e2e import from_tony
 from tests.e2e.from_tony import FOLDER, accuracy
 from tests.e2e.lab import Lab
-from tests.e2e.test_examples import DEBIAN_PYTHON, has_torch
+from tests.framework_envs import DEBIAN_PYTHON, has_torch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.timeout(600)]
 

@@ -80,6 +80,17 @@ class TestStrictSkips:
         allow(project, "tests/test_it.py::test_ski | needs rare hardware\n")
         assert run_pytest(project, ci="true").returncode == pytest.ExitCode.TESTS_FAILED
 
+    def test_listed_folder_and_parameter(self, project: Path) -> None:
+        """A folder with a parameter covers its tests with that parameter, and no others."""
+        folder = project / "tests" / "folder"
+        folder.mkdir()
+        (folder / "test_it.py").write_text(SKIPPING_TEST)
+        allow(project, "tests/folder[1] | needs rare hardware\n")
+        result = run_pytest(project, ci="true")
+        assert result.returncode == pytest.ExitCode.TESTS_FAILED
+        assert "tests/folder/test_it.py::test_skips[2]: " in result.stdout
+        assert "tests/folder/test_it.py::test_skips[1]: " not in result.stdout
+
     def test_skipped_file_counts(self, project: Path) -> None:
         """A file that skips itself while it is imported is a skip like any other."""
         (project / "tests" / "test_it.py").write_text("def test_runs(): pass\n")
@@ -101,6 +112,6 @@ def test_listed_files_exist() -> None:
     """An entry whose file is gone is removed, lest it allow something else one day."""
     lines = (CONFTEST.parent / "meta" / "allowed_skips.txt").read_text(encoding="utf-8").splitlines()
     listed = [line for line in lines if line and not line.startswith("#")]
-    files = [line.partition(" | ")[0].partition("::")[0].strip() for line in listed]
+    files = [line.partition(" | ")[0].partition("::")[0].partition("[")[0].strip() for line in listed]
     missing = [file for file in files if not (CONFTEST.parents[1] / file).exists()]
     assert not missing

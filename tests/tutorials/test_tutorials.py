@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import lab as lab
 from tests.e2e.lab import Lab, until
-from tests.e2e.test_examples import DEBIAN_PYTHON, has_torch
+from tests.framework_envs import DEBIAN_PYTHON, has_torch
 from tests.tutorials.page import FOLDER, follow, section_of_readme, tutorial
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -7,81 +7,39 @@ import json
 import os
 import shutil
 import subprocess
-import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.lab import CEILING, Lab, until
+from tests.e2e.lab import CEILING, ENDED, Lab, one_user, until
 from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send
+from tony.model.layout import Home, JobFolder
 
 #: Memory of a small task.
 SMALL = "128m"
-ENDED = ("succeeded", "failed", "killed")
 _APPLICATION_CLI = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 
 
 class YarnLab(Lab):
-    """One user. Their programs write into the folder `out`, which is the same on every node.
+    """One user. Their folder `out` is the same on every node. A role has SMALL memory unless it says otherwise.
 
     Attributes:
         cluster: where the jobs go.
-        out: what programs write, for they know it as `$OUT`.
     """
+
+    scheduler = "yarn"
+    stop_grace = "2s"
 
     def __init__(self, root: Path, cluster: MiniCluster) -> None:
         super().__init__(root)
         self.cluster = cluster
-        self.out = root / "out"
         self.out.mkdir()
         self.env["HADOOP_CONF_DIR"] = str(cluster.conf)
 
-    # --- files ----------------------------------------------------------------------------------------------------
-
-    def job(self, text: str, programs: Mapping[str, str] | None = None, name: str = "job.toml", **env: str) -> Path:
-        """Writes a job file, and programs beside it. Every role has SMALL memory unless it says otherwise.
-
-        Args:
-            env: variables of the programs.
-        """
-        for file, program in (programs or {}).items():
-            self.file(file, program)
-        variables = ", ".join(f'{key} = "{value}"' for key, value in {"OUT": str(self.out), **env}.items())
-        head = ['source = "."'] if programs else []
-        head += [f"env = {{ {variables} }}", 'stop_grace = "2s"']
-        return self.file(name, "\n".join([*head, _with_memory(textwrap.dedent(text))]))
-
-    def roles(self, program: str, text: str = "[roles.worker]\n", head: str = "", **env: str) -> Path:
-        """A job whose roles all run one program."""
-        return self.job(f'command = "python3 x.py"\n{textwrap.dedent(head)}\n{text}', {"x.py": program}, **env)
-
-    def wrote(self, name: str) -> str:
-        """What a program has written into a file of `out`; empty if it has not."""
-        path = self.out / name
-        return path.read_text() if path.exists() else ""
-
-    def wait_wrote(self, name: str, text: str = "") -> str:
-        """Waits until a program has written a file with `text` in it."""
-
-        def written() -> bool:
-            return (self.out / name).exists() and text in self.wrote(name)
-
-        until(written, f"a program writes {text!r} into {name}")
-        return self.wrote(name)
+    def complete(self, text: str) -> str:
+        return _with_memory(text)
 
     # --- commands -------------------------------------------------------------------------------------------------
-
-    def submit(self, job: Path, *arguments: str, **kwargs: Any) -> Any:
-        return super().submit(job, "--scheduler", "yarn", *arguments, **kwargs)
-
-    def detach(self, job: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-        return super().detach(job, "--scheduler", "yarn", *arguments, env=env)
-
-    def failure(self, job: str) -> dict[str, Any]:
-        """Why it failed."""
-        failure: dict[str, Any] = self.status(job)["failure"]
-        return failure
 
     def elsewhere(self, name: str) -> YarnLab:
         """The same user on another machine: an empty home, and a copy of the cluster's configuration."""
@@ -121,6 +79,9 @@ class YarnLab(Lab):
         until(lambda: self.application(job)["state"] in over, f"YARN has ended {job}")
         return self.application(job)
 
+    def wait_ended(self, job: str) -> str:
+        return str(self.wait_application(job)["finalStatus"]).lower()
+
     def folders(self, job: str) -> dict[str, Path]:
         """Container -> its working folder, on every node; while the job lives."""
         places = self.cluster.places.path.glob(f"nm*/local/usercache/*/appcache/{job}/container_*")
@@ -130,17 +91,20 @@ class YarnLab(Lab):
         """Container -> the folder with what it prints; until YARN has collected it, when the job has ended."""
         return {path.name: path for path in self.cluster.places.path.glob(f"nm*/logs/{job}/container_*")}
 
-    def pid_of(self, job: str, task: str) -> int:
-        """The pid of a task's program, as soon as it is known."""
-        return int(until(lambda: self.tasks(job)[task]["pid"], f"{task} runs"))
-
-    def executor_of(self, job: str, task: str) -> int:
-        """The pid of a task's executor."""
-        return int(until(lambda: self.tasks(job)[task]["executor_pid"], f"{task} has an executor"))
-
     def master_of(self, job: str) -> int:
         """The pid of the application master: the program itself, not the shell that YARN starts it with."""
         return next(pid for pid in self.processes(job) if b"tony.am.yarn_main" in _command(pid).split(b"\0"))
+
+    def am_folder(self, job: str) -> JobFolder:
+        """A folder in the container of the newest application master that writes events."""
+
+        def newest() -> JobFolder | None:
+            found = sorted((name, path) for name, path in self.folders(job).items() if name.endswith("_000001"))
+            folders = [Home(path / "tony-home").job(job) for _, path in found]
+            return next((each for each in reversed(folders) if each.events(1).exists()), None)
+
+        folder: JobFolder = until(newest, f"a master of {job} writes its log")
+        return folder
 
     def processes(self, job: str) -> list[int]:
         """Every process on any node that has to do with a job, by environment or working folder."""
@@ -151,6 +115,15 @@ class YarnLab(Lab):
         return f"nm{host.rpartition('.')[2]}"
 
     # --- the file system ------------------------------------------------------------------------------------------
+
+    def shared_folder(self, name: str) -> str:
+        return f"webhdfs://{self.cluster.state.address('nn.web')}{self._shared(name)}"
+
+    def shared_names(self, name: str) -> set[str]:
+        return set(self.listed(self._shared(name)))
+
+    def _shared(self, name: str) -> str:
+        return f"/user/{user()}/{self.root.name}/{name}"
 
     def listed(self, path: str) -> dict[str, int]:
         """Files and folders in a folder of HDFS, with their sizes; empty if there is none."""
@@ -171,6 +144,15 @@ class YarnLab(Lab):
             answer = send(self.page("nn"), "GET", f"/webhdfs/v1{path}?op=LISTSTATUS&{_USER}")
             return {each["pathSuffix"]: each for each in json.loads(answer)["FileStatuses"]["FileStatus"]}
         return {}
+
+    def prove_clean(self) -> None:
+        """Of jobs that have ended there is nothing: no process, no secret, no half-written file."""
+        for job in self.jobs():
+            if self.status(job)["state"] in ENDED:
+                self.wait_application(job)
+                self.wait_gone(job)
+                assert not (self.home / "jobs" / job / "secret").exists()
+                assert "access.json" not in self.listed(f"/user/{user()}/.tony/jobs/{job}")
 
     def close(self) -> None:
         """Ends whatever a failed test has left, on the cluster as well."""
@@ -233,4 +215,4 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-__all__ = ["CEILING", "ENDED", "SMALL", "YarnLab", "processes_of", "until", "user"]
+__all__ = ["CEILING", "ENDED", "SMALL", "YarnLab", "one_user", "processes_of", "until", "user"]

@@ -10,11 +10,9 @@ import pytest
 
 from tests.e2e import from_tony
 from tests.e2e.from_tony import accuracy
-from tests.e2e.test_examples import DEBIAN_PYTHON, has_torch
-from tests.framework_envs import BUILD
+from tests.framework_envs import BUILD, DEBIAN_PYTHON, has_torch
 from tests.mini_clusters import Clusters
-from tests.yarn.conftest import one_user
-from tests.yarn.lab import YarnLab
+from tests.yarn.lab import YarnLab, one_user
 from tony.mini.options import MiniOptions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.slow]

@@ -39,7 +39,6 @@ import pytest
 import tony
 from tests.mini_clusters import Clusters
 from tests.original_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, types
-from tests.yarn.conftest import prove_clean
 from tests.yarn.lab import YarnLab, until
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster_clients import ClusterClients
@@ -158,7 +157,7 @@ def wave(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Wave]:
         wave.start([name for name in CASES if name in ids])
         yield wave
         wave.close()
-        prove_clean(lab)
+        lab.prove_clean()
     finally:
         wave.close()
         old.close()

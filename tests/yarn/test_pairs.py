@@ -17,8 +17,7 @@ import pytest
 
 from tests.e2e.test_boards import fetch
 from tests.mini_clusters import Clusters
-from tests.yarn.conftest import one_user
-from tests.yarn.lab import YarnLab, until, user
+from tests.yarn.lab import YarnLab, one_user, until, user
 from tests.yarn.pairs import Nothing, PairedCluster, PairedLab, Standing, paired_options
 from tests.yarn.test_daemons import RESUMES, events
 from tony.hadoop import client_factory, ids

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mini_clusters import options
-from tests.yarn.conftest import one_user
-from tests.yarn.lab import YarnLab, until
+from tests.yarn.lab import YarnLab, one_user, until
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters

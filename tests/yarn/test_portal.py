@@ -16,8 +16,7 @@ from tests.e2e.test_boards import fetch, portal_of
 from tests.mini_clusters import Clusters
 from tests.portal.test_tensorboard_manager import write_events
 from tests.web.kept import keep
-from tests.yarn.conftest import one_user
-from tests.yarn.lab import YarnLab, user
+from tests.yarn.lab import YarnLab, one_user, user
 from tests.yarn.portals import history, seen
 from tests.yarn.portals import until as until_true
 from tony.dataclass import dataclass

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mini_clusters import options
-from tests.yarn.conftest import one_user
-from tests.yarn.lab import YarnLab, user
+from tests.yarn.lab import YarnLab, one_user, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send

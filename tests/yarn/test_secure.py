@@ -16,8 +16,7 @@ import tony
 from tests.hadoop import kerberos
 from tests.hadoop.kerberos import Kdc
 from tests.mini_clusters import Clusters
-from tests.yarn.conftest import one_user
-from tests.yarn.lab import ENDED, until, user
+from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.client_factory import name_node
 from tony.hadoop.configuration import Configuration

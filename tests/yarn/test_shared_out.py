@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.mini_clusters import options
-from tests.yarn.conftest import one_user
-from tests.yarn.lab import YarnLab, until
+from tests.yarn.lab import YarnLab, one_user, until
 from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send
 

@@ -1,4 +1,4 @@
-"""Jobs under `framework = "horovod"` whose programs speak as Horovod's own do: they meet, in every session, and alone.
+"""Jobs under `framework = "horovod"` whose programs speak as Horovod's own do: they meet, in every session, by host.
 
 The real thing is in test_examples.py, for those who have built it.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab
+from tests.scenarios.conftest import only_on
 
 pytestmark = pytest.mark.e2e
 
@@ -24,7 +25,8 @@ import os, sys
 from rank import wait_for
 
 for peer in range(2):
-    wait_for(int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]), f"/global/{peer}")
+    host, port = os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    wait_for(port, f"/global/{peer}", host=host)
 sys.exit(3)
 """
 
@@ -37,56 +39,74 @@ def circles(printed: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_ranks_meet_in_every_session(lab: Lab) -> None:
-    """Three tasks on one host; the second session finds nothing of the first.
+def hosts_of(lab: Lab, tasks: list[str]) -> dict[str, list[str]]:
+    """Host -> its tasks, hosts in the order of their first task."""
+    host_of = {task: each["host"] for task, each in lab.tasks(lab.only_job()).items()}
+    hosts = dict.fromkeys(host_of[task] for task in tasks)
+    return {host: [task for task in tasks if host_of[task] == host] for host in hosts}
+
+
+def expected(hosts: dict[str, list[str]]) -> dict[str, dict[str, str]]:
+    """The three circles of these tasks."""
+    ranked = [task for tasks in hosts.values() for task in tasks]
+    levels = [[tasks[level] for tasks in hosts.values() if len(tasks) > level] for level in range(len(ranked))]
+    return {
+        "global": dict.fromkeys(ranked, " ".join(ranked)),
+        "local": {task: " ".join(tasks) for tasks in hosts.values() for task in tasks},
+        "cross": {task: " ".join(level) for level in levels for task in level},
+    }
+
+
+def test_ranks_meet_in_every_session(lab: Lab, scheduler: str) -> None:
+    """Three tasks, on local on one host; the second session finds nothing of the first.
 
     In the first one rank leaves without a word as soon as the others have left theirs.
     """
-    job = lab.job_file(
+    job = lab.job(
         """
         framework = "horovod"
-        command = "python rank.py"
+        command = "python3 rank.py"
         max_restarts = 1
 
         [roles.chief]
         [roles.worker]
         instances = 2
-        command = "if [ $SESSION_ID.$TASK_INDEX = 1.1 ]; then exec python leaves.py; fi; exec python rank.py"
+        command = "if [ $SESSION_ID.$TASK_INDEX = 1.1 ]; then exec python3 leaves.py; fi; exec python3 rank.py"
         """,
         {"rank.py": RANK, "leaves.py": LEAVES},
     )
     done = lab.submit(job)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
-    everybody = "chief:0 worker:0 worker:1"
-    met = circles(printed)
-    assert met["global"] == dict.fromkeys(["chief:0", "worker:0", "worker:1"], everybody)
-    assert met["local"] == met["global"]
-    assert met["cross"] == {"chief:0": "chief:0", "worker:0": "worker:0", "worker:1": "worker:1"}
+    hosts = hosts_of(lab, ["chief:0", "worker:0", "worker:1"])
+    assert scheduler != "local" or len(hosts) == 1
+    assert circles(printed) == expected(hosts)
     assert lab.status(lab.only_job())["session"] == 2
 
 
 def test_a_driver_of_ones_own(lab: Lab) -> None:
     """Its rendezvous server takes the place of ours, however late it comes; it is stopped when the workers are done."""
-    job = lab.job_file(
+    job = lab.job(
         """
         framework = "horovod"
 
         [roles.worker]
         instances = 2
-        command = "python rank.py"
+        command = "python3 rank.py"
 
         [roles.driver]
         kind = "untracked"
-        command = "python driver.py"
+        command = "python3 driver.py"
         """,
         {"rank.py": RANK, "driver.py": DRIVER},
     )
     done = lab.submit(job)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
-    assert circles(printed)["global"] == {"worker:0": "worker:0 worker:1", "worker:1": "worker:0 worker:1"}
-    assert re.search(r"driver:0[^|\n]*\| 127\.0\.0\.1:2 127\.0\.0\.1:2\n", printed)
+    hosts = hosts_of(lab, ["worker:0", "worker:1"])
+    assert circles(printed) == expected(hosts)
+    slots = re.escape(",".join(f"{host}:{len(tasks)}" for host, tasks in hosts.items()))
+    assert re.search(rf"driver:0[^|\n]*\| {slots} {slots}\n", printed)
     assert re.search(r"driver:0[^|\n]*\| was asked", printed)
     assert lab.tasks(lab.only_job())["driver:0"]["state"] == "stopped"
 
@@ -126,10 +146,36 @@ class Handler(BaseHTTPRequestHandler):
 
 
 asked = threading.Event()
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-slots = [{"hostname": "127.0.0.1", "rank": rank, "localRank": rank, "size": 2} for rank in range(2)]
+server = ThreadingHTTPServer(("", 0), Handler)
+slots = []
+for host, _, count in (each.rpartition(":") for each in os.environ["CLUSTER_WORKER_LIST"].split(",")):
+    for local in range(int(count)):
+        slots.append({"hostname": host, "rank": len(slots), "localRank": local, "size": 2})
 path = os.path.join(os.environ["DRIVER_OUTPUT_PATH"], f"{server.server_port}____HOROVOD_RENDEZVOUS_SERVER____")
 with open(path, "w") as file:
     json.dump(slots, file)
 server.serve_forever()
 """
+
+
+@only_on("yarn", why="local has one host: test_ranks_meet_in_every_session")
+def test_ranks_meet_by_host(lab: Lab) -> None:
+    """Two tasks that no node has room for together, and two small ones wherever they fit."""
+    job = lab.job(
+        """
+        framework = "horovod"
+        command = "python3 rank.py"
+        [roles.chief]
+        memory = "2500m"
+        [roles.worker]
+        memory = "2500m"
+        [roles.helper]
+        instances = 2
+        """,
+        {"rank.py": RANK},
+    )
+    done = lab.submit(job)
+    assert done.returncode == 0, done.stderr
+    hosts = hosts_of(lab, ["chief:0", "worker:0", "helper:0", "helper:1"])
+    assert len(hosts) > 1
+    assert circles(done.stdout) == expected(hosts)

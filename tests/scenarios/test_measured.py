@@ -1,4 +1,4 @@
-"""A job that is measured, from the programs to what is kept of them: one job, all ways of telling."""
+"""A job that is measured, from the programs to what is kept of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import base64
 
 import pytest
 
-from tests.e2e.lab import Lab, until
+from tests.e2e.lab import Lab, kill, until
 from tests.executor.event_records import VERSION, framed, scalar
-from tony.history.metrics_reader import open_metrics
+from tests.scenarios.conftest import only_on
+from tests.yarn.lab import YarnLab, user
+from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.am_client import ask_metrics, ask_stacks
 from tony.model.layout import Home
 from tony.protocol.messages import Measured, Stacks
@@ -19,9 +21,9 @@ pytestmark = pytest.mark.e2e
 JOB = """
 metrics_interval = "200ms"
 [roles.teller]
-command = "exec python teller.py {end}"
+command = "exec python3 teller.py {end}"
 [roles.stranger]
-command = "exec python -S teller.py {end}"
+command = "exec python3 -S teller.py {end}"
 [roles.printer]
 command = "echo Epoch 7/9: loss=0.5; until [ -e {end} ]; do sleep 0.05; done"
 progress_pattern = 'Epoch (?P<step>[0-9]+)/(?P<total>[0-9]+): loss=(?P<loss>[0-9.]+)'
@@ -52,11 +54,11 @@ train()
 """
 
 
-def test_a_job_is_measured(lab: Lab) -> None:
+def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
     """What its programs use and how far they are, whichever way they tell it, is seen while it runs and afterwards."""
     end = lab.root / "end"
     events = base64.b64encode(VERSION + framed(scalar(31, loss=0.25))).decode()
-    job = lab.detach(lab.job_file(JOB.format(end=end, events=events), {"teller.py": TELLER}))
+    job = lab.detach(lab.job(JOB.format(end=end, events=events), {"teller.py": TELLER}))
     folder = Home(lab.home).job(job)
     lab.wait(job, "running")
 
@@ -71,8 +73,10 @@ def test_a_job_is_measured(lab: Lab) -> None:
     wanted = {"cpu", "rss", "threads", "files", "step"}
     tasks = ("teller:0", "stranger:0", "printer:0", "writer:0")
     seen = until(
-        lambda: found if all(wanted <= (found := newest()).get(task, {}).keys() for task in tasks) else None,
-        "everybody is measured",
+        lambda: (
+            found if all(wanted | {"user.loss"} <= (found := newest()).get(task, {}).keys() for task in tasks) else None
+        ),
+        "all tasks are measured",
     )
     assert (seen["printer:0"]["step"], seen["printer:0"]["total"], seen["printer:0"]["user.loss"]) == (7, 9, 0.5)
     assert (seen["writer:0"]["step"], seen["writer:0"]["user.loss"]) == (31, 0.25)
@@ -86,7 +90,9 @@ def test_a_job_is_measured(lab: Lab) -> None:
 
     end.touch()
     assert lab.wait(job)["state"] == "succeeded"
-    assert "train" in (folder.logs / stacks.name).read_text()
+    if scheduler == "local":  # elsewhere it is where the container's logs are
+        assert "train" in (folder.logs / stacks.name).read_text()
+    assert lab.tony("events", job).returncode == 0  # brings what was measured
     with open_metrics(folder.metrics) as kept:
         assert kept.tasks() == tasks
         assert wanted <= set(kept.series())
@@ -96,3 +102,46 @@ def test_a_job_is_measured(lab: Lab) -> None:
             assert saved[-1] == 424242, "one that was written at the very end"
             assert saved[:-1] == list(range(10, 10 * len(saved), 10)), "each once, and none is missing"
         assert kept.checkpoints("printer:0") == ()
+
+
+PROGRAM = """
+import os, time, tony
+step, last = 0, None
+while last is None or step < last:
+    step += 1
+    tony.progress(step, loss=1 / step)
+    time.sleep(0.05)
+    if last is None and os.path.exists(f"{os.environ['OUT']}/go"):
+        last = step + 20
+with open(f"{os.environ['OUT']}/last", "w") as file:
+    print(step, file=file)
+"""
+
+
+def measured(lab: YarnLab, job: str) -> Metrics:
+    """What is here of it."""
+    return open_metrics(Home(lab.home).job(job).metrics)
+
+
+@only_on("yarn", why="local measures into the job's folder: nothing comes from elsewhere")
+def test_measurements_come_here(lab: YarnLab) -> None:
+    """They outlive the master that heard them, and lie in the job's folder when it has ended, wherever one looks."""
+    job = lab.detach(lab.roles(PROGRAM, head='metrics_interval = "500ms"'))
+    there = f"/user/{user()}/.tony/jobs/{job}"
+    until(lambda: "metrics.db" in lab.listed(there), "the first of it is in HDFS")
+    assert lab.tony("events", job).returncode == 0  # brings what is new
+    with measured(lab, job) as metrics:
+        early = metrics.points("worker:0", "rss")
+        assert early.at
+    kill(lab.master_of(job))
+    until(lambda: lab.status(job)["attempt"] == 2 and lab.status(job)["state"] == "running", "the next master")
+    (lab.out / "go").touch()
+    assert lab.wait(job)["state"] == "succeeded"
+    for each in (lab, lab.elsewhere("there")):
+        assert each.tony("events", job).returncode == 0
+        with measured(each, job) as metrics:
+            assert metrics.points("worker:0", "rss").at[0] <= early.at[0] + early.every
+            (told,) = metrics.progress()
+            assert (told.first_step, told.session) == (1.0, 1)
+            assert told.step == float((lab.out / "last").read_text())
+            assert "user.loss" in metrics.series()

@@ -1,32 +1,27 @@
-"""Every example does what its page says, through the orchestrator, with the real framework."""
+"""Every example does what its page says, through the orchestrator, with the real framework.
+
+On every scheduler a session that fails is followed by one that continues from the checkpoint.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.lab import Lab
-from tests.framework_envs import BUILD, interpreter
+from tests.framework_envs import BUILD, DEBIAN_PYTHON, has_torch, interpreter
+from tests.scenarios.conftest import only_on
 from tony.history.metrics_reader import open_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-DEBIAN_PYTHON = "/usr/bin/python3"
-
-
-def has_torch() -> bool:
-    """Whether the interpreter that the PyTorch example names can import torch."""
-    if not Path(DEBIAN_PYTHON).exists():
-        return False
-    return (
-        subprocess.run([DEBIAN_PYTHON, "-c", "import torch, sklearn"], capture_output=True, check=False).returncode == 0
-    )
+SAME = "what the program does is the same everywhere; that it runs elsewhere: the tests of checkpoints below"
 
 
 def run(lab: Lab, name: str, *arguments: str) -> tuple[Path, str, dict[str, object]]:
@@ -45,6 +40,7 @@ def accuracy(printed: str) -> float:
     return float(re.findall(r"accuracy[^0-9]*([0-9.]+) ?%", printed)[-1])
 
 
+@only_on("local", why=SAME)
 def test_plain(lab: Lab) -> None:
     """Three workers share work; a later role adds up."""
     _, printed, status = run(lab, "plain")
@@ -52,6 +48,7 @@ def test_plain(lab: Lab) -> None:
     assert {t["state"] for t in status["tasks"]} == {"succeeded"}  # type: ignore[attr-defined]
 
 
+@only_on("local", why=SAME)
 def test_digits_with_tensorflow(lab: Lab) -> None:
     """Multi-worker training with an evaluator: accuracy, checkpoints, summaries, model."""
     out, printed, status = run(lab, "digits")
@@ -68,6 +65,7 @@ def test_digits_with_tensorflow(lab: Lab) -> None:
     assert (out / "model.keras").exists()
 
 
+@only_on("local", why=SAME)
 def test_tensorflow_parameter_server(lab: Lab) -> None:
     """Servers never end by themselves; the job ends with its chief."""
     _, printed, status = run(lab, "tensorflow-ps")
@@ -77,12 +75,14 @@ def test_tensorflow_parameter_server(lab: Lab) -> None:
     assert states["ps:0"] == "stopped"
 
 
+@only_on("local", why=SAME)
 def test_jax(lab: Lab) -> None:
     """Two processes add up, and train together."""
     _, printed, _ = run(lab, "jax")
     assert accuracy(printed) > 90
 
 
+@only_on("local", why=SAME)
 def test_pytorch(lab: Lab) -> None:
     """Two DDP ranks under another interpreter than ours."""
     if not has_torch():
@@ -91,6 +91,7 @@ def test_pytorch(lab: Lab) -> None:
     assert accuracy(printed) > 90
 
 
+@only_on("local", why=SAME)
 def test_pytorch_rpc(lab: Lab) -> None:
     """A parameter server and two trainers find each other by rank; all three end by themselves."""
     if not has_torch():
@@ -100,6 +101,7 @@ def test_pytorch_rpc(lab: Lab) -> None:
     assert {t["state"] for t in status["tasks"]} == {"succeeded"}  # type: ignore[attr-defined]
 
 
+@only_on("local", why=SAME)
 @pytest.mark.long  # an environment of its own; tests/am/test_start_messages.py has the address by which the roles meet
 @pytest.mark.timeout(BUILD)
 def test_dask(lab: Lab) -> None:
@@ -110,6 +112,7 @@ def test_dask(lab: Lab) -> None:
     assert states == {"scheduler:0": "stopped", "worker:0": "stopped", "worker:1": "stopped", "client:0": "succeeded"}
 
 
+@only_on("local", why=SAME)
 @pytest.mark.long  # an environment of its own
 @pytest.mark.timeout(BUILD)
 def test_xgboost(lab: Lab) -> None:
@@ -119,6 +122,7 @@ def test_xgboost(lab: Lab) -> None:
     assert status["session"] == 1
 
 
+@only_on("local", why=SAME)
 @pytest.mark.long  # an environment of its own
 @pytest.mark.timeout(BUILD)
 def test_ray(lab: Lab) -> None:
@@ -129,7 +133,8 @@ def test_ray(lab: Lab) -> None:
     assert states["head:0"] == "succeeded"
 
 
-@pytest.mark.long  # an environment of its own; tests/e2e/test_examples.py::test_pytorch has the variables
+@only_on("local", why=SAME)
+@pytest.mark.long  # an environment of its own; test_pytorch has the variables
 @pytest.mark.timeout(BUILD)
 @pytest.mark.parametrize("name", ["huggingface-accelerate", "huggingface-trainer"])
 def test_huggingface(lab: Lab, name: str) -> None:
@@ -139,7 +144,8 @@ def test_huggingface(lab: Lab, name: str) -> None:
     assert accuracy(printed) > 90
 
 
-@pytest.mark.long  # built from source; tests/e2e/test_horovod_meeting.py has ranks that are played
+@only_on("local", why=SAME)
+@pytest.mark.long  # built from source; test_horovod_meeting.py has ranks that are played
 @pytest.mark.timeout(BUILD)
 def test_horovod(lab: Lab) -> None:
     """Four ranks find each other without a driver; their numbers add up."""
@@ -148,6 +154,7 @@ def test_horovod(lab: Lab) -> None:
     assert accuracy(printed) > 90
 
 
+@only_on("local", why=SAME)
 @pytest.mark.long  # an environment of its own, with an old numpy; tests/frameworks/test_mxnet.py has what it is told
 @pytest.mark.timeout(BUILD)
 def test_mxnet(lab: Lab) -> None:
@@ -167,3 +174,76 @@ def test_every_example_is_tested() -> None:
     assert names == pytorch | {
         *("dask", "digits", "horovod", "jax", "mxnet", "plain", "ray", "tensorflow-ps", "xgboost"),
     }
+
+
+def test_one_file_for_all() -> None:
+    """Each example has a copy of its own of what keeps checkpoints, so that its folder can be taken as it is."""
+    copies = {path.read_text() for path in EXAMPLES.glob("*/checkpoints.py")}
+    assert len(copies) == 1
+
+
+#: Runs a program that dies in its first session as soon as the first checkpoint is complete.
+DIES = """
+import os, runpy, sys
+from contextlib import contextmanager
+import checkpoints
+
+complete = checkpoints.Checkpoints.writing
+
+@contextmanager
+def and_die(self, step):
+    with complete(self, step) as folder:
+        yield folder
+    os._exit(7)
+
+if os.environ["SESSION_ID"] == "1":
+    checkpoints.Checkpoints.writing = and_die
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run_twice(lab: Lab, name: str, *arguments: str) -> tuple[str, set[str]]:
+    """Runs a copy of an example that dies once; answers what was printed, and the checkpoints that are kept."""
+    folder = lab.root / name
+    shutil.copytree(EXAMPLES / name, folder)
+    (folder / "dies.py").write_text(DIES)
+    job = folder / "job.toml"
+    text = job.read_text().partition("[roles.evaluator]")[0]
+    job.write_text(re.sub(r"(python3?) train\.py", r"\1 dies.py train.py", text))
+    kept = lab.shared_folder(name)
+    done = lab.submit(job, "--param", f"checkpoints={kept}", *arguments, timeout=280)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed[-5000:]
+    assert lab.status(lab.only_job())["session"] == 2
+    return printed, set(lab.shared_names(name))
+
+
+def test_tensorflow_continues(lab: Lab) -> None:
+    """Two processes train together; both read the checkpoint. The evaluator: test_digits_with_tensorflow."""
+    sets = ["--set", "roles.worker.instances=1", "--set", f"python={sys.executable}"]
+    printed, kept = run_twice(lab, "digits", "--param", f"out={lab.out}", "--param", "steps=60", *sets)
+    assert kept == {"step-00000020", "step-00000040", "step-00000060"}
+    assert "chief:0: continues from step 20" in printed
+    assert "worker:0: continues from step 20" in printed
+    assert accuracy(printed) > 85
+
+
+def test_jax_continues(lab: Lab) -> None:
+    """Two processes train together; both read the checkpoint."""
+    printed, kept = run_twice(lab, "jax", "--param", "steps=50", "--set", f"python={sys.executable}")
+    assert kept == {"step-00000025", "step-00000050"}
+    assert "process 0: continues from step 25" in printed
+    assert "process 1: continues from step 25" in printed
+    assert accuracy(printed) > 70
+
+
+def test_pytorch_continues(lab: Lab) -> None:
+    """Two ranks, under another interpreter than ours; both read the checkpoint."""
+    if not has_torch():
+        pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
+    printed, kept = run_twice(lab, "pytorch-ddp", "--param", "epochs=3")
+    assert kept == {"step-00000001", "step-00000002", "step-00000003"}
+    assert "rank 0: continues after epoch 1" in printed
+    assert "rank 1: continues after epoch 1" in printed
+    assert accuracy(printed) > 80

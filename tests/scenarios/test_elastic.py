@@ -1,17 +1,20 @@
-"""A gang goes on with fewer tasks where a container cannot be replaced, and has all again after the next restart."""
+"""A gang starts or goes on with fewer tasks where there is no room for all, and has all again after a restart."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.lab import Lab, kill, until
+from tests.scenarios.conftest import only_on
 
 pytestmark = pytest.mark.e2e
 
+LIMITED = "limits the room by its own AM; on YARN another job takes it: test_as_many_as_there_is_room_for"
 #: Says who it is; ends in session 3 only.
 WHO = """
 import json, os, time
@@ -61,6 +64,7 @@ def said(status: dict[str, Any], session: int, count: int) -> dict[str, tuple[di
     return {name: (json.loads(variables + end), words.strip()) for name, (variables, end, words) in split.items()}
 
 
+@only_on("local", why=LIMITED)
 def test_three_of_four_and_then_four_again(lab: Lab) -> None:
     """One executor of four is killed and not replaced: three go on, counted without gaps; the next session has four."""
     room = lab.root / "room"
@@ -118,6 +122,7 @@ while session < 3:
 """
 
 
+@only_on("local", why=LIMITED)
 @pytest.mark.framework
 @pytest.mark.slow
 def test_a_collective_of_fewer_and_of_all_again(lab: Lab) -> None:
@@ -163,24 +168,65 @@ def told(lab: Lab, job: str) -> None:
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
-def test_with_what_there_is_of_the_machine(lab: Lab) -> None:
-    """Another job holds a part: it starts with three when it has waited, and has four when that has ended.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A job that takes what is needed to leave room for three tasks of `memory`."""
 
-    In between its application master is killed: the next one knows who is left out, and how much the job holds.
+    hog: str
+    memory: str
+    options: tuple[str, ...] = ()
+
+
+#: On YARN the hog has two of the three nodes; the third one has room for three tasks beside two masters.
+ROOM = {
+    "local": Room(hog="150m", memory="100m", options=("--set", "scheduler.local.memory=600m")),
+    "yarn": Room(hog="4g", memory="1g"),
+}
+HOG = """
+command = "touch $OUT/$TASK_INDEX; sleep 3600"
+[roles.hog]
+instances = 2
+memory = "{memory}"
+"""
+GANG = """
+command = "echo $TASK_INDEX of $TASK_NUM >> $OUT/s$SESSION_ID; test $SESSION_ID = 2 || sleep 3600"
+max_restarts = 1
+gang_wait = "3s"
+shrink_after = "1m"
+[roles.worker]
+instances = {{ min = 2, max = 5 }}
+memory = "{memory}"
+"""
+
+
+def test_as_many_as_there_is_room_for(lab: Lab, scheduler: str) -> None:
+    """Three of five while another job has the rest; when that has ended and a program is killed, five of five.
+
+    In between its application master is killed: the next one knows which are left out, and how much the job holds.
     """
-    limits = ("--set", "scheduler.local.memory=400m", "--set", 'roles.worker.memory="100m"')
-    other = lab.detach(lab.job_file('command = "sleep 1000"\n[roles.main]\nmemory = "100m"\n'), *limits[:2])
-    lab.wait(other, "running")
-    text = JOB.replace("shrink_after", "gang_wait").replace('"python who.py"', '"test $SESSION_ID = 2 || sleep 1000"')
-    job = lab.detach(lab.job_file(text), *limits)
-    status = runs(lab, job, 1, 3)
-    assert status["sizes"][0]["left_out"] == ["worker:3"]
-    kill(lab.masters(job)[0])
+    room = ROOM[scheduler]
+    hog = lab.detach(lab.job(HOG.format(memory=room.hog), name="hog.toml"), *room.options)
+    for started in "01":
+        lab.wait_wrote(started)
+    job = lab.detach(lab.job(GANG.format(memory=room.memory)), *room.options)
+    for index in range(3):
+        lab.wait_wrote("s1", f"{index} of 3")
+    status = lab.wait(job, "running")
+    left_out = ["worker:3", "worker:4"]
+    size = {"role": "worker", "tasks": 3, "least": 2, "most": 5, "left_out": left_out}
+    assert status["sizes"] == [size]
+    notes = {task["note"] for task in status["tasks"] if task["task"] in left_out}
+    assert notes == {"left out of session 1: no container within 3 s (gang_wait)"}
+    kill(lab.master_of(job))
     until(lambda: lab.status(job)["attempt"] == 2, "another application master goes on")
-    status = runs(lab, job, 1, 3)
-    assert status["sizes"][0]["left_out"] == ["worker:3"]
-    assert lab.tony("kill", other).returncode == 0
-    lab.wait(other)
-    kill(status["tasks"][0]["pid"])
-    assert lab.wait(job)["exit_code"] == 0
-    assert [task["state"] for task in lab.status(job)["tasks"]] == ["succeeded"] * 4
+    assert runs(lab, job, 1, 3)["sizes"] == [size]
+    assert lab.tony("kill", hog, "--now").returncode == 0
+    lab.wait(hog)
+    kill(lab.pid_of(job, "worker:0"))
+    ended = lab.wait(job)
+    assert (ended["state"], ended["exit_code"], ended["session"]) == ("succeeded", 0, 2)
+    assert [task["state"] for task in ended["tasks"]] == ["succeeded"] * 5
+    assert sorted(lab.wrote("s1").splitlines()) == [f"{index} of 3" for index in range(3)]
+    assert sorted(lab.wrote("s2").splitlines()) == [f"{index} of 5" for index in range(5)]
+    sessions = json.loads(lab.tony("history", job, "--json").stdout)["sessions"]
+    assert [each["tasks"] for each in sessions] == [{"worker": 3}, {"worker": 5}]

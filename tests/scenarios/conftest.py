@@ -1,0 +1,90 @@
+"""One suite for all schedulers: a test that uses `lab` runs once for each line of SCHEDULERS.
+
+A test that can exist on one of them only says so: `@only_on("local", why="...")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.e2e.lab import Lab, one_user
+from tests.yarn.lab import YarnLab
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """How the suite runs on a scheduler.
+
+    Attributes:
+        make: makes a user with an empty home in a folder. Fixtures of the scheduler are requested here.
+        packages: a change in one of these has the tests in depth run (`on_change`); empty: they always run.
+        always: the tests that are not in depth: they run whatever has changed.
+    """
+
+    make: Callable[[Path, pytest.FixtureRequest], Lab]
+    packages: tuple[str, ...] = ()
+    always: frozenset[str] = frozenset()
+
+    def marks(self, test: str) -> list[pytest.MarkDecorator]:
+        """The marks of a test on this scheduler."""
+        if not self.packages:
+            return []
+        return [pytest.mark.slow, *([] if test in self.always else [pytest.mark.on_change(*self.packages)])]
+
+
+SCHEDULERS = {
+    "local": Scheduler(make=lambda root, _: Lab(root)),
+    "yarn": Scheduler(
+        make=lambda root, request: YarnLab(root, request.getfixturevalue("clusters").shared()),
+        packages=("hadoop", "schedulers", "mini"),
+        always=frozenset(
+            {
+                "test_run",
+                "test_e10_a_master_that_dies_fails_the_job",
+                "test_e17_standalone_with_two_tasks_is_refused",
+                "test_e19_callbacks",
+                "test_pytorch_continues",
+            }
+        ),
+    ),
+}
+
+AnyTest = TypeVar("AnyTest", bound=Callable[..., Any])
+_only_on: dict[Callable[..., Any], str] = {}
+
+
+def only_on(scheduler: str, *, why: str) -> Callable[[AnyTest], AnyTest]:
+    """Has a test run on one scheduler only.
+
+    Args:
+        why: and which test proves the same on the others.
+    """
+    assert scheduler in SCHEDULERS
+    assert why
+
+    def mark(test: AnyTest) -> AnyTest:
+        _only_on[test] = scheduler
+        return test
+
+    return mark
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "scheduler" not in metafunc.fixturenames:
+        return
+    test = metafunc.function
+    names = [_only_on[test]] if test in _only_on else list(SCHEDULERS)
+    parameters = [pytest.param(name, marks=SCHEDULERS[name].marks(test.__name__)) for name in names]
+    metafunc.parametrize("scheduler", parameters)
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, scheduler: str) -> Iterator[Lab]:
+    """One user with an empty home. After the test nothing of a job that has ended may be left."""
+    with one_user(lambda folder: SCHEDULERS[scheduler].make(folder, request)) as made:
+        yield made
