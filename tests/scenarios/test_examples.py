@@ -219,7 +219,7 @@ def run_twice(lab: Lab, name: str, *arguments: str) -> tuple[str, set[str]]:
     return printed, set(lab.shared_names(name))
 
 
-@only_on("yarn", why="on local, the tests of each example restart it")
+@only_on("yarn", why="on local: tests/tutorials, which resume after a crash")
 def test_tensorflow_continues(lab: Lab) -> None:
     """Two processes train together; both read the checkpoint. The evaluator: test_digits_with_tensorflow."""
     sets = ["--set", "roles.worker.instances=1", "--set", f"python={sys.executable}"]
@@ -230,7 +230,7 @@ def test_tensorflow_continues(lab: Lab) -> None:
     assert accuracy(printed) > 85
 
 
-@only_on("yarn", why="on local, the tests of each example restart it")
+@only_on("yarn", why="on local: tests/tutorials, which resume after a crash")
 def test_jax_continues(lab: Lab) -> None:
     """Two processes train together; both read the checkpoint."""
     printed, kept = run_twice(lab, "jax", "--param", "steps=50", "--set", f"python={sys.executable}")
@@ -240,7 +240,7 @@ def test_jax_continues(lab: Lab) -> None:
     assert accuracy(printed) > 70
 
 
-@only_on("yarn", why="on local, the tests of each example restart it")
+@only_on("yarn", why="on local: tests/tutorials, which resume after a crash")
 def test_pytorch_continues(lab: Lab) -> None:
     """Two ranks, under another interpreter than ours; both read the checkpoint."""
     if not has_torch():

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
-from tony.am.downsampling import SeriesStore, Track
+from tony.am.series_store import SeriesStore, Track
 from tony.core.state import State, Task
 from tony.dataclass import dataclass, field, replace
 from tony.errors import InfraError, StorageError

@@ -16,9 +16,9 @@ from tony.model.layout import Home, JobFolder
 from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
 from tony.storage import file_entries, staging_requests
 from tony.storage.disk_errors import explain_os_error
-from tony.storage.disk_usage import largest_entries
 from tony.storage.file_entries import FileEntry
 from tony.storage.folder_scan import Scan, shorten_path
+from tony.storage.largest_entries import largest_entries
 from tony.storage.manifest import ManifestEntryKind
 from tony.storage.object_cache import Cache, Stored
 from tony.storage.remote_files import NotThere, RemoteFiles

@@ -17,9 +17,9 @@ from tony.jobs import cached_status, facts, remote_jobs
 from tony.jobs.am_client import watch
 from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_fetcher import LogFetcher, bring, bringing
+from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import LogLine, portions
-from tony.jobs.log_tail import LogTail
 from tony.jobs.queue_timeout import QueueLimit
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from tony.history.job_record import record_of
 from tony.jobs import facts
 from tony.jobs.log_fetcher import bring, bringing, far_submitter
+from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import LogLine, portions
-from tony.jobs.log_tail import LogTail
 from tony.model.layout import Home
 
 log = logging.getLogger(__name__)

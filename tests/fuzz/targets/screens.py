@@ -19,9 +19,9 @@ from tony.cli.story import StatusChanges
 from tony.cli.terminal_text import cut, safe, safe_line, table, width
 from tony.executor.log_file import BoundedLogFile
 from tony.executor.output_exports import Exports
+from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
 from tony.jobs.log_reader import LONGEST_LINE, LogReader, readers
-from tony.jobs.log_tail import LogTail
 from tony.jobs.partial_lines import LiveReader
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport

@@ -15,8 +15,8 @@ import pytest
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn import python_archive
+from tony.schedulers.yarn.elf_libraries import Libraries
 from tony.schedulers.yarn.python_archive import OwnInterpreter, store_interpreter
-from tony.schedulers.yarn.shared_libraries import Libraries
 from tony.storage.object_cache import Cache, Stored
 
 TAG = sys.implementation.cache_tag

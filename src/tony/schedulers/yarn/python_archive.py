@@ -23,10 +23,10 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
+from tony.schedulers.yarn.elf_libraries import read_libraries, with_search_path
 from tony.schedulers.yarn.made import build_once
 from tony.schedulers.yarn.pyc_compiler import compile_pyc
 from tony.schedulers.yarn.settings import OWN_PYTHON
-from tony.schedulers.yarn.shared_libraries import read_libraries, with_search_path
 from tony.storage.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that are not needed on a node.

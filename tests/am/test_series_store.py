@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.downsampling import LEAST, MOST_NAMES, SeriesStore
+from tony.am.series_store import LEAST, MOST_NAMES, SeriesStore
 from tony.protocol.messages import MOST_POINTS, Points
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.jobs.played_master import recorded, write_log
+from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
-from tony.jobs.log_tail import LogTail
 from tony.model.layout import Home, JobFolder
 
 
