@@ -254,7 +254,7 @@ def test_job_names_that_cannot_be_shown(lab: Lab) -> None:
     """What would steer a terminal is refused by name, and does not reach it; so are 201 characters and none."""
     for char, called in STEERING.items():
         done = lab.tony("run", "--source", "", "--name", f"a{char}b", "--", "true")
-        told = f"(--name): a name is one line of printable characters, and {called} is none."
+        told = f"(--name): a name is one line of printable characters, and {called} is not printable."
         assert (2, "") == (done.returncode, done.stdout)
         assert told in done.stderr
         assert char not in done.stderr.replace("\n", "") or char == "\n"

@@ -26,7 +26,7 @@ except tony.ConfigError as error:
 """
 RUN = 'command = "true"\n'
 SIZE = 'Write "4096m" (MiB) or "4096g" (GiB).'
-NO_COMMAND = 'nothing says what to run. Write command = "python train.py".'
+NO_COMMAND = 'no command is set. Write command = "python train.py".'
 BAD_NAME = "a role name is up to 63 letters, digits, `-` and `_`, beginning with a letter."
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_key(lab: Lab, key: str, message: str) -> None:
     [
         ("max_restarts", '"two"', "expected a whole number, not text."),
         ("max_restarts", "2.5", "expected a whole number, not a fraction."),
-        ("roles.worker.memory", "[1]", 'a size such as "2g", not a list.'),
+        ("roles.worker.memory", "[1]", 'expected a size such as "2g", not a list.'),
         ("roles.worker.stop_on_failure", '"yes"', "expected true or false, without quotes, not text."),
         ("roles", "3", "expected a table: write [roles] and below it ROLE = ..."),
     ],

@@ -219,7 +219,7 @@ def test_mistakes_and_failures_are_exceptions(lab: Lab) -> None:
         'command: no command is set. Write command = "python train.py".',
         "max_restart = 2 (argument): unknown key; did you mean `max_restarts`?",
         "nowhere.toml: no such file.",
-        f'source = "nowhere" (argument): there is no {lab.root}/nowhere.',
+        f'source = "nowhere" (argument): {lab.root}/nowhere does not exist.',
         "a job cannot be 7 (int); give a tony.JobSpec, the path of a job file, or a mapping with the keys of one",
         f"there is no job 'nope': {lab.home}/jobs has no jobs.",
     ]

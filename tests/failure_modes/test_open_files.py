@@ -135,7 +135,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
             if done.returncode == 3:
                 refused += 1
                 assert NAMED in done.stderr, what
-                assert re.search(r"a command of tony takes up to \d+", done.stderr), what
+                assert re.search(r"a command of tony needs up to \d+", done.stderr), what
             elif done.returncode == 2:
                 assert "ulimit -Hn" in done.stderr, what
             else:

@@ -80,8 +80,8 @@ def test_an_interpreter_that_is_missing(lab: Lab) -> None:
     for given, told in {
         "python9.9": "python = python9.9 (--python): not found on PATH. Set its full path, or install it.",
         "/opt/python9.9": "python = /opt/python9.9 (--python): there is no such file or folder. Check the path.",
-        "./empty": 'python = "./empty" (--python): this is a folder without bin/python: neither an environment nor an '
-        "interpreter.",
+        "./empty": 'python = "./empty" (--python): this folder has no bin/python: it is neither an environment '
+        "nor an interpreter.",
         "./lost": f"python = {root}/lost (--python): its #! line names /no/such, which does not exist. Correct "
         "that line.",
         "./noise": f"python = {root}/noise (--python): it has execute permission, but is neither a Linux binary nor "

@@ -24,7 +24,7 @@ from tests.failure_modes.strangers import become_stranger
 pytestmark = pytest.mark.e2e
 
 LOOP = "is a loop of symbolic links, or behind one. Fix the links."
-LARGE = "and is laid down for every task. The biggest in it: data/big.bin ({}). Leave out what the job "
+LARGE = "and is copied for every task. Largest entries: data/big.bin ({}). Leave out what the job "
 LARGE += "does not need with a .tonyignore file."
 NO_CLUSTER = (
     "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (or scheduler.yarn.conf) "
@@ -47,11 +47,11 @@ def test_a_source_that_does_not_exist(lab: Lab) -> None:
     refused(
         lab,
         lab.submit(job),
-        f'source = "nowhere" ({job}:1): there is no {beside}/nowhere.',
-        f'files[0] = "a.txt" ({job}:3): there is no {beside}/a.txt.',
-        f'files[1] = "b/c.txt::d" ({job}:3): there is no {beside}/b/c.txt.',
+        f'source = "nowhere" ({job}:1): {beside}/nowhere does not exist.',
+        f'files[0] = "a.txt" ({job}:3): {beside}/a.txt does not exist.',
+        f'files[1] = "b/c.txt::d" ({job}:3): {beside}/b/c.txt does not exist.',
     )
-    told = f'source = "nowhere" (--source): there is no {lab.root}/nowhere.'
+    told = f'source = "nowhere" (--source): {lab.root}/nowhere does not exist.'
     refused(lab, lab.tony("run", "--source", "nowhere", "--", "true"), told)
 
 
@@ -240,8 +240,8 @@ def test_a_file_of_2_gb_in_the_source(big_lab: Lab) -> None:
     ("number", "code", "told"),
     [
         (signal.SIGINT, 130, "interrupted; nothing was submitted."),
-        (signal.SIGTERM, 143, "told to end (SIGTERM); nothing was submitted."),
-        (signal.SIGHUP, 129, "told to end (SIGHUP); nothing was submitted."),
+        (signal.SIGTERM, 143, "terminated by SIGTERM; nothing was submitted."),
+        (signal.SIGHUP, 129, "terminated by SIGHUP; nothing was submitted."),
     ],
 )
 def test_whoever_loses_patience_while_a_large_file_is_packed(
@@ -483,14 +483,14 @@ def test_file_names_that_look_like_two(lab: Lab) -> None:
     job = lab.job_file('command = "true"\nfiles = ["a::b", "c#archive", "a::b::c", "a::../up"]\n')
     folder = job.parent
     inside = "'../up' must be a relative path inside the working directory."
-    own = "does not exist; a file with `{}` in its name does, but cannot be used. Rename it."
+    own = " does not exist; a file with `{}` in its name does, but cannot be used. Rename it."
     refused(
         lab,
         lab.submit(job),
-        f'files[2] = "a::b::c" ({job}:2): more than one `::`. Write path::name.',
+        f'files[2] = "a::b::c" ({job}:2): it has more than one `::`. Write path::name.',
         f'files[3] = "a::../up" ({job}:2): the new name {inside}',
-        f'files[0] = "a::b" ({job}:2): there is no {folder}/a{own.format("::")}',
-        f'files[1] = "c#archive" ({job}:2): there is no {folder}/c{own.format("#")}',
+        f'files[0] = "a::b" ({job}:2): {folder}/a{own.format("::")}',
+        f'files[1] = "c#archive" ({job}:2): {folder}/c{own.format("#")}',
     )
 
 

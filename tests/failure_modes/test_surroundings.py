@@ -87,7 +87,7 @@ def test_a_job_in_the_locale_c(lab: Lab, locale: dict[str, str]) -> None:
 
 # --- a user without a passwd entry, HOME unset ------------------------------------------------------------------------
 
-UNKNOWN = f"HOME is not set and user {UID} is not in the password file."
+UNKNOWN = f"HOME is not set and user {UID} is not in the password database."
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_home_unset(lab: Lab, home: str | None) -> None:
     assert f"main:0 | [{'none' if home is None else home}]\n" in done.stdout
     known = os.path.expanduser(f"~{subprocess.check_output(['id', '-un'], text=True).strip()}")
     done = lab.tony("run", "--source", "~/no-such-folder", "--", "true")
-    told = f'source = "~/no-such-folder" (--source): there is no {known}/no-such-folder.'
+    told = f'source = "~/no-such-folder" (--source): {known}/no-such-folder does not exist.'
     assert (2, told) == (done.returncode, done.stderr.splitlines()[0])
     assert f"no jobs in {known}/no-such-home/jobs\n" == lab.tony("list", env={"TONY_HOME": "~/no-such-home"}).stdout
 

@@ -114,9 +114,9 @@ def test_who_cannot_do_without(framework: str, role: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"kind": RoleKind.SIDECAR}, "nobody waits for a sidecar"),
-        ({"kind": RoleKind.SETUP}, "each task of a setup role starts by itself"),
-        ({"distributed_mode": DistributedMode.FCFS}, 'with distributed_mode = "fcfs" each task starts by itself'),
+        ({"kind": RoleKind.SIDECAR}, "does not wait for sidecars"),
+        ({"kind": RoleKind.SETUP}, "the tasks of a setup role start independently"),
+        ({"distributed_mode": DistributedMode.FCFS}, 'with distributed_mode = "fcfs" the tasks start independently'),
     ],
     ids=["sidecar", "setup", "fcfs"],
 )

@@ -44,7 +44,7 @@ class PathEntry:
 
 
 def home_folder(environ: Mapping[str, str]) -> str | None:
-    """Return the home folder: HOME, else the one in the password file; None if neither is set."""
+    """Return the home folder: HOME, else the one in the password database; None if neither is set."""
     if environ.get("HOME"):
         return environ["HOME"]
     try:
@@ -64,7 +64,8 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
     home = home_folder(environ)
     if home is None:
         raise ValueError(
-            f"`~` is unknown: HOME is not set and user {os.geteuid()} is not in the password file. Write the full path."
+            f"`~` is unknown: HOME is not set and user {os.geteuid()} is not in the password database. "
+            "Write the full path."
         )
     return home + text[1:]
 
