@@ -207,7 +207,7 @@ def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:
     try:
         with pytest.raises(InfraError) as caught:
             cluster.start(options(wrong, nodes=1), print)
-        assert "the ResourceManager (rm) died; the end of" in str(caught.value)
+        assert "the ResourceManager (rm) died; end of" in str(caught.value)
         assert "Illegal capacity sum of 0.5 for children of queue root" in str(caught.value)
         assert [] == with_marker(f"{MARKER}={cluster.places.path}")
         assert cluster.places.log("rm").exists()

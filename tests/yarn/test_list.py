@@ -53,7 +53,7 @@ def test_no_cluster(lab: YarnLab) -> None:
     there = lab.elsewhere("other")
     done = there.tony("list", "--scheduler", "yarn", env={"HADOOP_CONF_DIR": ""})
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "there is no cluster: HADOOP_CONF_DIR is not set" in done.stderr
+    assert "no YARN cluster is configured: HADOOP_CONF_DIR is not set" in done.stderr
     done = there.tony("list", "--scheduler", "slurm")
     assert done.returncode == 2
     assert "unknown scheduler 'slurm'; known: local, yarn." in done.stderr

@@ -293,10 +293,10 @@ def test_preemption(lab: YarnLab) -> None:
     assert (status["state"], status["session"] > 1) == ("succeeded", True)
     taken = [each for each in events(lab, borrower, "container-ended") if each["blameless"]]
     assert taken
-    assert all("(preemption)" in each["cause"] for each in taken)
+    assert all("preempted" in each["cause"] for each in taken)
     log = (lab.home / "jobs" / borrower / "am.log").read_text()
-    announced = set(re.findall(r"worker:\d in (container_\w+): YARN will take it back for another queue", log))
+    announced = set(re.findall(r"worker:\d in (container_\w+): YARN will preempt it for another queue", log))
     assert announced & {each["container"] for each in taken}, log
     again = events(lab, borrower, "session-opened")[1]["reason"]
-    told_in_time = "the scheduler took it back" in again
+    told_in_time = "YARN preempted it" in again
     assert told_in_time or "its executor received a stop signal that the AM did not send" in again, again

@@ -55,7 +55,7 @@ def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
 
 
 def _lacks_room(lab: YarnLab, job: str) -> bool:
-    return "not granted yet" in lab.status(job)["waiting"]
+    return "pending in queue" in lab.status(job)["waiting"]
 
 
 def _events(lab: YarnLab, job: str) -> list[dict[str, Any]]:
