@@ -128,8 +128,8 @@ def test_a_negative_count_of_run(lab: Lab) -> None:
 def test_no_command(lab: Lab) -> None:
     """Missing, empty, blank, or slipped below a section: the place where it belongs is named."""
     job = lab.job_file("max_restarts = 1\n")
-    refused(lab, lab.submit(job), f"command ({job}): no command: {NO_COMMAND}")
-    refused(lab, python(lab, SUBMIT, "{}"), f"command: no command: {NO_COMMAND}")
+    refused(lab, lab.submit(job), f"command ({job}): {NO_COMMAND}")
+    refused(lab, python(lab, SUBMIT, "{}"), f"command: {NO_COMMAND}")
     for empty in ('""', '"  "'):
         refused(
             lab,
