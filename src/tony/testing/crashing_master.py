@@ -2,8 +2,8 @@
 
     --set 'scheduler.local.master=tony.testing.crashing_master kill master before the effects of event 9'
 
-Its arguments are the words of a fault plan (a semicolon separates faults), or `plan=FILE`; then the usual arguments of an
-AM: the job directory and an optional descriptor of a pipe. Everything else is as in production, including the
+Its arguments are the words of a fault plan (a semicolon separates faults), or `plan=FILE`; then an AM's usual
+arguments: the job directory and an optional descriptor of a pipe. Everything else is as in production, including the
 supervisor, which runs this program for each AM attempt; each fault is injected once.
 """
 
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Split the words of the plan from the AM's arguments, at the job directory: no word of a plan begins with a slash."""
+    """Split the plan from the AM's arguments, at the job directory: no word of a plan begins with a slash."""
     at = next(number for number, word in enumerate(arguments) if word.startswith("/"))
     return arguments[:at], arguments[at:]
 

@@ -1,4 +1,4 @@
-"""An executor with fault injection: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
+"""A fault-injecting executor: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
 
 Faults:
 
@@ -6,8 +6,8 @@ Faults:
 - `skew=SECONDS`: the program's exit is reported that much later, while heartbeats continue.
 - `delay-ready=SECONDS`: the first registration is sent that much later.
 - `only=ROLE:INDEX`: the faults above apply to that task only.
-- `orders=FILE`: a file of commands that a `FaultInjector` appends to while the job runs (`faults/faulty_connection.py`):
-  partitions, and lost, delayed and duplicated messages. The path is relative to the working directory.
+- `orders=FILE`: a file of commands, which a `FaultInjector` appends to (`faults/faulty_connection.py`): partitions,
+  and lost, delayed and duplicated messages. The path is relative to the working directory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read_faults(arguments: Sequence[str]) -> dict[str, str]:
     faults = dict(argument.split("=", 1) for argument in arguments if argument)
     unknown = sorted(set(faults) - set(_FAULTS))
     if unknown:
-        raise ValueError(f"unknown fault: {', '.join(unknown)}; use one of {', '.join(_FAULTS)}")
+        raise ValueError(f"no such fault: {', '.join(unknown)}; use one of {', '.join(_FAULTS)}")
     return faults
 
 

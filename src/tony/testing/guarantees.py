@@ -1,4 +1,4 @@
-"""The guarantees of the state machine, tracked independently of it: a violation raises with the guarantee that is broken.
+"""The guarantees of the state machine, tracked independently of it; a violation raises an error that names it.
 
 The invariants (`core/invariants.py`) check the machine's state; these check its actions, whatever the state.
 """
@@ -148,7 +148,7 @@ class Promises:
                 self._sizes(action)
                 _must(
                     not spec.roles.keys() & set(self._app.state.spec.setup_roles),
-                    f"the cluster spec contains setup roles: {action}",
+                    f"with setup roles: {action}",
                 )
                 self._specs.add((spec.session, spec.version))
             case act.Start():

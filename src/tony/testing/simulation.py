@@ -1,7 +1,7 @@
 """A simulated cluster in memory that performs the state machine's actions, with fault injection.
 
-It simulates the scheduler, executors and user programs; the caller picks the order of their events, and may delay, repeat
-or drop them. It uses no clock and no process. `Promises` are checked with every event.
+It simulates the scheduler, executors and user programs; the caller picks the order of their events, and may delay,
+repeat or drop them. It uses no clock and no process. `Promises` are checked with every event.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class Simulation:
             self.grant()
 
     def give_up(self, container: str, lease: float, contact: float) -> None:
-        """Let the scheduler give up a node: the exit of its container is unconfirmed, and its executor may still run."""
+        """Let the scheduler give up a node: its container's exit is unconfirmed, and its executor may still run."""
         if self.containers.pop(container, None) is not None:
             ended = ev.ContainerEnded(
                 container=container,
@@ -343,9 +343,7 @@ class Simulation:
                 executor = self.executors.get(container)
                 unaware = executor and executor.program and executor.stopped < executor.program.name
                 if executor and unaware and "stop" in reason and executor.connected and not executor.frozen:
-                    raise BrokenPromiseError(
-                        f"{executor.task} is killed for not stopping, but never received the command to stop"
-                    )
+                    raise BrokenPromiseError(f"{executor.task} is killed, but never received the command to stop")
                 self._end(container, "killed")
             case act.WakeAt():
                 self._wake = action
