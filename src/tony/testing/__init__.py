@@ -1,1 +1,1 @@
-"""Fakes with faults on order, and conformance suites; for our tests and for yours."""
+"""Fakes with fault injection, and conformance suites, for the tests of tony and of its extensions."""

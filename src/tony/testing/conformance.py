@@ -1,7 +1,7 @@
-"""Checks for every container source, fake or real: one for each clause of the contract in `schedulers/interface.py`.
+"""Conformance checks of container allocators, fake or real: one for each clause of `schedulers/interface.py`.
 
-Whoever has a scheduler gives a *bench*: a way to set one up with the job `two_roles` (three workers, two ps) and to
-look at it from outside. Then:
+The test of a scheduler supplies a *bench*, which sets up an allocator with the job `two_roles` (three workers, two ps)
+and inspects it from outside. Then:
 
     for clause in clauses(faults_that_can_be_provoked):
         asyncio.run(check(clause, bench))
@@ -30,16 +30,16 @@ from tony.testing.faults import (
 )
 from tony.testing.sample_jobs import credentials, task_part
 
-#: Seconds after which what should have happened will not; generous, for slow machines.
+#: Timeout in seconds for expected events; generous, for slow machines.
 PATIENCE = 30.0
-#: Seconds in which what should not happen would have.
+#: Seconds to wait for events that must not occur.
 QUIET = 0.1
 
 _E = TypeVar("_E", bound=Event)
 
 
 class Bench(ABC):
-    """One source under test, for the job `two_roles`, and what can be seen and done from outside."""
+    """One allocator under test, for the job `two_roles`, and its inspection from outside."""
 
     source: ContainerAllocator
     spec: JobSpec
@@ -47,30 +47,30 @@ class Bench(ABC):
 
     @abstractmethod
     async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
-        """What the executor in a container was told; waits until it has been."""
+        """Wait until the executor of a container has its launch data; return it."""
 
     @abstractmethod
     async def lives(self, container: str) -> bool:
-        """Whether anything that belongs to a launched container lives: its executor, or what that started."""
+        """Return True while any process of a launched container is alive."""
 
     @abstractmethod
     async def end_executor(self, container: str) -> None:
-        """Has the executor end by itself, with exit code 0, as when the application master tells it to."""
+        """Make the executor exit with code 0, as when the AM releases it."""
 
     @abstractmethod
     async def crash_executor(self, container: str) -> None:
-        """Has the executor die at once, from outside."""
+        """Kill the executor."""
 
     @abstractmethod
     async def seen(self, container: str) -> str:
-        """All that others may see of a launched executor: arguments, environment."""
+        """Return what other users can see of a launched executor: arguments, environment."""
 
-    def make_room(self) -> None:  # noqa: B027 - where room comes by itself, and was lacking for certain before
-        """The trouble of `SlowContainer` was seen: it ends."""
+    def make_room(self) -> None:  # noqa: B027 - optional: room may become free by itself
+        """End the shortage of `SlowContainer`, once it was observed."""
 
     @abstractmethod
     async def leftovers(self) -> Sequence[str]:
-        """What is left of the source after it was closed: processes, files, claims."""
+        """Return what is left after the allocator was closed: processes, files, claims."""
 
 
 MakeBench = Callable[[Sequence[Fault]], AbstractAsyncContextManager[Bench]]
@@ -79,7 +79,7 @@ _NEEDS: dict[str, type[Fault]] = {}
 
 
 def clauses(provokable: Iterable[type[Fault]]) -> list[str]:
-    """The names of all clauses that can be checked where these faults can be provoked."""
+    """Return the names of the clauses that can be checked if these faults can be provoked."""
     known = set(provokable)
     return [
         name.removeprefix("check_")
@@ -89,14 +89,14 @@ def clauses(provokable: Iterable[type[Fault]]) -> list[str]:
 
 
 async def check(clause: str, bench: MakeBench) -> None:
-    """Checks one clause.
+    """Check one clause.
 
     Raises:
-        AssertionError: it does not hold.
-        RuntimeError: nothing can be checked, since Python leaves out assertions.
+        AssertionError: the clause is violated.
+        RuntimeError: Python runs without assertions.
     """
     if not __debug__:
-        raise RuntimeError("every clause would seem to hold: assertions are off. Run Python without -O.")
+        raise RuntimeError("assertions are disabled, so nothing can be checked. Run Python without -O.")
     name = f"check_{clause}"
     faults = [_NEEDS[name]()] if name in _NEEDS else []
     async with bench(faults) as made:
@@ -117,7 +117,7 @@ def _needs(fault: type[Fault]) -> Callable[[_Check], _Check]:
 
 
 class _Clauses:
-    """The contract, a method for each clause. The source is open; it is closed afterwards."""
+    """The contract, one method for each clause. The allocator is open; it is closed afterwards."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -132,7 +132,7 @@ class _Clauses:
         assert self.events == []
 
     async def check_demand_is_granted(self) -> None:
-        """A demand is answered by as many grants, of that role, each with an id and a host of its own."""
+        """A demand is answered with that number of grants of the role, each with its own id and a host."""
         self.source.set_demand("worker", 3)
         granted = await self.granted(3)
         assert [grant.role for grant in granted] == ["worker"] * 3
@@ -147,7 +147,7 @@ class _Clauses:
         assert sorted(grant.role for grant in granted) == ["ps", "worker", "worker"]
 
     async def check_same_demand_again_grants_nothing(self) -> None:
-        """Asking for what already is does nothing."""
+        """Repeating the current demand does nothing."""
         self.source.set_demand("worker", 2)
         self.source.set_demand("worker", 2)
         await self.granted(2)
@@ -165,7 +165,7 @@ class _Clauses:
         assert len(self.of(Granted)) == 3
 
     async def check_lowered_demand_takes_nothing_away(self) -> None:
-        """A granted container stays, whatever the demand becomes."""
+        """A granted container stays when the demand is lowered."""
         first, *_ = await self.launched("worker", 2)
         self.source.set_demand("worker", 0)
         await self.quiet()
@@ -173,7 +173,7 @@ class _Clauses:
         assert await self.bench.lives(first)
 
     async def check_lowered_demand_is_not_refilled(self) -> None:
-        """What ends after the demand was lowered is not replaced; raising it again grants anew."""
+        """A container that ends after the demand was lowered is not replaced until the demand is raised."""
         first, second = await self.launched("worker", 2)
         self.source.set_demand("worker", 1)
         await self.bench.crash_executor(first)
@@ -185,7 +185,7 @@ class _Clauses:
         assert granted[-1].container not in (first, second)
 
     async def check_impossible_demand_is_refused(self) -> None:
-        """What can never be had is answered at once, with a reason."""
+        """A demand that can never be satisfied is refused at once, with a reason."""
         self.source.set_demand("worker", 1000)
         await self.until(lambda: bool(self.of(Unsatisfiable)))
         assert self.of(Unsatisfiable)[0].role == "worker"
@@ -193,7 +193,7 @@ class _Clauses:
         assert self.of(Granted) == []
 
     async def check_opened_twice(self) -> None:
-        """A second open changes nothing: events still come once, to the first sink."""
+        """A second open changes nothing: events still arrive once, at the first sink."""
         others: list[Event] = []
         await self.source.open(others.append)
         self.source.set_demand("worker", 1)
@@ -201,13 +201,13 @@ class _Clauses:
         assert others == []
 
     async def check_recovery_finds_nothing_of_a_new_job(self) -> None:
-        """No earlier attempt, no earlier containers."""
+        """The first AM attempt recovers no containers."""
         assert list(await self.source.recover(())) == []
 
     # --- launching ------------------------------------------------------------------------------------------------
 
     async def check_executor_gets_its_task(self) -> None:
-        """The executor is told exactly what the application master said."""
+        """The executor gets exactly the launch data of the AM."""
         self.source.set_demand("ps", 1)
         (grant,) = await self.granted(1)
         task, secret = self.task(grant.container, "ps", 0), credentials()
@@ -225,7 +225,7 @@ class _Clauses:
         assert not [text for text in ("ab" * 32, "-----") if text in seen]
 
     async def check_launched_twice(self) -> None:
-        """A launch that comes twice starts one executor."""
+        """A repeated launch starts one executor."""
         self.source.set_demand("worker", 1)
         (grant,) = await self.granted(1)
         task, secret = self.task(grant.container, "worker", 0), credentials()
@@ -240,7 +240,7 @@ class _Clauses:
         assert not await self.bench.lives(grant.container)
 
     async def check_launch_in_an_ended_container(self) -> None:
-        """Where nothing is any more, nothing can be launched, and that is said."""
+        """A launch in an ended container raises SchedulerError."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.kill(container, "test")
@@ -248,7 +248,7 @@ class _Clauses:
         assert await self.refused(container)
 
     async def check_ended_while_it_starts(self) -> None:
-        """A container that is killed in the middle of its launch is told of exactly once, and nothing of it lives."""
+        """The end of a container killed during its launch is reported exactly once, and no process of it survives."""
         self.source.set_demand("worker", 1)
         (grant,) = await self.granted(1)
         self.source.set_demand("worker", 0)
@@ -277,7 +277,7 @@ class _Clauses:
         assert len(self.of(Granted)) == 2
 
     async def check_release_leaves_time(self) -> None:
-        """A released executor that ends by itself within its patience is not ended by force."""
+        """A released executor that exits within the timeout is not killed."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, PATIENCE)
@@ -289,7 +289,7 @@ class _Clauses:
         assert not await self.bench.lives(container)
 
     async def check_release_ends_by_force(self) -> None:
-        """After its patience a released executor is ended, with all it started."""
+        """After the timeout a released executor is killed, with all processes it started."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, 0.05)
@@ -298,7 +298,7 @@ class _Clauses:
         assert not await self.bench.lives(container)
 
     async def check_released_twice(self) -> None:
-        """The more impatient release counts, and one end is told."""
+        """The shortest timeout of repeated releases counts, and one end is reported."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, 10 * PATIENCE)
@@ -310,7 +310,7 @@ class _Clauses:
         assert len(self.of(ContainerEnded)) == 1
 
     async def check_kill_ends_everything(self) -> None:
-        """When a kill's end is told, executor and programs are dead; the cause names the reason."""
+        """When the end of a killed container is reported, its processes are dead; the cause contains the reason."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.kill(container, "it fell silent")
@@ -319,7 +319,7 @@ class _Clauses:
         assert not await self.bench.lives(container)
 
     async def check_killed_twice(self) -> None:
-        """A second kill, or one of a container nobody knows, does nothing."""
+        """A second kill, or a kill of an unknown container, does nothing."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.kill(container, "first")
@@ -332,7 +332,7 @@ class _Clauses:
         assert len(self.of(ContainerEnded)) == 1
 
     async def check_kill_after_release(self) -> None:
-        """A kill does not wait for the patience of a release."""
+        """A kill does not wait for the timeout of a release."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, 10 * PATIENCE)
@@ -341,7 +341,7 @@ class _Clauses:
         assert not await self.bench.lives(container)
 
     async def check_end_is_told_once_and_refilled(self) -> None:
-        """An executor that dies is told of once; nothing it started lives; its place is granted anew."""
+        """The death of an executor is reported once; its processes are dead; a replacement is granted."""
         first, second = await self.launched("worker", 2)
         await self.bench.crash_executor(first)
         (end,) = await self.ended(1)
@@ -356,7 +356,7 @@ class _Clauses:
         assert len(self.of(ContainerEnded)) == 1
 
     async def check_close_leaves_nothing(self) -> None:
-        """After close no process and no file is left, and nothing more is told. A second close does nothing."""
+        """After close no process and no file is left, and no event arrives. A second close does nothing."""
         await self.launched("worker", 2)
         self.source.set_demand("ps", 1)
         await self.granted(3)
@@ -368,7 +368,7 @@ class _Clauses:
         assert len(self.events) == before
 
     async def check_close_before_anything(self) -> None:
-        """A source that was only opened leaves nothing behind either."""
+        """An allocator that was only opened leaves nothing behind."""
         await self.source.close()
         assert list(await self.bench.leftovers()) == []
 
@@ -376,7 +376,7 @@ class _Clauses:
 
     @_needs(SlowContainer)
     async def check_slow_container(self) -> None:
-        """While there is no room that is said; the grant comes when there is, and that is said as well."""
+        """Queued reports that there is no room; with room, the container is granted and an empty Queued follows."""
         self.source.set_demand("worker", 1)
         await self.until(lambda: any(event.reason for event in self.of(Queued)))
         self.bench.make_room()
@@ -386,7 +386,7 @@ class _Clauses:
 
     @_needs(RefusedContainer)
     async def check_refused_container(self) -> None:
-        """A launch that is refused raises; no end is told, and the demand is filled anew."""
+        """A refused launch raises; no end is reported, and a replacement is granted."""
         self.source.set_demand("worker", 1)
         (grant,) = await self.granted(1)
         assert await self.refused(grant.container)
@@ -397,7 +397,7 @@ class _Clauses:
 
     @_needs(LostContainer)
     async def check_lost_container(self) -> None:
-        """A container that goes away is told of once and replaced; the replacement works."""
+        """A lost container is reported once and replaced; the replacement works."""
         (container,) = await self.launched("worker", 1)
         (end,) = await self.ended(1)
         assert end.container == container
@@ -408,7 +408,7 @@ class _Clauses:
 
     @_needs(ContainerExitsBeforeRegistering)
     async def check_container_exits_before_registering(self) -> None:
-        """An executor that ends right after its start is told of once, with how it ended."""
+        """An executor that exits right after its start is reported once, with its exit code."""
         self.source.set_demand("worker", 1)
         (grant,) = await self.granted(1)
         await self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
@@ -418,7 +418,7 @@ class _Clauses:
 
     @_needs(LostAnswer)
     async def check_lost_answer(self) -> None:
-        """An absent answer is unknown, not no: asked again, it comes, and no container comes twice."""
+        """A lost answer is no refusal: repeating the demand gets it, and no container is granted twice."""
         self.source.set_demand("worker", 2)
         await self.granted(1)
         await self.quiet()
@@ -443,7 +443,7 @@ class _Clauses:
         return self.of(ContainerEnded)
 
     async def launched(self, role: str, number: int) -> list[str]:
-        """Containers of a role with living executors."""
+        """Launch executors of a role; return their containers."""
         self.source.set_demand(role, number)
         containers = [grant.container for grant in await self.granted(number) if grant.role == role]
         for index, container in enumerate(containers):
@@ -453,7 +453,7 @@ class _Clauses:
         return containers
 
     async def refused(self, container: str) -> bool:
-        """Whether a launch of worker:0 in it is refused."""
+        """Return True if a launch of worker:0 in the container is refused."""
         try:
             await self.source.launch(container, self.task(container, "worker", 0), credentials())
         except SchedulerError:
@@ -469,8 +469,10 @@ class _Clauses:
                 while not condition():
                     await asyncio.sleep(0.002)
         except TimeoutError:
-            raise AssertionError(f"it did not come within {PATIENCE:g} s; what came: {self.events}") from None
+            raise AssertionError(
+                f"the expected event did not arrive within {PATIENCE:g} s; events: {self.events}"
+            ) from None
 
     async def quiet(self) -> None:
-        """Lets what should not happen happen."""
+        """Wait for events that must not occur."""
         await asyncio.sleep(QUIET)

@@ -1,10 +1,10 @@
-"""An application master that dies, or finds its disk full, in the midst of an event: where nothing from outside hits.
+"""An AM that dies, or finds its disk full, while it handles an event: faults that cannot be injected from outside.
 
     --set 'scheduler.local.master=tony.testing.crashing_master kill master before the effects of event 9'
 
-Its arguments are the words of a plan (a semicolon divides strikes), or `plan=FILE`; then, as for any other, the job's
-folder and perhaps the number of a pipe. Everything else is as in production, its supervisor included: that runs this
-program for each attempt, and no strike strikes twice.
+Its arguments are the words of a fault plan (a semicolon separates faults), or `plan=FILE`; then an AM's usual
+arguments: the job directory and an optional descriptor of a pipe. Everything else is as in production, including the
+supervisor, which runs this program for each AM attempt; each fault is injected once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tony.testing.faults.plan_parser import parse_plan
 
 
 def main() -> int:
-    """Runs one attempt."""
+    """Run one AM attempt."""
     words, rest = _divided(sys.argv[1:])
     try:
         StruckWriter.fates = CrashPoints(_plan(words), JobFolder(Path(rest[0])))
@@ -29,12 +29,12 @@ def main() -> int:
         print(error, file=sys.stderr)
         return ExitCode.REFUSED
     sys.argv[1:] = rest
-    vars(am).update(LogWriter=StruckWriter, Master=StruckMaster)  # in this process: production has no door for it
+    vars(am).update(LogWriter=StruckWriter, Master=StruckMaster)  # production has no hook for it
     return am.main()
 
 
 def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The plan's words, and from the job's folder on what every master gets: no word of a plan begins with a slash."""
+    """Split the plan from the AM's arguments, at the job directory: no word of a plan begins with a slash."""
     at = next(number for number, word in enumerate(arguments) if word.startswith("/"))
     return arguments[:at], arguments[at:]
 

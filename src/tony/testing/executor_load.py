@@ -1,25 +1,24 @@
-"""Thousands of played executors in one process, to measure an application master with: one loop, no programs.
+"""Thousands of fake executors in one process and one event loop, without programs, to load-test an AM.
 
-What they say is what real ones say, over TLS: attach, register, report starts and ends, beat. What they leave out is
-work on their own side: a long order to start is taken apart once, and whatever is as long as that is taken for the
-same. So ten thousand of them fit beside the application master on two cores.
+They send the messages of real executors over TLS: attach, register, program starts and exits, heartbeats. To save CPU
+time, a long command to start is parsed once, and every frame of the same length is assumed to be the same command. So
+ten thousand fake executors fit beside the AM on two cores.
 
 As a program (`bootstrap.command("tony.testing.executor_load")`) it reads a `LoadProfile` as one line of JSON on
-standard input, and then orders, one word a line. On standard output it says what came true, one `LoadEvent` as JSON a
-line:
+standard input, and then commands, one word a line. On standard output it reports one `LoadEvent` as JSON a line:
 
-    join      all connect and register, but the understudy: it only attaches. When that is in the log: `joined`
-    register  the understudy registers as well. When all were told to start: `told`; when each has heard that its
-              word that it did is in the log: `started`
-    lose:7    the executor of task 7 is gone from one moment to the next. So many of these words as you like; then
-    lost      says that it is done: `lost`. From then on those that are left hear of a further session
-    come:7=c-101=2    another executor of task 7, in that container, whose first session is the second. When all were
-              told to start in the further session: `told`, and `started`, as at first
-    repeat    all who were there before say once more that the program of the first session has failed. When each has
-              heard that this was taken: `repeated`
-    exit      every program ends well. When all were released and have left: `left`
+    join      all executors connect and register; the understudy only attaches. Reports `joined` once that is in the log
+    register  the understudy registers as well. Reports `told` when all received the command to start, and `started`
+              when the start of each is acknowledged
+    lose:7    the executor of task 7 disconnects without notice. May be repeated; then
+    lost      reports `lost`. From then on the remaining executors take part in a further session
+    come:7=c-101=2    a new executor of task 7 connects, in container c-101, with session 2 as its first. Reports `told`
+              and `started` for the further session, as above
+    repeat    the executors of the first session report again that their program in it failed. Reports `repeated` when
+              each report is acknowledged
+    exit      every program exits with code 0. Reports `left` when all executors were released
 
-Executors beat from their welcome to their end, evenly spread over the interval that they were told.
+Executors send heartbeats from their welcome on, spread evenly over the interval that the AM asked for.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from tony.protocol.launch import AmCredentials
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls import client_context
 
-#: Connections of one process that are being made at one time.
+#: Number of concurrent connection attempts.
 _CONNECTING = 64
-#: Sockets that are looked at before it is time to look for beats again.
+#: Maximum number of sockets handled between two checks for due heartbeats.
 _EVENTS = 256
-#: Bytes read at a time, and of a frame from which on it is long.
+#: Bytes of a read, and the frame size above which a command to start is recognized by its length.
 _READ, _LONG = 1 << 16, 1 << 10
-#: What a heartbeat says while a program trains.
+#: The heartbeat of a training program.
 _BEAT = encode(
     msg.Heartbeat(
         last_output_age=0.731,
@@ -68,12 +67,12 @@ _FAILED = ExitStatus(reason=ExitReason.EXITED, code=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProfile:
-    """Who is played, and where they go.
+    """The executors that one process simulates, and the AM to connect to.
 
     Attributes:
-        address: the application master's, `tls:...`.
-        first, count: which tasks of the role.
-        understudy: whether the last of them waits with its registration.
+        address: of the AM, `tls:...`.
+        first, count: index of the first task of the role, and number of tasks.
+        understudy: whether the last executor registers only on the command `register`.
     """
 
     address: str
@@ -86,12 +85,12 @@ class LoadProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadEvent:
-    """Something came true.
+    """A milestone that all executors of the process have reached.
 
     Attributes:
-        at: seconds of CLOCK_MONOTONIC, the same in all processes of a machine.
-        cpu: seconds of processor time of this process so far.
-        received: bytes that came so far, TLS taken off.
+        at: seconds of CLOCK_MONOTONIC, which all processes of a machine share.
+        cpu: CPU seconds of this process so far.
+        received: bytes received so far, after TLS decryption.
         beats: heartbeats sent so far.
     """
 
@@ -103,17 +102,17 @@ class LoadEvent:
 
 
 def container_of(index: int) -> str:
-    """The container of a task, where a single role's containers are granted in the order of its tasks."""
+    """Return the container of a task; a single role's containers are granted in the order of its tasks."""
     return f"c-{index + 1}"
 
 
 def address_of(index: int) -> str:
-    """Where a played task listens, as it would look on a cluster with eight tasks on a node."""
+    """Return the address of a fake task, as on a cluster with eight tasks on a node."""
     return f"node{index // 8:05}.cluster:{32768 + index * 7919 % 28000}"
 
 
 class _Player:
-    """One executor."""
+    """One fake executor."""
 
     __slots__ = (
         "_buffer",
@@ -142,7 +141,7 @@ class _Player:
         self._buffer = bytearray()
 
     def attach(self, task: str) -> None:
-        """Says who it is."""
+        """Send the Attach message."""
         self.say(
             encode(
                 msg.Attach(
@@ -157,15 +156,15 @@ class _Player:
         )
 
     def register(self, expects: str = "") -> None:
-        """Its ports are reserved. `expects` is what is true as soon as the log has that."""
+        """Report Ready; count `expects` when that is acknowledged."""
         self._report(msg.Ready(n=self._reports + 1, session=self.session, address=address_of(self.index)), expects)
 
     def exit(self) -> None:
-        """Its program ends well."""
+        """Report that the program exited with code 0."""
         self._ended(self.session, _OK)
 
     def repeat(self) -> None:
-        """What it says is about a session that is long over."""
+        """Report a program exit of session 1, which is obsolete."""
         self._ended(1, _FAILED, "repeated")
 
     def _ended(self, session: int, status: ExitStatus, expects: str = "") -> None:
@@ -179,11 +178,11 @@ class _Player:
         self.say(encode(message))
 
     def say(self, frame: bytes) -> None:
-        """Sends; whoever says so little never finds the socket full."""
+        """Send a frame; the traffic is too low to fill the socket buffer."""
         self.sock.send(frame)
 
     def hear(self, data: memoryview) -> None:
-        """Takes what came, frame by frame."""
+        """Handle received data, frame by frame."""
         while data:
             passed = min(self._skip, len(data))
             self._skip -= passed
@@ -193,7 +192,7 @@ class _Player:
             data = self._whole_frames()
 
     def _whole_frames(self) -> memoryview:
-        """Takes the frames that are there; answers what else is there if the next one is to be passed over."""
+        """Handle the complete frames; return the rest if the next frame is to be skipped."""
         buffer, known = self._buffer, self._crowd.known_order
         while len(buffer) >= 4:
             end = 4 + (int.from_bytes(buffer[:4], "big") & ~COMPRESSED)
@@ -240,11 +239,11 @@ class _Player:
 
 
 class ExecutorLoad:
-    """All that one process plays.
+    """The fake executors of one process.
 
     Attributes:
-        received: bytes that came, TLS taken off.
-        known_order: length of the long frame that tells to start; 0 before the first.
+        received: bytes received, after TLS decryption.
+        known_order: length of the long command to start; 0 before the first.
     """
 
     def __init__(self, casting: LoadProfile, tell: Callable[[LoadEvent], None]) -> None:
@@ -272,15 +271,15 @@ class ExecutorLoad:
         self._over = False
 
     def run(self) -> None:
-        """Plays until everybody has left, or nobody gives orders any more."""
+        """Run until all executors are released, or standard input is closed."""
         while not self._over:
             self._beat()
             wait = max(0.0, self._beating[0][0] - time.monotonic()) if self._beating else None
             for descriptor, _ in self._poll.poll(wait, _EVENTS):
-                if descriptor in self._handlers:  # it may have left a moment ago
+                if descriptor in self._handlers:  # it may have been closed in this loop
                     self._handlers[descriptor]()
 
-    # --- orders ---------------------------------------------------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------------------------
 
     def _order(self) -> None:
         data = os.read(0, _READ)
@@ -324,7 +323,7 @@ class ExecutorLoad:
     def _is_understudy(self, player: _Player) -> bool:
         return self._casting.understudy and player.index == self._casting.first + self._casting.count - 1
 
-    # --- coming ---------------------------------------------------------------------------------------------------
+    # --- connecting -----------------------------------------------------------------------------------------------
 
     def _connect_one(self) -> None:
         if self._absent:
@@ -374,28 +373,28 @@ class ExecutorLoad:
         except ssl.SSLWantReadError:
             return
 
-    # --- what players tell ----------------------------------------------------------------------------------------
+    # --- callbacks of the executors -------------------------------------------------------------------------------
 
     def welcomed(self, player: _Player, interval: float) -> None:
-        """The application master knows it: it beats from now on."""
+        """Start the heartbeats of an executor that the AM has welcomed."""
         self._interval = interval
-        # Players come at once; their beats are spread as those of executors are, each of which throws its own dice.
+        # All connect at once; spread their heartbeats, as real executors do with a random offset each.
         spread = interval * (len(self._beating) + 1) / self._casting.count
         heapq.heappush(self._beating, (time.monotonic() + spread, player.index, player))
         if self._is_understudy(player):
             self._count("joined")
 
     def acknowledged(self, player: _Player) -> None:
-        """Some of its reports are in the log."""
+        """Count the milestones whose reports the AM has logged."""
         for number in [number for number in player.expects if number <= player.acked]:
             self._count(player.expects.pop(number))
 
     def told(self, player: _Player) -> None:
-        """It was told to start."""
+        """Count a command to start."""
         self._count("told")
 
     def released(self, player: _Player) -> None:
-        """It may go."""
+        """Disconnect a released executor."""
         self._leave(player)
         self._count("left")
         self._over = self._counts["left"] == self._casting.count
@@ -417,7 +416,7 @@ class ExecutorLoad:
 
 
 def main() -> int:
-    """Plays as standard input says."""
+    """Run the commands of standard input."""
     with open(0, "rb", buffering=0, closefd=False) as orders:
         casting = from_plain(LoadProfile, json.loads(orders.readline()))
     allow_open_files(casting.count + 64)

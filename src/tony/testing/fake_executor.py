@@ -1,7 +1,6 @@
-"""An executor that is played by a test: it speaks the wire as a real one does and runs no program.
+"""A fake executor for tests: it speaks the wire protocol as a real one does and runs no program.
 
-What it does by itself is what every executor does: attach, report in order, resend what was not acknowledged. What its
-program does is up to the test.
+It attaches, reports in order and resends unacknowledged reports by itself. The test decides what its program does.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 
-#: What a program does when it is started: answers how it ends, or None to run until it is told to stop.
+#: Called when a program is started; returns its exit status, or None to run until it is stopped.
 Behaviour = Callable[[TaskPart, msg.StartProgram], ExitStatus | None]
 
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)
@@ -29,14 +28,14 @@ class PlayedExecutor:
     """One executor process, as the application master sees it.
 
     Attributes:
-        received: every message that came, in order.
+        received: all received messages, in order.
         connections: how often it has attached.
-        last_try: that it says it was told to start.
-        listens: where it says that it can be called.
-        attempt: of the application master that has welcomed it last.
+        last_try: the last task attempt that it reports as started.
+        listens: the address at which it reports to listen.
+        attempt: the AM attempt that welcomed it last.
         ended: it was released, refused, or cut off.
-        away: nothing reaches it, and it reaches nobody.
-        stubborn: its program does not mind being told to stop.
+        away: it is in a network partition.
+        stubborn: its program ignores the command to stop.
     """
 
     def __init__(self, part: TaskPart, credentials: AmCredentials, behaviour: Behaviour) -> None:
@@ -64,7 +63,7 @@ class PlayedExecutor:
         self.stubborn = False
 
     async def run(self) -> None:
-        """Lives until it is released or refused."""
+        """Run until it is released or refused."""
         try:
             while not self._released:
                 if self.away:
@@ -73,7 +72,7 @@ class PlayedExecutor:
                 try:
                     await self._converse()
                 except ConnectionFailed:
-                    if not self._told:  # an application master that has died may have a successor
+                    if not self._told:  # once started, it waits for the next AM attempt
                         raise
                     await asyncio.sleep(0.01)
         finally:
@@ -107,30 +106,30 @@ class PlayedExecutor:
 
     @property
     def runs(self) -> bool:
-        """Whether its program runs."""
+        """Whether its program is running."""
         return self._running is not None
 
     async def die(self) -> None:
-        """The process is killed: its connection ends, and it does not come back."""
+        """Kill the process: its connection ends, and it does not reconnect."""
         self._released, self._running = True, None
         if self._connection:
             self._connection.abort()
             await self._connection.wait_closed()
 
     def break_connection(self) -> None:
-        """The network drops it; it comes back by itself."""
+        """Break the connection; the executor reconnects."""
         if self._connection:
             self._connection.abort()
 
     def report(self, message: msg.Reported) -> None:
-        """Sends a report with the next number."""
+        """Send a report with the next number."""
         self._n += 1
         numbered = replace(message, n=self._n)
         self._reports.append(numbered)
         self.send(numbered)
 
     def send(self, message: msg.Message) -> None:
-        """Sends a message as it is, right or wrong."""
+        """Send a message unchanged, valid or not."""
         if self._connection and self._connection.is_open:
             self._connection.send(message)
 
@@ -175,7 +174,7 @@ class PlayedExecutor:
             self.exit(end)
 
     def exit(self, status: ExitStatus) -> None:
-        """The program ends; one that is still to be started ends at once then."""
+        """End the program, or make it end as soon as it is started."""
         if self._running is None:
             self._ends_with = status
         else:
@@ -191,7 +190,7 @@ class PlayedExecutor:
 
 
 async def run_until_released(executor: PlayedExecutor) -> None:
-    """`executor.run()`, quiet about its end: refused or cut off at the job's end."""
+    """Run an executor; ignore that it is refused or disconnected at the end of the job."""
     from tony.errors import TonyError
 
     try:

@@ -1,4 +1,4 @@
-"""A scheduler in memory: deterministic, with faults on order. Held to the same contract as the real ones."""
+"""A deterministic scheduler in memory, with fault injection. It passes the conformance suite of the real ones."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tony.testing.faults import (
     SlowContainer,
 )
 
-#: Told of each launch, so that a test can play the executor.
+#: Called with each launch, so that a test can run a fake executor.
 Launched = Callable[[str, TaskPart, AmCredentials], object]
 
 
 @dataclass(slots=True, kw_only=True)
 class FakeContainer:
-    """One living container.
+    """One running container.
 
     Attributes:
         number: counted from 1.
-        told: whether its grant was told.
+        told: whether its grant was reported.
         task: what was launched in it, or None.
     """
 
@@ -43,16 +43,16 @@ class FakeContainer:
 
 
 class FakeSource(ContainerAllocator):
-    """Containers that exist in memory only. Executors are played by whoever gives `launched`.
+    """Containers that exist in memory only. The `launched` callback runs the fake executors.
 
     Args:
-        faults: what goes wrong, at most one fault for each container.
-        limits: role -> most containers it can ever have; more is answered by Unsatisfiable.
-        launched: told of each launch.
+        faults: the faults to inject, at most one for each container.
+        limits: role -> maximum number of containers; a larger demand is answered with Unsatisfiable.
+        launched: called with each launch.
 
     Attributes:
-        containers: id -> the living ones.
-        log: every call that changes something, in order, as text: `launch c-1 worker:0`.
+        containers: id -> running container.
+        log: every call that changes the state, in order, as text: `launch c-1 worker:0`.
     """
 
     capabilities = Capabilities(
@@ -83,7 +83,7 @@ class FakeSource(ContainerAllocator):
             self._sink = sink
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        """Containers in which something was launched live on; the others go with who was to launch something."""
+        """Keep the containers in which an executor was launched; drop the others."""
         names = {each.id for each in known}
         for held in [held for held in self.containers.values() if held.task is None or held.id not in names]:
             if held.timer:
@@ -92,7 +92,7 @@ class FakeSource(ContainerAllocator):
         return list(self.containers)
 
     def successor(self) -> FakeSource:
-        """What a later application master finds when the one that had this source is dead."""
+        """Return the allocator that the next AM attempt gets after the one that had this allocator died."""
         self._sink = None
         later = FakeSource(limits=self._limits, host=self._host, launched=self._launched)
         later.containers, later.log, later._number = self.containers, self.log, self._number
@@ -158,7 +158,7 @@ class FakeSource(ContainerAllocator):
         self._demand.clear()
 
     def end(self, container: str, cause: str, *, blameless: bool = False) -> None:
-        """What a test calls to have a container go away: its executor ended, its node died."""
+        """End a container from a test: its executor exited, or its node was lost."""
         held = self.containers.get(container)
         if held:
             self._emit(ContainerEnded(container=container, cause=cause, blameless=blameless))
@@ -174,7 +174,7 @@ class FakeSource(ContainerAllocator):
         self._fill(held.role)
 
     def _withdraw_untold(self, role: str) -> None:
-        """A lower total takes back requests that were not answered yet, the youngest first."""
+        """Withdraw unanswered requests above a lower total, the newest first."""
         living = [held for held in self.containers.values() if held.role == role]
         surplus = len(living) - self._demand[role]
         for held in [held for held in reversed(living) if not held.told][: max(surplus, 0)]:

@@ -1,13 +1,13 @@
-"""Executors with faults: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
+"""A fault-injecting executor: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
 
 Faults:
 
 - `skip-heartbeats=N`: the first N heartbeats are not sent.
-- `skew=SECONDS`: the program's end is reported so much later, with heartbeats all the while.
-- `delay-ready=SECONDS`: the first registration comes so much later.
-- `only=ROLE:INDEX`: the faults above hold for that task; others behave.
-- `orders=FILE`: what a `Striker` orders while the job runs (`faults/connection.py`): partitions, lost, late and doubled
-  messages. The file's name is relative to the job's folder.
+- `skew=SECONDS`: the program's exit is reported that much later, while heartbeats continue.
+- `delay-ready=SECONDS`: the first registration is sent that much later.
+- `only=ROLE:INDEX`: the faults above apply to that task only.
+- `orders=FILE`: a file of commands, which a `FaultInjector` appends to (`faults/faulty_connection.py`): partitions,
+  and lost, delayed and duplicated messages. The path is relative to the working directory.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ _FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only", "orders")
 
 
 def main() -> int:
-    """Runs an executor with the faults that the arguments name; its launch context comes as for any other."""
+    """Run an executor with the faults given as arguments; its launch context is read as in production."""
     faults = read_faults(sys.argv[1:])
     orders = faults.pop("orders", None)
-    file = Path(orders).absolute() if orders else None  # now: the folder we are in is the job's
+    file = Path(orders).absolute() if orders else None  # resolved now, while the working directory is the job directory
     return run(None, lambda connect: struck(file, wrap(faults, connect)) if file else wrap(faults, connect))
 
 
 def read_faults(arguments: Sequence[str]) -> dict[str, str]:
-    """Reads `name=value` arguments.
+    """Parse `name=value` arguments.
 
     Raises:
-        ValueError: a fault that we do not know.
+        ValueError: the name of a fault is unknown.
     """
     faults = dict(argument.split("=", 1) for argument in arguments if argument)
     unknown = sorted(set(faults) - set(_FAULTS))
     if unknown:
-        raise ValueError(f"no such fault: {', '.join(unknown)}; there are {', '.join(_FAULTS)}")
+        raise ValueError(f"no such fault: {', '.join(unknown)}; use one of {', '.join(_FAULTS)}")
     return faults
 
 
 def wrap(faults: Mapping[str, str], connect: Connect) -> Connect:
-    """Connections made from now on misbehave."""
+    """Return a connect function whose connections have these faults."""
     state = _State(faults)
 
     async def connect_within(timeout: float) -> AmTransport:
@@ -61,7 +61,7 @@ def wrap(faults: Mapping[str, str], connect: Connect) -> Connect:
 
 
 class _State:
-    """What is left of the faults, over all connections of one executor."""
+    """The remaining faults of one executor, over all of its connections."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         self.only = faults.get("only")
@@ -70,12 +70,12 @@ class _State:
         self.delay_ready = float(faults.get("delay-ready", 0))
 
     def behave(self) -> None:
-        """No faults from now on."""
+        """Disable all faults."""
         self.skip_heartbeats, self.skew, self.delay_ready = 0, 0.0, 0.0
 
 
 class _Misbehaving:
-    """A connection that holds back some of what is sent. Order is kept, since reports are numbered."""
+    """A connection that delays or drops messages. It keeps their order, since reports are numbered."""
 
     def __init__(self, connection: AmTransport, state: _State) -> None:
         self._connection = connection
@@ -83,7 +83,7 @@ class _Misbehaving:
         self._free_at = 0.0
 
     def send(self, message: Message) -> None:
-        """Sends, later, or not at all."""
+        """Send a message now, later, or not at all."""
         state = self._state
         delay = 0.0
         match message:
@@ -106,18 +106,18 @@ class _Misbehaving:
         if at <= loop.time():
             self._connection.send(message)
         else:
-            self._free_at = at + 0.0001  # timers of one moment fire in any order
+            self._free_at = at + 0.0001  # timers with equal deadlines fire in any order
             loop.call_at(at, self._connection.send, message)
 
     async def receive(self) -> Message | None:
-        """The next message."""
+        """Return the next message."""
         return await self._connection.receive()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self._connection.close()
 
     @property
     def is_full(self) -> bool:
-        """Whether more was sent than the other side takes now."""
+        """Whether the send buffer is full."""
         return self._connection.is_full

@@ -1,7 +1,6 @@
-"""What the machine promises to the world, kept in books of their own: whoever breaks one is told which.
+"""The guarantees of the state machine, tracked independently of it; a violation raises an error that names it.
 
-The invariants (`core/invariants.py`) say what must be true of the machine's memory; these say what must be true of what
-it does, whatever it remembers.
+The invariants (`core/invariants.py`) check the machine's state; these check its actions, whatever the state.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, R
 
 
 class BrokenPromiseError(AssertionError):
-    """The machine broke a promise."""
+    """The state machine violated a guarantee."""
 
 
 class Promises:
-    """Follows one machine, event by event.
+    """Checks one state machine, event by event.
 
     Attributes:
         launched: container -> the task whose executor was launched there.
-        returned: containers that it has given back or had ended; nothing more is done in them.
+        returned: containers that it has released or killed; no further action may name them.
     """
 
     def __init__(self, app: Application) -> None:
         self._app = app
         self._before = _Moment(app)
         self._known: set[str] = set()
-        self._left: set[str] = set()  # given back under an earlier attempt
+        self._left: set[str] = set()  # released under an earlier AM attempt
         self._seen: set[str] = set()  # in this attempt
         self._ended: set[str] = set()
         self.launched: dict[str, TaskId] = {}
@@ -50,7 +49,7 @@ class Promises:
         self._finished = False
 
     def succeeded_by(self, app: Application) -> None:
-        """Another machine that knows the same goes on. What was asked for may be asked for again, once."""
+        """Continue with the machine of the next AM attempt, which may repeat each request once."""
         self._app = app
         self._before = _Moment(app)
         self._left |= self.returned
@@ -61,10 +60,10 @@ class Promises:
         self._finished = False
 
     def handled(self, event: ev.Event, now: float, actions: list[act.Action]) -> str:
-        """Looks at one event at time `now` and what came of it; answers the machine's digest.
+        """Check one event handled at time `now` and its actions; return the machine's digest.
 
         Raises:
-            BrokenPromiseError: something was promised and not kept.
+            BrokenPromiseError: a guarantee or an invariant is violated.
         """
         idle = self._means_nothing(event, now)
         self._note(event)
@@ -85,7 +84,7 @@ class Promises:
         return after.digest
 
     def _is_said_again(self, event: ev.Event, action: act.Action) -> bool:
-        """Whether it is the end of what was found, or of what was to end before: that may be asked for twice."""
+        """Return True for a kill or release that a new AM attempt may repeat."""
         match event, action:
             case ev.ContainersFound(), act.Kill():
                 return True
@@ -100,14 +99,14 @@ class Promises:
             case ev.AttemptStarted():
                 self._seen.clear()
             case ev.Granted(container=container):
-                if container not in self._known:  # an old word of an old one proves nothing
+                if container not in self._known:  # a late grant of a known container proves nothing
                     self._seen.add(container)
                 self._known.add(container)
             case ev.ContainersFound(containers=containers):
                 self._known.update(containers)
                 self._seen.update(containers)
             case ev.ContainerEnded(presumed=True, container=container) if container in self._app.state.containers:
-                pass  # nobody has seen that
+                pass  # its end is unconfirmed
             case ev.Deadline(name=name) if name.startswith("lease:"):
                 self._ended.update({self._container[TaskId.parse(name[6:])]} - self._app.state.containers.keys())
             case ev.ContainerEnded(container=container) | ev.ActionFailed(container=str(container)):
@@ -117,10 +116,10 @@ class Promises:
                 self._succeeded.add(task)
                 self._handed_on.update((task.role, name, text) for name, text in exports.items() if text is not None)
             case ev.SessionOpened():
-                self._session = self._app.state.session  # unless the job was to end before it came
+                self._session = self._app.state.session  # unchanged if the job began to stop before it
 
     def _means_nothing(self, event: ev.Event, now: float) -> bool:
-        """Whether an event is early, or of somebody who is not what it says."""
+        """Return True for a deadline that is not due, or an event of an executor that is not the current one."""
         match event:
             case ev.Deadline(name=name):
                 due = self._before.deadlines.get(name)
@@ -135,19 +134,22 @@ class Promises:
 
     def _check(self, action: act.Action) -> None:
         if self._finished and not isinstance(action, act.Release):
-            raise BrokenPromiseError(f"something is asked for after the end: {action}")
+            raise BrokenPromiseError(f"action after the job finished: {action}")
         match action:
             case act.Launch():
                 self._launch(action)
             case act.Renew(task=task, session=session):
                 self._usable(self._container[task], action)
-                _must(session == self._session, f"renewed for another session than the present one: {action}")
+                _must(session == self._session, f"renewed for a session other than the current one: {action}")
             case act.Publish(spec=spec):
                 _must(spec.session == self._session, f"published for another session: {action}")
                 _must((spec.session, spec.version) not in self._specs, f"published twice: {action}")
                 _must(all(all(addresses) for addresses in spec.roles.values()), f"no address: {action}")
                 self._sizes(action)
-                _must(not spec.roles.keys() & set(self._app.state.spec.setup_roles), f"with preparation: {action}")
+                _must(
+                    not spec.roles.keys() & set(self._app.state.spec.setup_roles),
+                    f"with setup roles: {action}",
+                )
                 self._specs.add((spec.session, spec.version))
             case act.Start():
                 self._start(action)
@@ -160,23 +162,23 @@ class Promises:
             case act.Kill(container=container):
                 _must(container in self._known, f"unknown container: {action}")
                 _must(container not in self._ended, f"it has ended: {action}")
-                _must(container not in self._killed, f"a second time: {action}")
+                _must(container not in self._killed, f"killed twice: {action}")
                 self._killed.add(container)
                 self.returned.add(container)
             case act.OpenSession(session=session):
-                _must(session == self._session + 1 and session > self._asked, f"out of turn: {action}")
+                _must(session == self._session + 1 and session > self._asked, f"wrong session number: {action}")
                 self._asked = session
             case act.Verdict(decision=decision):
                 _must(not self._failed, f"after the job had failed: {action}")
                 self._failed = decision == "fail"
             case act.SetDemand(total=total):
-                _must(total >= 0, f"less than nothing: {action}")
+                _must(total >= 0, f"negative demand: {action}")
             case act.Finish(state=state, failure=failure):
                 _must((state is JobState.SUCCEEDED) == (failure is None), f"result and failure differ: {action}")
                 self._finished = True
 
     def _sizes(self, action: act.Publish) -> None:
-        """Who is told of is who takes part: all, or at least so many as the role must have."""
+        """Check that the published tasks are all of the role, or at least its min_instances."""
         spec = action.spec
         for name, addresses in spec.roles.items():
             role = self._app.state.spec.effective_roles[name]
@@ -190,7 +192,7 @@ class Promises:
     def _usable(self, container: str, action: act.Action, *, killed_too: bool = False) -> None:
         _must(container in self._known, f"unknown container: {action}")
         _must(container not in self._ended, f"its container has ended: {action}")
-        _must(killed_too or container not in self.returned, f"its container was given back: {action}")
+        _must(killed_too or container not in self.returned, f"its container was released: {action}")
 
     def _launch(self, action: act.Launch) -> None:
         self._usable(action.container, action)
@@ -204,7 +206,7 @@ class Promises:
 
     def _start(self, action: act.Start) -> None:
         self._usable(self._container[action.task], action)
-        _must(action.session == self._session, f"started for another session than the present one: {action}")
+        _must(action.session == self._session, f"started for a session other than the current one: {action}")
         _must(not action.version or (action.session, action.version) in self._specs, f"nothing published: {action}")
         absent = self._absent.get((action.session, action.task.role), frozenset())
         _must(action.task.index not in absent, f"it is left out of this session: {action}")
@@ -214,19 +216,19 @@ class Promises:
         self._started.add(tried)
 
     def _after_setup(self, action: act.Start) -> None:
-        """All preparation has succeeded, and what others have handed on is there, and nothing else."""
+        """Check that all setup roles have succeeded, and that the variables are exactly the exports of other roles."""
         spec = self._app.state.spec
         own = action.task.role
         given = {(name, text) for role, name, text in self._handed_on if role != own}
-        _must(given >= set(action.variables.items()), f"nobody has handed that on: {action}")
+        _must(given >= set(action.variables.items()), f"a variable that no role exported: {action}")
         if own in spec.setup_roles:
-            _must(not action.version, f"preparation has no cluster spec: {action}")
+            _must(not action.version, f"a setup role gets no cluster spec: {action}")
             return
         for name in spec.setup_roles:
             role = spec.roles[name]
             done = all(TaskId(name, index) in self._succeeded for index in range(role.instances))
             _must(done, f"{name} has not succeeded: {action}")
-            _must(action.variables.keys() >= role.exports.keys(), f"{name} has handed on more: {action}")
+            _must(action.variables.keys() >= role.exports.keys(), f"exports of {name} are missing: {action}")
 
 
 def _must(kept: bool, sentence: str) -> None:
@@ -235,7 +237,7 @@ def _must(kept: bool, sentence: str) -> None:
 
 
 class _Moment:
-    """The machine's memory at one moment, as far as it may change in one direction only."""
+    """The monotonic part of the machine's state at one moment."""
 
     def __init__(self, app: Application) -> None:
         state = app.state
@@ -277,7 +279,7 @@ def _wrong_moves(before: _Moment, after: _Moment, event: ev.Event) -> list[str]:
     return wrong
 
 
-#: Within a session a task goes only forward here.
+#: Within a session a task moves only forward through these states.
 _FORWARD = (
     TaskState.PENDING,
     TaskState.REQUESTED,
@@ -286,11 +288,11 @@ _FORWARD = (
     TaskState.RUNNING,
     TaskState.STOPPING,
 )
-#: Who may be left out of a session.
+#: States of tasks that may be left out of a session.
 _UNSTARTED = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
-#: Except that its container may go away before its program was started.
+#: Exception: its container may be lost before its program is started.
 _BACK = frozenset({(TaskState.STARTING, TaskState.REQUESTED), (TaskState.REGISTERED, TaskState.REQUESTED)})
-#: And except for a task that starts again alone, as its next try.
+#: Exception: a task that restarts alone, as its next task attempt.
 _RETRY = frozenset(
     (was, now)
     for was in (TaskState.RUNNING, TaskState.STOPPING)

@@ -1,4 +1,4 @@
-"""A file system that never answers, for tests of those who must not wait for it."""
+"""A file store that never answers, for tests of code that must not wait for it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tony.storage.store import FileStore, Item
 
 
 class HangingStore(FileStore):
-    """Keeps each caller until `let_go`; then refuses.
+    """Blocks each call until `let_go`, then raises StorageError.
 
     Attributes:
-        callers: how many calls wait.
+        callers: number of blocked calls.
     """
 
     def __init__(self, address: str = "hanging://somewhere") -> None:
@@ -25,7 +25,7 @@ class HangingStore(FileStore):
         self._open = threading.Event()
 
     def let_go(self) -> None:
-        """End all calls."""
+        """Unblock all calls."""
         self._open.set()
 
     def _hang(self) -> NoReturn:
@@ -37,21 +37,16 @@ class HangingStore(FileStore):
         raise StorageError(f"{self.address} is closed")
 
     def list(self, path: str = "") -> Sequence[Item]:
-        """As `FileStore`."""
         self._hang()
 
     def find(self, path: str) -> Item | None:
-        """As `FileStore`."""
         self._hang()
 
     def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """As `FileStore`."""
         self._hang()
 
     def write(self, path: str, content: bytes | Path) -> None:
-        """As `FileStore`."""
         self._hang()
 
     def remove(self, path: str) -> None:
-        """As `FileStore`."""
         self._hang()

@@ -1,10 +1,9 @@
-"""An application master whose scheduler grants at once what is asked for; its executors are played elsewhere.
+"""An AM whose scheduler grants each request at once; another process runs its fake executors.
 
 Everything else is as in production: `bootstrap.command("tony.testing.instant_allocator", <job folder>)`.
 
-Whoever plays writes the containers that are to be lost with their node into the file `lost` of the job's folder, one a
-line, and sends SIGUSR1. Which task got which container from then on stands in `launched`: `c-1001 worker:7 2`, with the
-session in which it begins.
+To lose containers with their node, write their ids into the file `lost` of the job directory, one a line, and send
+SIGUSR1. Later launches are appended to `launched` as container, task and first session: `c-1001 worker:7 2`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tony.schedulers.interface import Capabilities, ContainerAllocator, KnownCon
 
 
 class PromptSource(ContainerAllocator):
-    """Containers that are there at once and end when they are given back. Nothing is launched in them."""
+    """Containers that are granted at once and end when they are released. Nothing is launched in them."""
 
     capabilities = Capabilities(
         gang=False, recover=False, gpus=True, same_host=True, inherits_environment=True, log_files=True
@@ -48,7 +47,7 @@ class PromptSource(ContainerAllocator):
         self._grant(role)
 
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
-        """Whoever plays the executor knows by himself what to say, and, but for the first ones, is told who he is."""
+        """Append the launch to `launched`, once containers have been lost; start no process."""
         if self._told:
             with (self._folder / "launched").open("a") as file:
                 file.write(f"{container} {task.role}:{task.index} {task.session}\n")
@@ -91,5 +90,5 @@ class PromptSource(ContainerAllocator):
 
 
 def main() -> int:
-    """Runs one attempt; `sys.argv[1]` is the job's folder."""
+    """Run one AM attempt; `sys.argv[1]` is the job directory."""
     return run(PromptSource)

@@ -1,9 +1,9 @@
-"""An application master on a machine with room for only so many containers as a file says: jobs shrink and grow there.
+"""An AM on a simulated machine whose number of containers is limited by a file, to test scaling down and up.
 
     --set 'scheduler.local.master=tony.testing.limited_allocator /tmp/room'
 
-The file holds a number, which may change at any time; without it there is room for all. What lives keeps its place, so
-a container that is lost while there is room for one less is not replaced. Everything else is as in production.
+The file holds a number, which may change at any time; without the file there is no limit. Running containers are kept;
+a container that is lost after the limit was lowered is not replaced. Everything else is as in production.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tony.schedulers.local.allocator import LocalAllocator
 
 
 class CrampedSource(LocalAllocator):
-    """Grants as production does, within that room."""
+    """Grants as production does, up to that limit."""
 
     room: Path
 
@@ -44,7 +44,7 @@ def _read(room: Path) -> int:
 
 
 def main() -> int:
-    """Runs one attempt."""
+    """Run one AM attempt."""
     CrampedSource.room = Path(sys.argv.pop(1))
-    vars(allocator)["LocalAllocator"] = CrampedSource  # in this process: production has no door for it
+    vars(allocator)["LocalAllocator"] = CrampedSource  # production has no hook for it
     return am.main()

@@ -1,4 +1,4 @@
-"""Small jobs for tests of schedulers: prepared as a client would, without anything staged."""
+"""Small jobs for tests of schedulers: prepared as by a client, with no staged files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony.schedulers.interface import PreparedJob
 
 
 def two_roles(**more: object) -> JobSpec:
-    """A job of three workers and two ps, 16 MiB each.
+    """Return the spec of a job of three workers and two ps, 16 MiB each.
 
     Args:
         more: further fields of the JobSpec.
@@ -25,7 +25,7 @@ def two_roles(**more: object) -> JobSpec:
 
 
 def prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> PreparedJob:
-    """A job as a submitter and a container source get it, with its folders made under `home`."""
+    """Return a job as a submitter and a container allocator get it, with its directories created under `home`."""
     job_id = job_id or f"test-{secrets.token_hex(6)}"
     layout = Home(home)
     folder = layout.job(job_id)
@@ -46,12 +46,12 @@ def prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> Prepar
 
 
 def credentials() -> AmCredentials:
-    """A token that nobody has seen before."""
+    """Return credentials with a new random token."""
     return AmCredentials(token=secrets.token_hex(32))
 
 
 def task_part(spec: JobSpec, job_id: str, container: str, role: str, index: int) -> TaskPart:
-    """What an application master would tell the executor of a task in session 1."""
+    """Return the launch data that an AM sends to the executor of a task in session 1."""
     roles = spec.effective_roles
     return TaskPart(
         job_id=job_id,

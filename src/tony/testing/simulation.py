@@ -1,7 +1,7 @@
-"""A cluster in memory that performs the machine's actions, with faults and bad luck on order.
+"""A simulated cluster in memory that performs the state machine's actions, with fault injection.
 
-It answers what a scheduler, executors and user programs would, in an order that the caller picks: late, twice, never.
-No clock, no process. What it holds against the machine while it runs are `Promises`.
+It simulates the scheduler, executors and user programs; the caller picks the order of their events, and may delay,
+repeat or drop them. It uses no clock and no process. `Promises` are checked with every event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.testing.guarantees import BrokenPromiseError, Promises
 
-#: What an executor is told.
+#: Commands to an executor.
 Command = act.Renew | act.Start | act.Stop
 
 
@@ -33,7 +33,7 @@ class Program:
 
     @property
     def name(self) -> tuple[int, int]:
-        """Which of the task's."""
+        """The session and the task attempt."""
         return self.session, self.try_
 
 
@@ -42,13 +42,13 @@ class SimulatedExecutor:
     """One executor of the simulation.
 
     Attributes:
-        session: the newest that it has prepared.
-        stopped: the highest session and try it was told to stop.
-        done: what it was told to start, ever.
+        session: the newest one that it has prepared.
+        stopped: the highest session and task attempt that it was told to stop.
+        done: every session and task attempt that it was told to start.
         connected: commands reach it and its reports arrive.
-        frozen: it does nothing, but what it is told waits for it.
-        told: commands that wait until it thaws.
-        said: reports that wait until it is connected and thawed.
+        frozen: it does nothing; commands to it are queued.
+        told: commands queued until it thaws.
+        said: reports queued until it is connected and thawed.
     """
 
     task: TaskId
@@ -76,24 +76,24 @@ class Simulation:
     """One job on the simulated cluster.
 
     Args:
-        gangs: the scheduler says that it grants whole gangs.
+        gangs: whether the scheduler grants whole gangs.
 
     Attributes:
-        pending: what is on its way to the machine; the caller delivers in any order.
+        pending: events on their way to the machine, which the caller delivers in any order.
         log: every event handled, with its time; digests: the machine's after each of them.
-        containers: id -> role of what has been granted and lives.
+        containers: id -> role, of the containers that are granted and running.
         executors: container -> its executor.
-        finished: the Finish action, once it came.
-        stubborn: tasks whose programs do not mind being told to stop.
+        finished: the Finish action, once the machine has returned it.
+        stubborn: tasks whose programs ignore the command to stop.
         unlaunchable: tasks whose programs cannot be started.
-        promises: what is held against the machine with every event.
-        deaf: the scheduler does not end containers, whoever asks; `hear` makes good for it.
-        dies: told of the number of each event that was logged; answers whether the application master dies then.
-        deaths: how often it did.
-        given_up: containers whose node the scheduler has given up -> when the lease of an executor there is over.
-        programs: how often programs were started, by task and session.
-        late: executors find a successor only when that has found out what is left.
-        cut_off: containers that nothing reaches: their executors do not find a successor.
+        promises: checked with every event.
+        deaf: the scheduler ignores requests to end containers until `hear` is called.
+        dies: called with the number of each logged event; returns True if the AM dies then.
+        deaths: how often the AM died.
+        given_up: container on a node that the scheduler has given up -> when the lease of its executor expires.
+        programs: number of program starts, by task and session.
+        late: executors reconnect to the next AM attempt only after it has closed its reconciliation.
+        cut_off: containers in a network partition: their executors do not find the next AM attempt.
     """
 
     def __init__(self, spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True, job_id: str = "sim") -> None:
@@ -127,13 +127,13 @@ class Simulation:
     # --- driving --------------------------------------------------------------------------------------------------
 
     def begin(self, settings: str = "x") -> None:
-        """Starts the first attempt."""
+        """Start the first AM attempt."""
         gangs = self._gangs
         self._settings = settings
         self.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings=settings, pid=1, host="am", gangs=gangs))
 
     def deliver(self, event: ev.Event) -> list[act.Action]:
-        """Feeds one event, checks every promise, performs what comes out."""
+        """Handle one event, check every promise, and perform the actions."""
         for container in [name for name, until in self.given_up.items() if until <= self.now]:
             self.expire(container)
         actions = self.app.handle(event, self.now)
@@ -153,9 +153,9 @@ class Simulation:
         return actions
 
     def die(self) -> None:
-        """The application master dies: between what it has logged and what was to come of it. The next one begins.
+        """Kill the AM after it logged an event and before the effects, and start the next AM attempt.
 
-        What was on its way to it is lost; executors keep what was not acknowledged, which is all of that.
+        Events on their way to it are lost; executors keep them, since none was acknowledged.
         """
         self.deaths += 1
         for executor in self.executors.values():
@@ -169,7 +169,7 @@ class Simulation:
         for event, at in self.log:
             self.app.handle(event, at)
         if self.app.digest() != self.digests[-1]:
-            raise BrokenPromiseError("the successor does not know what its predecessor knew")
+            raise BrokenPromiseError("the state that the next AM attempt recovered from the log differs")
         self.promises.succeeded_by(self.app)
         attempt = self.app.state.attempt + 1
         self.deliver(
@@ -179,14 +179,14 @@ class Simulation:
         )
 
     def deliver_pending(self, index: int = 0, *, twice: bool = False) -> None:
-        """Delivers one of the events on their way, perhaps a second copy later."""
+        """Deliver one pending event; with `twice`, queue a second copy."""
         pending = self.pending.pop(index % len(self.pending))
         if twice and not isinstance(pending.event, ev.SessionOpened):
             self.pending.append(pending)
         self.deliver(pending.event)
 
     def run(self, until: Callable[[], bool] | None = None, limit: int = 100_000) -> None:
-        """Delivers everything in order until nothing is on its way (deadlines are not waited for)."""
+        """Deliver all events in order until none is pending; do not wait for deadlines."""
         for _ in range(limit):
             if not self.pending or (until and until()):
                 return
@@ -194,7 +194,7 @@ class Simulation:
         raise BrokenPromiseError("the job does not come to rest")
 
     def advance(self) -> bool:
-        """Lets time pass until the machine's next deadline; False if it waits for none."""
+        """Advance the time to the machine's next deadline; return False if there is none."""
         wake, self._wake = self._wake, None
         if wake is None:
             return False
@@ -204,11 +204,11 @@ class Simulation:
 
     @property
     def wakes_at(self) -> float | None:
-        """When the machine's next deadline is; None if it waits for none."""
+        """The time of the machine's next deadline; None if there is none."""
         return self._wake.at if self._wake else None
 
     def settle(self, limit: int = 10_000) -> None:
-        """Runs and lets time pass until the job has ended."""
+        """Deliver events and advance the time until the job has finished."""
         for _ in range(limit):
             self.run()
             if self.finished or not self.advance():
@@ -218,11 +218,11 @@ class Simulation:
     # --- user programs and faults ---------------------------------------------------------------------------------
 
     def running(self) -> list[Program]:
-        """Programs that run now."""
+        """Return the running programs."""
         return [e.program for e in self.executors.values() if e.program]
 
     def exit(self, task: TaskId, status: ExitStatus) -> None:
-        """The program of a task ends."""
+        """End the program of a task."""
         for executor in self.executors.values():
             if executor.task == task and executor.program:
                 self._exited(executor, status)
@@ -230,7 +230,7 @@ class Simulation:
         raise LookupError(f"{task} does not run")
 
     def lose(self, container: str, cause: str = "lost", *, silent: bool = False, blameless: bool = False) -> None:
-        """A container goes away with everything in it; reports on their way still arrive, unless it is `silent`."""
+        """Lose a container and all processes in it; pending reports still arrive, unless `silent`."""
         self.executors.pop(container, None)
         if self.containers.pop(container, None) is not None:
             if silent:
@@ -240,7 +240,7 @@ class Simulation:
             self.grant()
 
     def give_up(self, container: str, lease: float, contact: float) -> None:
-        """The scheduler gives up a node: nobody sees its container end, whose executor may live, connected or not."""
+        """Let the scheduler give up a node: its container's exit is unconfirmed, and its executor may still run."""
         if self.containers.pop(container, None) is not None:
             ended = ev.ContainerEnded(
                 container=container,
@@ -255,28 +255,28 @@ class Simulation:
             self.grant()
 
     def expire(self, container: str) -> None:
-        """The lease of an executor that nobody hears of is over: it has ended its program, and itself."""
+        """Expire the lease of an unreachable executor: it has stopped its program and exited."""
         self.given_up.pop(container, None)
         self.executors.pop(container, None)
 
     def hear(self) -> None:
-        """The scheduler does what it was asked for while it was deaf."""
+        """Let the scheduler perform the requests that it ignored while it was deaf."""
         self.deaf = False
         while self._unheard:
             self.lose(*self._unheard.popitem())
 
     def refuse(self, container: str) -> None:
-        """A granted container in which nothing could be launched."""
+        """Fail the launch in a granted container."""
         if self.containers.pop(container, None) is not None:
             self._send(ev.ActionFailed(action="launch", cause="it was refused", container=container))
             self.grant()
 
     def freeze(self, container: str) -> None:
-        """An executor stands still, and its program with it."""
+        """Suspend an executor and its program."""
         self.executors[container].frozen = True
 
     def thaw(self, container: str) -> None:
-        """It goes on: does what it was told, says what it had to say."""
+        """Resume an executor: it performs the queued commands and sends its queued reports."""
         executor = self.executors[container]
         executor.frozen = False
         while executor.told and executor.container in self.executors:
@@ -284,7 +284,7 @@ class Simulation:
         self._speak(executor)
 
     def fall_silent(self, container: str) -> None:
-        """The application master has not heard of an executor for too long."""
+        """Report to the AM that heartbeats of an executor are missing."""
         executor = self.executors[container]
         silent = ev.Silent(
             task=executor.task, incarnation=executor.incarnation, silence=25.0, container=executor.container
@@ -292,13 +292,13 @@ class Simulation:
         self._send(silent)
 
     def disconnect(self, container: str) -> None:
-        """The connection breaks: what it carries is lost, reports are kept and said again."""
+        """Break the connection: commands on it are lost, reports are kept and sent again."""
         executor = self.executors[container]
         executor.connected = False
         executor.told.clear()
 
     def reconnect(self, container: str) -> None:
-        """The executor is back, and is told what it may have missed; if it is expected no more, it ends."""
+        """Reconnect an executor and repeat the commands that it may have missed; end it if the AM refuses it."""
         executor = self.executors[container]
         if not self.app.accepts(executor.task, container, executor.incarnation):
             self.lose(container, "its executor was refused")
@@ -306,7 +306,7 @@ class Simulation:
         executor.connected = True
         self._speak(executor)
         for action in self.app.wanted(container, executor.incarnation):
-            if isinstance(action, act.Release):  # what runs in it was to be ended by force, and was not
+            if isinstance(action, act.Release):  # the program was to be killed, and was not
                 self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
             self._perform(action)
 
@@ -321,7 +321,7 @@ class Simulation:
                 self._reconcile()
             case act.OpenSession(session=session, reason=reason):
                 if self.running():
-                    raise BrokenPromiseError(f"session {session} opens while programs run")
+                    raise BrokenPromiseError(f"session {session} opens while programs are running")
                 self._send(ev.SessionOpened(session=session, reason=reason))
             case act.SetDemand(role=role, total=total):
                 self.demand[role] = total
@@ -337,24 +337,24 @@ class Simulation:
             case act.Release(container=container):
                 executor = self.executors.get(container)
                 if executor and executor.program:
-                    raise BrokenPromiseError(f"{container} is given back while {executor.task} runs in it")
+                    raise BrokenPromiseError(f"{container} is released while {executor.task} runs in it")
                 self._end(container, "released")
             case act.Kill(container=container, reason=reason):
                 executor = self.executors.get(container)
                 unaware = executor and executor.program and executor.stopped < executor.program.name
                 if executor and unaware and "stop" in reason and executor.connected and not executor.frozen:
-                    raise BrokenPromiseError(f"{executor.task} is killed for not stopping, and was not told to")
+                    raise BrokenPromiseError(f"{executor.task} is killed, but never received the command to stop")
                 self._end(container, "killed")
             case act.WakeAt():
                 self._wake = action
             case act.Finish():
                 left = [e for e in self.executors.values() if e.program and e.container not in self.given_up]
                 if (left and not self.deaf) or self.finished:
-                    raise BrokenPromiseError("finished with programs running, or twice")
+                    raise BrokenPromiseError("the job finished while programs were running, or twice")
                 self.finished = action
 
     def _reconcile(self) -> None:
-        """Only containers with an executor in them outlive a master; who was to be launched in the others is gone."""
+        """Drop containers without an executor, which do not outlive an AM attempt, and report the others."""
         for container in [c for c in self.containers if c not in self.executors]:
             del self.containers[container]
         if self.deaths:
@@ -364,8 +364,7 @@ class Simulation:
         self._send(ev.ContainersFound(containers=tuple(self.containers)))
 
     def _doubt(self) -> None:
-        """A container that the scheduler does not know, and whose executor is not known to be gone, counts as given up:
-        the successor of the one who was told so may not have heard of it."""
+        """Report unconfirmed ends again: the previous AM attempt may have died before it logged them."""
         for container, until in list(self.given_up.items()):
             held = self.app.state.containers.get(container)
             if held and not held.presumed and container in self.executors:
@@ -375,21 +374,21 @@ class Simulation:
                 self.deliver(gone)
 
     def come_back(self) -> None:
-        """Executors that have lost their application master find its successor."""
+        """Reconnect the executors that lost their AM to the next AM attempt."""
         for container in list(self.executors):
             if not self.executors[container].connected and container not in self.cut_off:
                 self.reconnect(container)
 
     def _end(self, container: str, cause: str) -> None:
         if container not in self.containers:
-            return  # it has ended, or nobody hears that it shall
+            return  # it has ended, or cannot be reached
         if self.deaf:
             self._unheard[container] = cause
         else:
             self.lose(container, cause)
 
     def grant(self) -> None:
-        """Grants what is demanded, as far as there is room."""
+        """Grant the demand, up to the capacity."""
         for role, total in self.demand.items():
             held = sum(1 for r in self.containers.values() if r == role)
             while held < total and len(self.containers) < self.capacity:
@@ -409,7 +408,7 @@ class Simulation:
     # --- executors ------------------------------------------------------------------------------------------------
 
     def _command(self, command: Command) -> None:
-        """Tells an executor; a broken connection loses it, a frozen one hears of it later."""
+        """Send a command to an executor: a broken connection loses it, a frozen executor queues it."""
         container = self.app.state.tasks[command.task].container
         executor = self.executors.get(container) if container else None
         if executor is None or not executor.connected:
@@ -464,7 +463,7 @@ class Simulation:
         if any(p.session != action.session for p in self.running()):
             raise BrokenPromiseError("programs of two sessions at one time")
         if executor.program:
-            raise BrokenPromiseError(f"{executor.task} is started while its last try runs")
+            raise BrokenPromiseError(f"{executor.task} is started while its last task attempt runs")
         executor.done.add((action.session, action.try_))
         program = Program(action.task, action.session, action.try_)
         if executor.stopped >= program.name:

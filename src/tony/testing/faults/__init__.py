@@ -1,19 +1,19 @@
-"""Faults on order: what is to go wrong, for whom and when; said once, for fakes and for real processes alike.
+"""Fault injection: plans of faults with a target and a time, for fakes and for real processes alike.
 
-    plan                 the vocabulary: a `Plan` of `Strike`s, each a fault, a target, a moment
-    plan_parser          a plan as people write it: `kill worker:1 after event 17`
-    random_plan          plans by lot, the same for the same seed
-    schedule             which strike is due: told of every event, answers what to do now; knows no process
-    injector             follows the event log of a real job and strikes its processes, from outside
-    process_targets      who a target is among this machine's processes, and how each is hit
-    fault_files          how a struck executor, which cannot see the log, is told
-    faulty_connection    an executor's connection that loses, delays and doubles what it carries
-    crash_points         moments that only the application master itself can hit: a half-written log, effects cut short
-    simulation_run       the same plans on `testing/simulation.py`
-    fake_cluster_run     and on a real application master with played executors and `testing/fake_scheduler.py`
-    containers           what can go wrong with a container of a fake or a real scheduler
+    plan                 the model: a `FaultPlan` of `Strike`s, each with a fault, a target and a moment
+    plan_parser          the text format of a plan: `kill worker:1 after event 17`
+    random_plan          random plans, reproducible by their seed
+    schedule             which fault is due after each event; handles no processes
+    injector             follows the event log of a real job and injects faults into its processes
+    process_targets      finds the process of a target on this machine, and injects the fault
+    fault_files          the file of commands to faulty executors, which cannot read the log
+    faulty_connection    an executor's connection that drops, delays and duplicates messages
+    crash_points         faults inside the AM: a half-written log, interrupted effects
+    simulation_run       runs a plan on `testing/simulation.py`
+    fake_cluster_run     runs a plan on a real AM with fake executors and `testing/fake_scheduler.py`
+    containers           faults of a container of a fake or a real scheduler
 
-What played Hadoop daemons do wrong is ordered from them: `testing/hadoop/faults.py`.
+Faults of the fake Hadoop daemons: `testing/hadoop/faults.py`.
 """
 
 from tony.testing.faults.containers import (

@@ -1,4 +1,4 @@
-"""What can go wrong with a container, by name, to be ordered from a fake or provoked at a real scheduler."""
+"""Container faults, to be injected into a fake scheduler or provoked at a real one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tony.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that goes wrong with one container.
+    """A fault of one container.
 
     Attributes:
-        container: which one, counted from 1 in the order in which they are granted.
+        container: its number, from 1, in the order of the grants.
     """
 
     container: int = 1
@@ -18,30 +18,30 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowContainer(Fault):
-    """There is no room for it at first: it is granted late."""
+    """The container is granted late, since there is no room at first."""
 
     delay: float = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedContainer(Fault):
-    """It is granted, and then nothing can be launched in it."""
+    """The container is granted, and the launch in it is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostContainer(Fault):
-    """It goes away some time after its launch, through no fault of the job."""
+    """The container is lost some time after its launch, through no fault of the job."""
 
     delay: float = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerExitsBeforeRegistering(Fault):
-    """Its executor ends as soon as it was launched, before anybody heard of it."""
+    """Its executor exits right after its launch, before it registers."""
 
     exit_code: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostAnswer(Fault):
-    """The scheduler's word that it is granted gets lost: it comes again only when it is asked for again."""
+    """The grant is lost; it is sent again only when the demand is repeated."""

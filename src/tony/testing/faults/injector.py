@@ -1,12 +1,11 @@
-"""Follows a real job by its event log, and strikes its processes when the plan says so. From outside: the job's own
-programs are those of production and know nothing of it.
+"""Follow the event log of a real job, and inject the faults of a plan into its unmodified processes, from outside.
 
-    with Striker(folder, parse_plan("kill worker:1 when worker:1 started")) as striker:
+    with FaultInjector(folder, parse_plan("kill worker:1 when worker:1 started")) as injector:
         ...
-    striker.struck
+    injector.struck
 
-What is on the way between executors and their application master cannot be had from outside: for that they must be
-`tony.testing.faulty_executor orders=orders`. Moments in the midst of an event are for `tony.testing.crashing_master`.
+Faults of messages between executors and the AM need executors run as `tony.testing.faulty_executor orders=orders`.
+Faults while the AM handles an event need `tony.testing.crashing_master`.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ from tony.testing.faults.plan_parser import who, write_strike
 from tony.testing.faults.process_targets import TURN, NoTargetError, Victim
 from tony.testing.faults.schedule import Conductor, Injection
 
-#: The file of orders in the job's folder that struck executors read.
+#: The file of commands in the job directory that faulty executors read.
 ORDERS = "orders"
-#: Seconds until the next try at one who is not there.
+#: Seconds until the retry of a fault whose target is not running.
 _AGAIN = 0.02
-#: Seconds between two looks where the kernel does not wake us.
+#: Seconds between polls of the log if inotify reports nothing.
 _LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """A strike that fell.
+    """An injected fault.
 
     Attributes:
-        seq: of the last event that had been seen then.
-        at: the job's time.
-        pid: who was hit; 0 where it was not a process.
+        seq: number of the last event seen before.
+        at: job time, in seconds.
+        pid: of the target process; 0 for faults of messages.
     """
 
     strike: Strike
@@ -63,18 +62,18 @@ class Struck:
 
 
 class FaultInjector:
-    """Carries out a plan on one job of this machine, beside whoever made it. A context manager.
+    """Injects the faults of a plan into one job of this machine, in a thread of its own. A context manager.
 
-    It ends when nothing of the plan is left, when the job has ended, and with its context; whatever lasts is undone
-    then, so that nobody is left standing still.
+    It stops when no fault is left, when the job has finished, or with its context. It then undoes all active faults, so
+    that no process stays suspended.
 
     Args:
-        folder: of the job, where its application master writes it.
-        tell: is told of each strike that falls, on the striker's thread.
-        record: of the job; None if it is in that folder.
+        folder: the job directory that the AM writes.
+        tell: called with each injected fault, on the injector's thread.
+        record: of the job; None: read from the job directory.
 
     Attributes:
-        struck: those that have fallen, in order.
+        struck: the injected faults, in order.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -115,13 +114,13 @@ class FaultInjector:
         self.close()
 
     def wait(self, timeout: float) -> bool:
-        """Waits until nothing of the plan is left, or the job has ended; whether that is so."""
+        """Wait until no fault is left or the job has finished; return False on timeout."""
         self._thread.join(timeout)
         self._raise()
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """Ends it, and undoes what lasts. Raises what broke it, if anything did."""
+        """Stop, undo all active faults, and raise the thread's error, if any."""
         self._stop.set()
         self._thread.join()
         self._raise()
@@ -139,7 +138,7 @@ class FaultInjector:
                     self._follow()
                     self._strike_due()
                     waker.wait(self._patience())
-        except Exception as error:  # told to whoever waits for us
+        except Exception as error:  # raised in `wait` and `close`
             self._failed = error
         finally:
             for number in list(self._lasting):
@@ -156,7 +155,7 @@ class FaultInjector:
             self._app.handle(entry.event, entry.at)
             self._seq, self._last_at = entry.seq, entry.at
             self._conductor.saw(entry.seq, entry.at, entry.event, self._app.state)
-            self._strike_due()  # before the next event: who is struck is looked for in the state of this one
+            self._strike_due()  # before the next event: targets are looked up in the state after this one
 
     def _now(self) -> float:
         return max(self._last_at, clock.wall() - self._submitted)
@@ -196,10 +195,10 @@ class FaultInjector:
         return pid
 
     def _meant(self, blow: Injection) -> str:
-        """Which executor: the one that lives at that moment; where none is named, every one of the task.
+        """Return the incarnation of the target executor; empty for every executor of the task.
 
         Raises:
-            NobodyThere: there is none now.
+            NoTargetError: no executor of the task is attached.
         """
         task = self._app.state.tasks.get(blow.target.task) if blow.target.task else None
         if task is not None and isinstance(blow.strike.moment, AtStart):
@@ -219,19 +218,19 @@ class FaultInjector:
     # --- slowing down ---------------------------------------------------------------------------------------------
 
     def _take_turns(self) -> None:
-        """Lets those who are slowed down run for a while, or stand still for a while."""
+        """Suspend and resume slowed processes in turn."""
         now = time.monotonic()
         for number, (until, runs) in list(self._turns.items()):
             harm, victim = self._lasting[number].strike.harm, self._victims[number]
             if now < until or not isinstance(harm, Slow):
                 continue
             if not victim.send(signal.SIGSTOP if runs else signal.SIGCONT):
-                del self._turns[number]  # it is gone
+                del self._turns[number]  # it has exited
                 continue
             self._turns[number] = (now + TURN * ((1 - harm.share) if runs else harm.share), not runs)
 
     def _patience(self) -> float:
-        """Seconds until there is something to do though nothing happens."""
+        """Return the seconds until the next action that needs no event."""
         times = [until - time.monotonic() for until, _ in self._turns.values()]
         if self._conductor.next_at is not None:
             times.append(self._conductor.next_at - self._now())
@@ -239,7 +238,7 @@ class FaultInjector:
 
 
 class _Waker:
-    """Waits until a file of a folder changes; where the kernel tells nothing, for a moment."""
+    """Waits until a file of a directory changes; without inotify, it polls."""
 
     def __init__(self, folder: Path) -> None:
         self._inotify: Inotify | None = None
@@ -259,7 +258,7 @@ class _Waker:
             self._inotify.close()
 
     def wait(self, seconds: float) -> None:
-        """At most so long."""
+        """Wait for a change, at most `seconds`."""
         if self._inotify is None:
             time.sleep(min(seconds, _AGAIN))
             return

@@ -1,4 +1,4 @@
-"""The vocabulary of faults: who is struck, with what, when, for how long."""
+"""The model of a fault plan: target, fault, time and duration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tony.model.states import JobState
 
 
 class ProcessKind(Enum):
-    """Which process. The last three belong to the job as a whole."""
+    """A kind of process. The last three belong to the job as a whole."""
 
     PROGRAM = "program"
     EXECUTOR = "executor"
@@ -20,17 +20,17 @@ class ProcessKind(Enum):
     FORK_SERVER = "fork server"
 
 
-#: Processes of which every task has its own.
+#: Kinds of processes that each task has.
 OF_TASKS = frozenset({ProcessKind.PROGRAM, ProcessKind.EXECUTOR, ProcessKind.WATCHDOG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTarget:
-    """Who is struck.
+    """The process to inject a fault into.
 
     Attributes:
-        task: whose process; None for the job's own, and where one is drawn by lot.
-        any_of: one of the living tasks of this role is drawn; empty: of all roles; None: nothing is drawn.
+        task: of the process; None for a process of the job, and if a random task is drawn.
+        any_of: draw a random running task of this role; empty: of all roles; None: draw none.
     """
 
     part: ProcessKind
@@ -43,17 +43,17 @@ class FaultTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """SIGKILL: it is gone, and has said nothing."""
+    """Kill the process by SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """SIGSTOP: it stands still, and goes on when the strike is over."""
+    """Suspend the process by SIGSTOP until the fault is undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:
-    """It runs only a part of the time.
+    """Let the process run only for a part of the time.
 
     Attributes:
         share: of the time, between 0 and 1.
@@ -64,26 +64,26 @@ class Slow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Nothing passes between an executor and its application master, and nobody is told."""
+    """Silently drop all traffic between an executor and its AM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillDisk:
-    """There is no room for what it writes into files."""
+    """Fail all writes of the process into files, as on a full disk."""
 
 
 class Traffic(Enum):
-    """Which messages between an executor and its application master."""
+    """A kind of messages between an executor and its AM."""
 
-    MESSAGES = "messages"  #: all that the executor sends
+    MESSAGES = "messages"  #: all messages that the executor sends
     HEARTBEATS = "heartbeats"
-    REPORTS = "reports"  #: what it must not lose: it is ready, its program started, printed, ended
-    COMMANDS = "commands"  #: all that it is sent
+    REPORTS = "reports"  #: messages that must not be lost: ready; program started, printed, exited
+    COMMANDS = "commands"  #: all messages to the executor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """Messages are lost. A connection from which anything but a heartbeat is lost breaks: no stream goes on then."""
+    """Lose messages. Losing any but a heartbeat breaks the connection, as the stream cannot continue."""
 
     share: float = 1.0
     traffic: Traffic = Traffic.MESSAGES
@@ -91,7 +91,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """Messages come later, in their order."""
+    """Delay messages, in order."""
 
     seconds: float
     share: float = 1.0
@@ -100,14 +100,14 @@ class Delay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """Messages come twice."""
+    """Deliver messages twice."""
 
     share: float = 1.0
     traffic: Traffic = Traffic.MESSAGES
 
 
 Harm = Kill | Stop | Slow | Partition | FillDisk | Drop | Delay | Duplicate
-#: What happens on the way between an executor and its application master.
+#: Faults of the connection between an executor and its AM.
 ON_THE_WAY = (Partition, Drop, Delay, Duplicate)
 
 
@@ -116,36 +116,36 @@ ON_THE_WAY = (Partition, Drop, Delay, Duplicate)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtStart:
-    """As soon as there is anybody to strike. What is on the way is struck for every executor of the task, one that
-    comes in another's place included; at any other moment for the one that lives then."""
+    """As soon as the target runs. Connection faults then apply to every executor of the task, replacements included; at
+    any other moment, to the current one only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterTime:
-    """So many seconds after the job was accepted."""
+    """A number of seconds after the job was accepted."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterEvent:
-    """The event of that number is in the log."""
+    """After the event of that number is in the log."""
 
     seq: int
 
 
 class EventStage(Enum):
-    """How far the application master is with an event. Only it can know: see `faults/inside.py`."""
+    """How far the AM has handled an event; only the AM itself knows (`faults/crash_points.py`)."""
 
-    UNWRITTEN = "before event {} is logged"  #: handled, and not a byte of it in the log
-    TORN = "while event {} is logged"  #: a part of its line is
-    LOGGED = "before the effects of event {}"  #: it is, and nobody has seen an effect of it
-    HALF_DONE = "amid the effects of event {}"  #: some of its effects have been seen
+    UNWRITTEN = "before event {} is logged"  #: handled, but no byte of it is in the log
+    TORN = "while event {} is logged"  #: a part of its line is in the log
+    LOGGED = "before the effects of event {}"  #: in the log, with no visible effects
+    HALF_DONE = "amid the effects of event {}"  #: some of its effects are visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """The application master is in the midst of an event."""
+    """While the AM handles an event."""
 
     seq: int
     stage: EventStage
@@ -153,13 +153,13 @@ class Within:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpens:
-    """That session begins."""
+    """When that session opens."""
 
     session: int
 
 
 class TaskMilestone(Enum):
-    """What a task can do."""
+    """A milestone of a task."""
 
     REGISTERED = "registered"
     STARTED = "started"
@@ -169,10 +169,10 @@ class TaskMilestone(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDid:
-    """A task has done something.
+    """When a task reaches a milestone.
 
     Attributes:
-        session: in that session; None: for the first time.
+        session: in that session; None: in any session, the first time.
     """
 
     task: TaskId
@@ -182,7 +182,7 @@ class TaskDid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobIs:
-    """The job is in a state, for the first time."""
+    """When the job enters a state for the first time."""
 
     state: JobState
 
@@ -195,11 +195,11 @@ Moment = AtStart | AfterTime | AfterEvent | Within | SessionOpens | TaskDid | Jo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """One fault: what, to whom, when.
+    """One fault of a plan, with its target and time.
 
     Attributes:
-        later: seconds from the moment to the strike.
-        lasts: seconds after which it is undone; None: never.
+        later: seconds from the moment to the injection.
+        lasts: seconds after which the fault is undone; None: never.
     """
 
     harm: Harm
@@ -211,10 +211,10 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPlan:
-    """All that goes wrong in one job. Each strike strikes once.
+    """All faults of one job. Each is injected once.
 
     Attributes:
-        seed: of everything that is left to chance.
+        seed: of all random choices.
     """
 
     strikes: tuple[Strike, ...] = ()

@@ -1,4 +1,4 @@
-"""Plans by lot: for rehearsals of what nobody thought of. The same seed gives the same plan."""
+"""Random fault plans, to find unforeseen failures. The same seed gives the same plan."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING, JobState.ST
 def random_plan(
     seed: int, tasks: Sequence[TaskId], *, strikes: int = 3, events: int = 60, longest: float = 5.0
 ) -> fault.FaultPlan:
-    """Some strikes among a job's processes.
+    """Return a plan with random faults for a job's processes.
 
     Args:
         tasks: of the job.
-        strikes: how many at most; at least one.
-        events: how many the job's log is about to have.
-        longest: seconds that a strike lasts at most, and after which it begins at the latest.
+        strikes: maximum number of faults; there is at least one.
+        events: approximate number of events in the job's log.
+        longest: maximum duration of a fault, and maximum time until it begins, in seconds.
     """
     chance = random.Random(seed)
     made = [_strike(chance, tasks, events, longest) for _ in range(chance.randint(1, strikes))]
@@ -96,5 +96,5 @@ def _moment(chance: random.Random, tasks: Sequence[TaskId], events: int, longest
 
 
 def _seconds(chance: random.Random, longest: float) -> float:
-    """Whole milliseconds: they are the same again when they were written and read."""
+    """Return whole milliseconds, which the text format preserves exactly."""
     return chance.randint(1, max(1, int(longest * 1000))) / 1000

@@ -1,6 +1,6 @@
-"""Says which strike is due. Told of every event and asked at every time it names; knows no process and no clock.
+"""Decide which fault is due, from the events of the log and the time that the caller passes; no process, no clock.
 
-The same plan, told the same, says the same: what is left to chance is drawn from the plan's seed.
+It is deterministic: random choices are drawn from the plan's seed.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _STEPS: dict[TaskMilestone, type[Registered] | type[Started] | type[FirstOutput]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """One thing to do now.
+    """One fault to inject or to undo now.
 
     Attributes:
-        number: which strike of the plan, from 0.
-        target: who is meant, nothing left to chance.
-        over: the strike is to be undone.
+        number: index of the strike in the plan.
+        target: with any random choice resolved.
+        over: whether the fault is to be undone.
     """
 
     number: int
@@ -53,10 +53,10 @@ class Injection:
 
 
 class Conductor:
-    """Follows one job.
+    """The schedule of the faults of one job.
 
     Args:
-        done: numbers of strikes that have been struck already, of which nothing more is wanted.
+        done: indexes of the strikes to skip, since they were injected already.
     """
 
     def __init__(self, plan: FaultPlan, done: frozenset[int] = frozenset()) -> None:
@@ -71,11 +71,11 @@ class Conductor:
                 self._plan_for(number, seconds)
 
     def saw(self, seq: int, at: float, event: Event, state: State) -> None:
-        """Takes the next event of the log.
+        """Handle the next event of the log.
 
         Args:
-            at: the job's time of it.
-            state: of the machine, after it.
+            at: job time of the event, in seconds.
+            state: of the state machine after the event.
         """
         arrived, self._states = state.job not in self._states, self._states | {state.job}
         for number, strike in list(self._waiting.items()):
@@ -83,7 +83,7 @@ class Conductor:
                 self._plan_for(number, at)
 
     def due(self, now: float, state: State) -> Iterator[Injection]:
-        """What is to be done at `now`, in its order; each once."""
+        """Yield the faults due at `now`, in order, each once."""
         while self._due and self._due[0][0] <= now:
             at, _, number, blow = heapq.heappop(self._due)
             if blow is None:
@@ -91,24 +91,24 @@ class Conductor:
                 target = self._drawn(number, strike.target, state)
                 blow = Injection(number=number, strike=strike, target=target)
                 if strike.lasts is not None:
-                    # From when it is struck in fact: whoever comes late shall not find it over at once.
+                    # Counted from the actual injection, so that a late one is not undone at once.
                     self._put(max(at, now) + strike.lasts, number, replace(blow, over=True))
             yield blow
 
     def again(self, blow: Injection, at: float) -> None:
-        """There was nobody to strike: the same once more at that time."""
+        """Retry a fault at a later time, since its target was not running."""
         self._due = [each for each in self._due if each[2] != blow.number]
         heapq.heapify(self._due)
         self._put(at, blow.number, None)
 
     @property
     def next_at(self) -> float | None:
-        """When to ask again if nothing happens until then."""
+        """The time at which the next fault is due; None if there is none."""
         return self._due[0][0] if self._due else None
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will be due, whatever happens."""
+        """Whether no more faults can become due."""
         return not self._waiting and not self._due
 
     def _is_now(self, strike: Strike, seq: int, event: Event, arrived: JobState | None) -> bool:

@@ -1,1 +1,1 @@
-"""Hadoop daemons that are played, with faults on order."""
+"""Fake Hadoop daemons with fault injection."""

@@ -1,4 +1,4 @@
-"""The daemon's side of DIGEST-MD5."""
+"""The server side of DIGEST-MD5."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tony.hadoop.sasl.digest import Secrets, parse_directives
 from tony.hadoop.sasl.digest_layers import make_layer
 from tony.hadoop.sasl.quality_of_protection import QOP, Protection, SaslFailure, SecurityLayer
 
-#: As Java orders them.
+#: In Java's order.
 CIPHERS = ("3des", "rc4", "des", "rc4-56", "rc4-40")
 
 
 class UnknownToken(Exception):  # noqa: N818 - a noun reads better where it is raised
-    """A token that this daemon did not give out."""
+    """A token that this daemon did not issue."""
 
 
 class DigestServer:
-    """One login.
+    """The server side of one login.
 
     Args:
-        password_of: the password of a token's identifier, None for a token that is unknown.
-        protections: what is offered.
-        ciphers: what is offered for privacy.
+        password_of: returns the password of a token's identifier; None for an unknown token.
+        protections: offered to the client.
+        ciphers: offered for privacy.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class DigestServer:
         self.identifier = b""
 
     def challenge(self) -> bytes:
-        """What is offered."""
+        """Return the challenge."""
         qops = ",".join(QOP[each] for each in self._protections)
         text = f'realm="default",nonce="{self._nonce}",qop="{qops}",charset=utf-8'
         if Protection.PRIVACY in self._protections:
@@ -49,7 +49,7 @@ class DigestServer:
         return f"{text},algorithm=md5-sess".encode()
 
     def evaluate(self, response: bytes) -> bytes:
-        """Our proof for theirs.
+        """Verify the client's response; return the server's proof.
 
         Raises:
             UnknownToken: no such token.
@@ -81,6 +81,6 @@ class DigestServer:
         return f"rspauth={self._secrets.proof(of_server=True)}".encode()
 
     def layer(self) -> SecurityLayer | None:
-        """What wraps the traffic from here on."""
+        """Return the security layer of the further traffic."""
         assert self._secrets is not None
         return make_layer(self._secrets.protection, self._secrets.a1(), self._cipher, limit=65504, client=False)

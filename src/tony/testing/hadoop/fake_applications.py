@@ -1,11 +1,11 @@
-"""The ResourceManager's half for clients, played: applications that go through their states, nodes, queues, labels.
+"""A fake of the ResourceManager's client protocol: application states, nodes, queues and labels.
 
     cluster = PlayedApplications(queues=("default", "batch"))
     async with FakeIpcServer() as server:
         cluster.serve(server)
 
-Several servers may serve one cluster, as a pair of ResourceManagers does. Every look at an application that is still
-undecided takes it one state further.
+Several servers may serve one cluster, as a pair of ResourceManagers does. Each report of an unfinished
+application advances it by one state.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ _ENDED = (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.K
 
 @dataclass(slots=True, kw_only=True)
 class PlayedApplication:
-    """What the ResourceManager knows of one.
+    """An application as the ResourceManager knows it.
 
     Attributes:
-        context: as it was submitted, the last time.
-        user: by whom.
-        state: where it stands.
-        coming: the states that the next looks will find.
-        submissions: how often it was submitted.
+        context: of the last submission.
+        user: that submitted it.
+        state: its current state.
+        coming: the states that the next reports will return.
+        submissions: number of submissions.
     """
 
     context: ApplicationSubmissionContext
@@ -83,7 +83,7 @@ class PlayedApplication:
 
 
 class PlayedApplications:
-    """What a cluster's ResourceManagers share.
+    """The state that a cluster's ResourceManagers share.
 
     Args:
         queues: the leaves below root; what is submitted to another one fails as it does in the original.
@@ -119,7 +119,7 @@ class PlayedApplications:
         self._kills: dict[ApplicationId, int] = {}
 
     def serve(self, server: FakeIpcServer) -> None:
-        """Answers this server's calls."""
+        """Register the handlers with a server."""
         server.on(wire.GET_NEW_APPLICATION, self._new)
         server.on(wire.SUBMIT_APPLICATION, self._submit)
         server.on(wire.GET_APPLICATION_REPORT, self._report)
@@ -144,11 +144,11 @@ class PlayedApplications:
     # -- for tests
 
     def forget(self, application: ApplicationId) -> None:
-        """The ResourceManager failed over before it had stored the application."""
+        """Forget an application, as after a failover before it was stored."""
         del self.applications[application]
 
     def run(self, application: ApplicationId, *, host: str = "node-1", port: int = -1) -> ApplicationAttemptId:
-        """Starts a try of the application's master."""
+        """Start an AM attempt of an application."""
         found = self.applications[application]
         number = len(found.attempts) + 1
         attempt = ApplicationAttemptId(application=application, number=number)
@@ -161,7 +161,7 @@ class PlayedApplications:
         return attempt
 
     def end(self, application: ApplicationId, state: ApplicationState, diagnostics: str = "") -> None:
-        """Ends an application."""
+        """End an application."""
         found = self.applications[application]
         found.state, found.coming, found.diagnostics = state, [], diagnostics
         found.containers = []
@@ -186,7 +186,7 @@ class PlayedApplications:
             return wire.SubmitApplicationResponse()
         made = PlayedApplication(
             context=context,
-            user=call.caller.user or "somebody",
+            user=call.caller.user or "unknown",
             state=ApplicationState.NEW,
             submitted_ms=int(time.time() * 1000),
         )
@@ -320,7 +320,7 @@ class PlayedApplications:
         )
 
     def lose(self, host: str) -> None:
-        """A node is lost."""
+        """Lose a node."""
         self.nodes[host] = replace(self.nodes[host], state=NodeState.LOST)
 
     def _cluster_nodes(self, request: wire.GetClusterNodesRequest, _: Incoming) -> wire.GetClusterNodesResponse:

@@ -1,4 +1,4 @@
-"""A NameNode's half for names and tokens, played: folders and empty files in memory, a retry cache, safe mode.
+"""A fake NameNode for names and tokens: directories and empty files in memory, a retry cache, safe mode.
 
     files = PlayedNameNode()
     async with FakeIpcServer() as server:
@@ -27,7 +27,7 @@ _FS = "org.apache.hadoop.fs."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedName:
-    """A file or folder."""
+    """A file or directory."""
 
     is_folder: bool
     permission: int
@@ -39,16 +39,16 @@ class PlayedName:
 
 
 class PlayedNameNode:
-    """What the NameNodes of a file system share.
+    """The state that the NameNodes of a file system share.
 
     Args:
-        page: entries of one answer to a listing.
-        tokens: whether delegation tokens are given out.
+        page: maximum number of entries in one response to a listing.
+        tokens: whether delegation tokens are issued.
 
     Attributes:
-        names: path -> what it is.
+        names: path -> file or directory.
         safe_mode: whether changes are refused.
-        done: how many changes were made; repetitions of a call make none.
+        done: number of changes; retries of a call make none.
     """
 
     def __init__(self, *, page: int = 1000, tokens: bool = False) -> None:
@@ -59,7 +59,7 @@ class PlayedNameNode:
         self._answers: dict[tuple[bytes, int], ProtoMessage] = {}
 
     def serve(self, server: FakeIpcServer) -> None:
-        """Answers this server's calls."""
+        """Register the handlers with a server."""
         server.on(wire.GET_FILE_INFO, self._info)
         server.on(wire.GET_LISTING, self._listing)
         server.on(wire.GET_FS_STATS, self._stats)
@@ -75,7 +75,7 @@ class PlayedNameNode:
     def _change(
         self, server: FakeIpcServer, method: Method[Request, Response], act: Callable[[Request, Incoming], Response]
     ) -> None:
-        """A method that changes something: once for each call id, and not in safe mode."""
+        """Register a method that changes names: executed once per call id, and refused in safe mode."""
 
         def handle(request: Request, call: Incoming) -> Response:
             key = call.client_id, call.call_id
@@ -142,7 +142,7 @@ class PlayedNameNode:
             self.names[each] = PlayedName(
                 is_folder=True,
                 permission=request.masked.bits if each == request.path else request.masked.bits & 0o777,
-                owner=call.caller.user or "somebody",
+                owner=call.caller.user or "unknown",
                 modified_ms=int(time.time() * 1000),
             )
         return wire.MkdirsResponse(result=True)

@@ -1,4 +1,4 @@
-"""A NodeManager, played in Python: containers that do nothing but be there.
+"""A fake NodeManager whose containers run no processes.
 
 manager = FakeNodeManager(tokens=resource_manager.node_tokens)
 async with manager.server:
@@ -40,18 +40,18 @@ _YARN: Final = "org.apache.hadoop.yarn.exceptions."
 
 
 class FakeNodeManager:
-    """One node. A container's name is taken from its token, as the real one does.
+    """One node. It takes a container's id from its token, as the real one does.
 
     Args:
-        tokens: that masters must show: identifier -> password.
-        ends: is told of containers that were stopped, with their exit status: `FakeResourceManager.complete`.
+        tokens: that AMs must present: identifier -> password.
+        ends: called with each stopped container and its exit status, such as `FakeResourceManager.complete`.
 
     Attributes:
-        server: the port; faults are ordered there.
-        running: what was started and runs.
-        ended: what ran, and its exit status.
-        signals: what was sent to whom.
-        refusals: container's name -> what `startContainers` says of it instead of starting it.
+        server: the port; its `order` injects faults.
+        running: running container -> launch context.
+        ended: ended container -> exit status.
+        signals: each container that was signalled, with the command.
+        refusals: container -> error that `startContainers` returns for it.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class FakeNodeManager:
 
     @property
     def node(self) -> NodeId:
-        """Its id, once it listens."""
+        """The node's id, once it listens."""
         return NodeId(host=self.server.address.host, port=self.server.address.port)
 
     def _start(self, request: StartContainersRequest, call: Incoming) -> StartContainersResponse:

@@ -1,6 +1,6 @@
-"""A NodeManager's web interface for logs, with files in memory that may grow while they are read.
+"""A fake of a NodeManager's web interface for logs, with files in memory that may grow while they are read.
 
-What the real one answers was taken down from Hadoop 3.4.2.
+The responses were recorded from Hadoop 3.4.2.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PIECE = 16 * 2**10
 
 
 class PlayedNodeWeb:
-    """One NodeManager.
+    """The web interface of one NodeManager.
 
     Attributes:
         containers: container -> log file -> content.
-        answer: what to answer instead, for one path or all: gives status, headers and body, or None.
-        before: called before each answer with a log's content; lets files grow between two requests.
-        queries: of every request.
-        cut: bytes of a log's answer after which the node hangs up; None for never.
+        answer: called with each path; returns status, headers and body to respond with instead, or None.
+        before: called before each response with a log's content, so that files can grow between two requests.
+        queries: the query of each request.
+        cut: bytes of a log response after which the connection is closed; None for never.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class PlayedNodeWeb:
 
     @property
     def url(self) -> str:
-        """Of the web interface."""
+        """The URL of the web interface."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -63,7 +63,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing of clients that hang up; everything else is a bug of ours."""
+        """Ignore disconnected clients; report any other error."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         node = self.server.node
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
             piece = body[at : at + _PIECE]
             try:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-            except OSError:  # the client has what it wanted
+            except OSError:  # the client has closed the connection
                 self.close_connection = True
                 return
         self.wfile.write(b"0\r\n\r\n")

@@ -1,13 +1,13 @@
-"""A ResourceManager's scheduler, played in Python, as an application's master sees it.
+"""A fake ResourceManager scheduler, as an AM sees it.
 
     manager = FakeResourceManager(nodes=("node-1", "node-2"))
     async with manager.server:
-        ...a master registers with manager.login and asks...
+        ...an AM registers with manager.login and allocates...
         manager.complete(container_id, 1)
 
 It counts asks as the real one does (totals by priority, key and place; a grant counts down host, rack and `*`), repeats
-its last answer for a response id that it knows, forgets everything on `forget`, and gives a NodeManager's token once
-per node. Grants happen when an answer is made; with `grants_by_hand` only in `grant`.
+its last response for a known response id, loses its state on `forget`, and issues a NodeManager token once per node.
+It grants containers in each response; with `grants_by_hand`, only in `grant`.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ RACK: Final = "/default-rack"
 
 
 class FakeResourceManager:
-    """One application attempt's ResourceManager.
+    """The ResourceManager of one AM attempt.
 
     Args:
         nodes: ids of the nodes on which it grants, in turn.
-        maximum: MiB that one container may have; asks for more are refused.
-        places: None: scheduling requests are totals, and wait. A number: they add up, and what finds none of so many
-            places is rejected, as the handler `placement-processor` does.
+        maximum: MiB of the largest container; larger asks are refused.
+        places: None: scheduling requests are totals, and wait. A number of places: requests add up, and those beyond it
+            are rejected, as by the handler `placement-processor`.
         grants_by_hand: whether only `grant` grants.
 
     Attributes:
-        server: the port; faults are ordered there.
-        asks: what is outstanding: (priority, key) -> place -> count.
-        excluded: hosts that get nothing.
-        released: what was given back.
+        server: the port; its `order` injects faults.
+        asks: outstanding asks: (priority, key) -> place -> count.
+        excluded: hosts on which nothing is granted.
+        released: the released containers.
         live: containers that were granted and have not ended.
-        final: how the application ended, as it said.
-        previous: containers of earlier attempts, told at the registration.
-        tokens: the masters' tokens that are good: identifier -> password.
-        node_tokens: the nodes' tokens that were given out, likewise. Give it to played NodeManagers.
+        final: the final request of the AM.
+        previous: containers of earlier AM attempts, reported at the registration.
+        tokens: valid tokens of AMs: identifier -> password.
+        node_tokens: issued tokens of nodes, likewise; pass it to fake NodeManagers.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class FakeResourceManager:
 
     @property
     def login(self) -> LoginIdentity:
-        """The master's."""
+        """The login of the AM."""
         return LoginIdentity.with_token(self.token)
 
-    # -- what tests do
+    # -- for tests
 
     def grant(self, key: int, count: int = 1) -> list[Container]:
-        """Grants containers of a key now, asked for or not; they are told with the next answer."""
+        """Grant containers of a key now, requested or not; the next response reports them."""
         granted = []
         for _ in range(count):
             at = next((at for at in self.asks if at[1] == key), (1, key))
@@ -137,7 +137,7 @@ class FakeResourceManager:
         return granted
 
     def complete(self, container: ContainerId, exit_status: int = 0, diagnostics: str = "") -> None:
-        """A container ended."""
+        """End a container."""
         if self.live.pop(container, None) is not None:
             self._completed.append(
                 ContainerStatus(
@@ -146,23 +146,23 @@ class FakeResourceManager:
             )
 
     def tell_again(self, status: ContainerStatus) -> None:
-        """An end is told a second time, as it may happen after restarts."""
+        """Report the end of a container again, as may happen after a restart."""
         self._completed.append(status)
 
     def update(self, report: NodeReport) -> None:
-        """A node changed."""
+        """Report a changed node in the next response."""
         self._updated.append(report)
 
     def preempt(self, preemption: Preemption) -> None:
-        """The next answer says what is wanted back."""
+        """Report a preemption in the next response."""
         self._preemption = preemption
 
     def recover(self, *containers: Container) -> None:
-        """The next answer brings containers of earlier attempts."""
+        """Report containers of earlier AM attempts in the next response."""
         self._recovered = containers
 
     def forget(self) -> None:
-        """As after a restart: nobody is registered, nothing is asked for; what runs, runs."""
+        """Lose registration and asks, as in a restart; running containers keep running."""
         self.is_registered = False
         self._epoch += 1
         self._sequence = 1
@@ -172,7 +172,7 @@ class FakeResourceManager:
             cleared.clear()
 
     def roll_token(self, *, keep_old: bool = True) -> HadoopToken:
-        """The next answer brings a new token; the old one may go on to open connections, or not."""
+        """Send a new token with the next response; `keep_old`: the old one stays valid for new connections."""
         old = self.token.identifier
         self.token = self._new_token()
         self._rolled = to_message(self.token)
@@ -181,15 +181,15 @@ class FakeResourceManager:
         return self.token
 
     def answer(self, request: AllocateRequest) -> AllocateResponse:
-        """A heartbeat without the wire; raises `FakeRefusal`."""
+        """Handle a heartbeat without RPC; may raise `FakeRefusal`."""
         return self._allocate(request)
 
     def register(self, request: RegisterRequest) -> RegisterResponse:
-        """A registration without the wire; raises `FakeRefusal`."""
+        """Handle a registration without RPC; may raise `FakeRefusal`."""
         return self._register(request)
 
     def outstanding(self, key: int) -> int:
-        """How many of a key it would still grant."""
+        """Return the number of outstanding containers of a key."""
         return sum(places.get("*", 0) for (_, each), places in self.asks.items() if each == key)
 
     # -- the protocol
@@ -330,7 +330,7 @@ class FakeResourceManager:
                 self._grant(at, node)
 
     def _place(self, places: dict[str, int]) -> NodeId | None:
-        """A node that was named, if there is one; else any."""
+        """Return a requested node if it is allowed, else any allowed node."""
         allowed = [node for node in self.nodes if node.host not in self.excluded]
         named = [node for node in allowed if places.get(node.host or "", 0) > 0]
         return next(iter(named or allowed), None)
@@ -370,7 +370,7 @@ class FakeResourceManager:
         return token
 
     def node_token(self, node: NodeId) -> HadoopToken:
-        """What a played NodeManager wants to see."""
+        """Return the token that a fake NodeManager accepts."""
         identifier = f"node {node}".encode()
         return HadoopToken(
             identifier=identifier,

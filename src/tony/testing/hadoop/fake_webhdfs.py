@@ -1,10 +1,10 @@
-"""A NameNode and a DataNode that speak WebHDFS, with one file system in memory, and faults on order.
+"""A fake NameNode and DataNode that speak WebHDFS, with a file system in memory and fault injection.
 
     with PlayedWebHdfs() as cluster:
         client = WebHdfs([cluster.url], WebLogin(user="alice"))
         cluster.fail_next("APPEND", Trouble.HANG_UP_AFTER_HALF)
 
-What HDFS would answer was taken down from a real one (3.4.2).
+The responses were recorded from HDFS 3.4.2.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from tony.dataclass import dataclass
 
 _ROOT = "/webhdfs/v1"
-#: Names given at once, few, so that listings have several parts.
+#: Entries of a partial listing; few, so that listings have several parts.
 _PAGE = 3
 
 
 class Trouble(Enum):
-    """What a request meets instead of what it wants."""
+    """A fault of a request."""
 
     #: The NameNode is the standby one of a pair.
     STANDBY = "org.apache.hadoop.ipc.StandbyException: Operation category READ is not supported in state standby"
@@ -37,39 +37,39 @@ class Trouble(Enum):
     RETRIABLE = "org.apache.hadoop.ipc.RetriableException: NameNode still not started"
     QUOTA = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: The DiskSpace quota of /q is exceeded"
     NO_SPACE = "java.io.IOException: File /f could only be written to 0 of the 1 minReplication nodes."
-    BEING_WRITTEN = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException: owned by somebody else"
-    #: The token has ended. HTTP has its own words for it.
+    BEING_WRITTEN = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException: owned by another client"
+    #: The token has expired; over HTTP the exception differs.
     NO_TOKEN = (
         "java.lang.SecurityException: Failed to obtain user group information: org.apache.hadoop.security.token."
         "SecretManager$InvalidToken: token can't be found in cache"
     )
     FORBIDDEN = "org.apache.hadoop.security.AccessControlException: Permission denied"
-    #: The DataNode hangs up: before it took anything, after it wrote half, after it wrote all.
+    #: The DataNode closes the connection: before it reads any data, after it wrote half, after it wrote all.
     HANG_UP = "hang up"
     HANG_UP_AFTER_HALF = "hang up after half"
     HANG_UP_AFTER_ALL = "hang up after all"
-    #: The NameNode names a DataNode where nobody listens.
+    #: The NameNode redirects to a DataNode that does not listen.
     DEAD_DATANODE = "dead datanode"
-    #: The NameNode sends the client round in circles, or where it must not go.
+    #: The NameNode redirects in a loop, or to a forbidden address.
     REDIRECT_FOREVER = "redirect forever"
     REDIRECT_ELSEWHERE = "redirect elsewhere"
-    #: An answer that is no WebHDFS at all.
+    #: A response that is not WebHDFS.
     NONSENSE = "nonsense"
     NOT_FOUND_PAGE = "not found page"
 
 
 @dataclass(slots=True, kw_only=True)
 class PlayedFile:
-    """A file or folder in memory.
+    """A file or directory in memory.
 
     Attributes:
-        content: of a file; None for a folder.
-        permission: bits.
-        modified_ms: milliseconds.
+        content: of a file; None for a directory.
+        permission: mode bits.
+        modified_ms: milliseconds since the epoch.
         accessed_ms: likewise.
-        owner: who made it.
-        most_names: quota of a folder, told and not enforced; -1 for none.
-        most_space: likewise, of bytes.
+        owner: user that created it.
+        most_names: name quota of a directory, reported but not enforced; -1 for none.
+        most_space: likewise, in bytes.
     """
 
     content: bytes | None = None
@@ -82,16 +82,16 @@ class PlayedFile:
 
 
 class PlayedWebHdfs:
-    """NameNode and DataNode at one port.
+    """A NameNode and a DataNode at one port.
 
     Attributes:
-        files: the file system, by path; may be looked at and changed.
+        files: path -> file or directory; tests may change it.
         requests: operation and path of every request to the NameNode.
-        connections: how many connections were made.
+        connections: number of connections accepted.
     """
 
     def __init__(self, files: dict[str, PlayedFile] | None = None, *, certificate: Path | None = None) -> None:
-        """Listens on loopback; with `certificate`, a PEM file of key and certificate, on https."""
+        """Listen on loopback; with `certificate`, a PEM file of key and certificate, by https."""
         self.files: dict[str, PlayedFile] = {"/": PlayedFile()} if files is None else files
         self.requests: list[tuple[str, str]] = []
         self.queries: list[dict[str, str]] = []
@@ -111,35 +111,35 @@ class PlayedWebHdfs:
 
     @property
     def port(self) -> int:
-        """Of both daemons."""
+        """The port of both daemons."""
         return int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
-        """Of the NameNode."""
+        """The URL of the NameNode."""
         return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def fail_next(self, operation: str, *troubles: Trouble) -> None:
-        """The next requests of an operation meet these, one after the other."""
+        """Inject faults into the next requests of an operation, one each."""
         with self.lock:
             self._troubles.setdefault(operation, deque()).extend(troubles)
 
     def troubles_over(self) -> None:
-        """What was ordered and not met yet is not to come."""
+        """Remove the pending faults."""
         with self.lock:
             self._troubles.clear()
 
     def before(self, operation: str, act: Callable[[str], object]) -> None:
-        """Somebody else does this, with the path, just before each request of an operation takes effect."""
+        """Call `act` with the path just before each request of an operation takes effect, as another client."""
         self._before[operation] = act
 
     def interrupt(self, operation: str, path: str) -> None:
-        """What `before` ordered happens."""
+        """Call the function set by `before`."""
         if operation in self._before:
             self._before[operation](path)
 
     def trouble(self, operation: str, *, at_datanode: bool) -> Trouble | None:
-        """What a request meets; taken from the order."""
+        """Take the next fault of a request, if there is one."""
         late = {Trouble.HANG_UP, Trouble.HANG_UP_AFTER_HALF, Trouble.HANG_UP_AFTER_ALL}
         with self.lock:
             waiting = self._troubles.get(operation)
@@ -163,7 +163,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing of clients that hang up; everything else is a bug of ours."""
+        """Ignore disconnected clients; report any other error."""
         if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.cluster.connections += 1
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._any()
@@ -253,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(java, message)
 
     def _check(self, operation: str, path: str, query: dict[str, str]) -> None:
-        """What the NameNode refuses before it names a DataNode."""
+        """Raise the errors that the NameNode reports before it redirects to a DataNode."""
         found = self.server.cluster.files.get(path)
         if operation != "CREATE" and found is None:
             raise _missing(path)

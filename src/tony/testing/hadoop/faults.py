@@ -1,4 +1,4 @@
-"""What a played Hadoop daemon does wrong when it is told to."""
+"""Faults to inject into a fake Hadoop daemon."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from tony.dataclass import dataclass
 
 
 class FaultMoment(Enum):
-    """When a fault strikes."""
+    """When a fault is injected."""
 
-    #: Somebody connected.
+    #: A client connected.
     CONNECT = "connect"
-    #: A step of the login came.
+    #: A login message was received.
     LOGIN = "login"
-    #: A call came.
+    #: A call was received.
     CALL = "call"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayResponse:
-    """The answer comes late; others overtake it."""
+    """Delay the response; others overtake it."""
 
     seconds: float
 
 
 class HoldResponse:
-    """The answer comes when the test releases it; `executed` says whether the call is carried out before."""
+    """Hold the response until the test releases it; `executed`: whether the call is executed before."""
 
     def __init__(self, *, executed: bool = True) -> None:
         self.executed = executed
         self._released = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Set when a call is held.
+        #: Set while a call is held.
         self.is_held = asyncio.Event()
 
     def release(self) -> None:
-        """Lets the answer go; from any thread."""
+        """Release the response; may be called from any thread."""
         loop = self._loop
         if loop is None:
             self._released.set()
@@ -45,7 +45,7 @@ class HoldResponse:
             loop.call_soon_threadsafe(self._released.set)
 
     async def wait_released(self) -> None:
-        """For the server."""
+        """Wait for `release`; called by the server."""
         self._loop = asyncio.get_running_loop()
         self.is_held.set()
         await self._released.wait()
@@ -53,44 +53,44 @@ class HoldResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropResponse:
-    """The connection is closed instead of an answer; `executed` says whether the call is carried out before."""
+    """Close the connection instead of a response; `executed`: whether the call is executed before."""
 
     executed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """No answer, ever; the connection stays."""
+    """Never respond; keep the connection open."""
 
     executed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """An exception instead of an answer; with `fatal` the connection is closed after it."""
+    """Respond with an exception; with `fatal`, close the connection after it."""
 
     class_name: str
-    message: str = "refused on order"
+    message: str = "injected fault"
     fatal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garble:
-    """These bytes, as they are, instead of an answer."""
+    """Send these raw bytes instead of a response."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Only so many bytes of the answer, then the end of the connection. The call was carried out."""
+    """Execute the call, send the first `after` bytes of the response, and close the connection."""
 
     after: int = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dribble:
-    """The answer in pieces of so many bytes, with a turn of the loop between them."""
+    """Send the response in pieces of `size` bytes, with an iteration of the event loop between them."""
 
     size: int = 1
 
@@ -99,7 +99,7 @@ Fault = DelayResponse | HoldResponse | DropResponse | Silence | Refuse | Garble 
 
 
 def standby() -> Refuse:
-    """As a daemon answers that is not the active one of a pair."""
+    """Return the response of a standby daemon."""
     return Refuse(
         class_name="org.apache.hadoop.ipc.StandbyException",
         message="Operation category READ is not supported in state standby",
@@ -107,7 +107,7 @@ def standby() -> Refuse:
 
 
 def retriable(message: str = "not now") -> Refuse:
-    """As a daemon answers that starts up, or is in safe mode."""
+    """Return the response of a daemon that is starting, or in safe mode."""
     return Refuse(class_name="org.apache.hadoop.ipc.RetriableException", message=message)
 
 
@@ -121,17 +121,17 @@ class _Order:
 
 
 class Orders:
-    """The faults that are still to strike, in order of ordering."""
+    """The queue of faults to inject."""
 
     def __init__(self) -> None:
         self._orders: list[_Order] = []
 
     def order(self, fault: Fault, *, method: str | None, at: FaultMoment, times: int, skip: int) -> None:
-        """Puts one on the list."""
+        """Add a fault."""
         self._orders.append(_Order(fault=fault, method=method, at=at, times=times, skip=skip))
 
     def next(self, at: FaultMoment, method: str | None = None) -> Fault | None:
-        """The fault for what happens now, if one was ordered."""
+        """Take the fault for the current request, if there is one."""
         for order in self._orders:
             if order.at is not at or order.method not in (None, method):
                 continue
@@ -145,10 +145,10 @@ class Orders:
         return None
 
     def clear(self) -> None:
-        """No more faults."""
+        """Remove all faults."""
         self._orders.clear()
 
     @property
     def left(self) -> int:
-        """Orders that have not been used up."""
+        """The number of remaining entries."""
         return len(self._orders)

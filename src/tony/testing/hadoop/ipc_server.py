@@ -1,13 +1,13 @@
-"""A Hadoop daemon's RPC port, played in Python: real bytes, handlers of the test's, faults on order.
+"""A fake Hadoop RPC server: the real wire format, handlers supplied by the test, and fault injection.
 
     server = FakeIpcServer(auths=(Auth.TOKEN,), tokens={b"identifier": b"password"})
     server.on(ALLOCATE, lambda request, call: AllocateResponse(...))
-    server.order(Drop(executed=True), method="allocate")
+    server.order(DropResponse(executed=True), method="allocate")
     async with server:
         connection = await connect(server.address, Login.with_token(token), protocol=ALLOCATE.protocol)
 
-Handlers are functions or coroutines; to refuse they raise `FakeRefusal`. For programs that block, or live in other
-processes, `with server.in_thread():` runs it in a thread of its own (handlers run there, too).
+Handlers are functions or coroutines; they raise `FakeRefusal` to refuse a call. For clients that block, or run in other
+processes, `with server.in_thread():` runs the server and its handlers in a thread of its own.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ _IPC = "org.apache.hadoop.ipc."
 
 
 class Auth(Enum):
-    """What a port takes; the values are Hadoop's words."""
+    """An authentication method of the port; the values are Hadoop's."""
 
     SIMPLE = "SIMPLE"
     TOKEN = "TOKEN"
 
 
 class FakeRefusal(Exception):  # noqa: N818 - a noun reads better where it is raised
-    """Raised by handlers: the Java exception to answer with."""
+    """Raised by handlers: the Java exception to respond with."""
 
     def __init__(self, class_name: str, message: str = "", *, fatal: bool = False) -> None:
         self.class_name, self.message, self.fatal = class_name, message, fatal
@@ -81,12 +81,12 @@ class FakeRefusal(Exception):  # noqa: N818 - a noun reads better where it is ra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is at the other end of a connection.
+    """The client of a connection.
 
     Attributes:
-        user: by the context (SIMPLE); None with a token.
-        token: identifier of the token it came with.
-        protocol: what the context names.
+        user: from the connection context (SIMPLE); None with a token.
+        token: identifier of its token.
+        protocol: from the connection context.
         number: of the connection, from 0.
     """
 
@@ -99,12 +99,12 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """A call that came in.
+    """A received call.
 
     Attributes:
-        method: Java's name of it.
-        request: what came with it.
-        call_id: with `client_id` the name of the call; a repetition has the same one and a higher `retry_count`.
+        method: its Java name.
+        request: its argument.
+        call_id: with `client_id`, identifies the call; a retry has the same one and a higher `retry_count`.
     """
 
     method: str
@@ -119,19 +119,19 @@ Handler = Callable[[Any, Incoming], ProtoMessage | Awaitable[ProtoMessage]]
 
 
 class FakeIpcServer:
-    """One port.
+    """The RPC port of one fake daemon.
 
     Args:
-        auths: what is taken, in order of preference. SIMPLE alone, asked for SASL, says that it wants no proof.
-        tokens: identifier -> password of the tokens that are known. Kept, not copied: a test may add and take away.
-        protections: what is offered after a login by token.
-        ciphers: what is offered for privacy.
+        auths: accepted methods, in order of preference. With SIMPLE alone, a SASL negotiation succeeds without proof.
+        tokens: identifier -> password of the known tokens. Not copied: a test may change it.
+        protections: offered after a login by token.
+        ciphers: offered for privacy.
 
     Attributes:
-        address: where it listens, once started; the same after a restart.
-        calls: all calls in order of arrival, the refused and the dropped ones too.
-        pings: how many came.
-        connections: how many were ever made.
+        address: of the port, once started; the same after a restart.
+        calls: all calls in order of arrival, including refused and dropped ones.
+        pings: number of pings received.
+        connections: number of connections accepted.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class FakeIpcServer:
         method: Method[Request, Response],
         handler: Callable[[Request, Incoming], Response | Awaitable[Response]],
     ) -> None:
-        """Says what answers a method; the last one said counts."""
+        """Set the handler of a method, replacing an earlier one."""
         self._methods[method.protocol, method.name] = (method.request, cast(Handler, handler))
 
     def order(
@@ -173,39 +173,39 @@ class FakeIpcServer:
         times: int = 1,
         skip: int = 0,
     ) -> None:
-        """Orders a fault.
+        """Inject a fault.
 
         Args:
-            method: only for calls of this; any if left out.
-            at: when it strikes.
-            times: how often.
-            skip: how many that would fit are spared before.
+            method: only for calls of this method; None: for any.
+            at: when it is injected.
+            times: number of injections.
+            skip: number of matching calls to let pass before.
         """
         self._orders.order(fault, method=method, at=at, times=times, skip=skip)
 
     def forgive(self) -> None:
-        """No more faults."""
+        """Remove all faults."""
         self._orders.clear()
 
     def named(self, method: str) -> list[Incoming]:
-        """The calls of one method so far."""
+        """Return the calls of one method so far."""
         return [call for call in self.calls if call.method == method]
 
     async def wait_called(self, method: str, times: int = 1) -> list[Incoming]:
-        """Waits until a method was called so often; in the server's own loop."""
+        """Wait for a number of calls of a method; run in the server's event loop."""
         async with self._came:
             await self._came.wait_for(lambda: len(self.named(method)) >= times)
         return self.named(method)
 
     async def start(self) -> Address:
-        """Listens."""
+        """Start to listen; return the address."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Link(self), self.address.host, self.address.port)
         self.address = Address(host=self.address.host, port=self._server.sockets[0].getsockname()[1])
         return self.address
 
     async def stop(self) -> None:
-        """Is gone like a process that was killed. `start` brings it back on the same port, with what it knew."""
+        """Stop abruptly, like a killed process. `start` restarts it on the same port, with its state."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -216,7 +216,7 @@ class FakeIpcServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def drop_all(self) -> None:
-        """Closes all connections, and goes on listening."""
+        """Close all connections, and continue to listen."""
         for link in tuple(self._links):
             link.drop()
 
@@ -229,7 +229,7 @@ class FakeIpcServer:
 
     @contextmanager
     def in_thread(self) -> Iterator[FakeIpcServer]:
-        """Runs the server in a thread of its own inside the block."""
+        """Run the server in a thread of its own within the block."""
         started, stop = threading.Event(), asyncio.Event()
         loops: list[asyncio.AbstractEventLoop] = []
 
@@ -243,7 +243,7 @@ class FakeIpcServer:
         thread.start()
         try:
             if not started.wait(30):
-                raise RuntimeError("the played daemon did not start")
+                raise RuntimeError("the fake daemon did not start within 30 s")
             yield self
         finally:
             if loops:
@@ -278,7 +278,7 @@ class FakeIpcServer:
 
 
 class _Wrong(Exception):  # noqa: N818
-    """What the port itself has against something that came."""
+    """An error response of the port itself."""
 
     def __init__(
         self,
@@ -338,7 +338,7 @@ class _Link(asyncio.Protocol):
             self.drop()
 
     def drop(self) -> None:
-        """Closes without a word."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -447,7 +447,7 @@ class _Link(asyncio.Protocol):
         auth = message.auths[0] if len(message.auths) == 1 else None
         if auth == SaslAuth(method="SIMPLE", mechanism="") and Auth.SIMPLE in self._server.auths:
             self._digest = None
-            self._wants_context = True  # and no answer comes
+            self._wants_context = True  # the protocol sends no response
             return
         expected = SaslAuth(method="TOKEN", mechanism="DIGEST-MD5", protocol="", server_id="default")
         if auth != expected or Auth.TOKEN not in self._server.auths or self._digest is None:
@@ -557,7 +557,7 @@ class _Link(asyncio.Protocol):
             self._transport.close()
 
     def _strike(self, fault: Fault, call_id: int = AUTHORIZATION_FAILED_CALL_ID) -> bool:
-        """Does what needs no answer to be known; whether that was all."""
+        """Inject a fault that needs no response; return False for any other fault."""
         if isinstance(fault, DropResponse):
             self.drop()
         elif isinstance(fault, Silence):
