@@ -172,7 +172,7 @@ def test_no_cluster(lab: YarnLab) -> None:
         (conf / name).write_text(text.replace(lab.cluster.state.address("rm.client"), "127.0.0.1:1"))
     done = lab.submit(job, env={"HADOOP_CONF_DIR": str(conf)})
     assert done.returncode == 3, done.stderr
-    assert "127.0.0.1:1: nobody listens" in done.stderr
+    assert "127.0.0.1:1" in done.stderr
     assert "yarn-site.xml" in done.stderr
     assert "\\n" not in done.stderr
     assert lab.jobs() == []
