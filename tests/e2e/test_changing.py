@@ -51,7 +51,7 @@ def test_a_job_that_hangs(lab: Lab) -> None:
 
     done = lab.tony("restart", job)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"session 1 of job {job} ")
+    assert done.stdout.startswith(f"Restarting job {job} ")
     report = lab.wait(job)
     assert (report["state"], report["session"]) == ("succeeded", 2)
     assert (report["restarts"]["charged"], report["restarts"]["free"]) == (0, 1)
