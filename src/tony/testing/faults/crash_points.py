@@ -1,7 +1,7 @@
 """Faults at moments that only the AM itself can hit: between two bytes of its log, between log and effects.
 
 Events that arrive together are logged and performed together, so a fault of one event affects all of them. Each fault is
-injected once in a job, over all AM attempts: each records it first.
+injected once in a job, over all AM attempts; it is recorded first.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class CrashPoints:
 
 
 _INSIDE = (
-    "only 'kill master' and 'fill disk of master' are possible, after an event or while it is handled. For other faults "
-    "use FaultInjector."
+    "only 'kill master' and 'fill disk of master' are possible, after an event or while it is handled. Use "
+    "FaultInjector for other faults."
 )
 
 

@@ -1,6 +1,6 @@
 """Find the process of a target on this machine, and inject a fault into it. The product needs no support for it.
 
-A process is a target only if its command matches the log: pids of other machines mean nothing here, and pids are reused.
+A process is a target only if its command matches the log: pids are reused, and those of other machines mean nothing.
 """
 
 from __future__ import annotations
