@@ -1,7 +1,7 @@
 """Faults at moments that only the AM itself can hit: between two bytes of its log, between log and effects.
 
-Events that arrive together are logged and performed together, so a fault of one event affects all of them. Each fault is
-injected once in a job, over all AM attempts; it is recorded first.
+Events that arrive together are logged and performed together, so a fault of one event affects all of them. Each fault
+is injected once in a job, over all AM attempts; it is recorded first.
 """
 
 from __future__ import annotations
