@@ -109,4 +109,4 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(lab: Lab) -> None:
     """Before anything runs, with what the plan's words should be."""
     refused = lab.submit(lab.job_file('command = "true"\n'), "--set", struck_by("kill master after lunch"))
     assert refused.returncode != 0
-    assert "'after lunch' is no moment" in refused.stderr
+    assert "'after lunch' is not a moment" in refused.stderr

@@ -101,7 +101,7 @@ class FakeSource(ContainerAllocator):
     def set_demand(self, role: str, total: int) -> None:
         self.log.append(f"demand {role} {total}")
         if self._limits is not None and total > self._limits.get(role, 0):
-            self._emit(Unsatisfiable(role=role, reason=f"{total} of {role} can never be had"))
+            self._emit(Unsatisfiable(role=role, reason=f"{total} of {role} exceeds the limit"))
             return
         self._demand[role] = total
         self._withdraw_untold(role)
@@ -121,7 +121,7 @@ class FakeSource(ContainerAllocator):
         fault = self._faults.get(held.number)
         if isinstance(fault, RefusedContainer):
             self._forget(held)
-            raise SchedulerError(f"container {container} was refused, as ordered")
+            raise SchedulerError(f"container {container} was refused: injected fault")
         self._launched(container, task, credentials)
         loop = asyncio.get_running_loop()
         if isinstance(fault, LostContainer):
@@ -206,7 +206,7 @@ class FakeSource(ContainerAllocator):
         slow = [held for held in self.containers.values() if not held.told and held.timer]
         if bool(slow) != self._queued:
             self._queued = bool(slow)
-            self._emit(Queued(reason=f"no room for {len(slow)} containers, as ordered" if slow else ""))
+            self._emit(Queued(reason=f"no room for {len(slow)} containers: injected fault" if slow else ""))
 
     def _emit(self, event: Event) -> None:
         asyncio.get_running_loop().call_soon(self._tell, event)

@@ -1,7 +1,7 @@
-"""Moments that only the application master itself can hit: between two bytes of its log, between log and effect.
+"""Faults at moments that only the AM itself can hit: between two bytes of its log, between log and effects.
 
-Events that come together are logged and acted upon together: what is said of one event's log and effects holds for all
-that came with it. Each strike strikes once in a job, however many masters it takes: they write down what has struck.
+Events that arrive together are logged and performed together, so a fault of one event affects all of them. Each fault
+is injected once in a job, over all AM attempts; it is recorded first.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from tony.storage.disk_errors import build_storage_error
 from tony.testing.faults.plan import AfterEvent, EventStage, FaultPlan, FillDisk, Kill, ProcessKind, Strike, Within
 from tony.testing.faults.plan_parser import write_strike
 
-#: The file in a job's folder in which a struck master notes what has struck it, one JSON object a line.
+#: The file in the job directory to which an AM appends each injected fault, one JSON object a line.
 STRUCK = "struck"
 
 
 class CrashPoints:
-    """What is in store for the application master of one job.
+    """The remaining faults of the AM of one job.
 
     Raises:
-        ConfigError: the plan holds something that cannot strike from inside.
+        ConfigError: the plan has a fault that cannot be injected inside the AM.
     """
 
     def __init__(self, plan: FaultPlan, folder: JobFolder) -> None:
         self._file = folder.path / STRUCK
         done = {each["number"] for each in _lines(self._file)}
         problems = [
-            Problem(key="", message=f"{write_strike(strike)!r} cannot strike from inside: {_INSIDE}")
+            Problem(key="", message=f"{write_strike(strike)!r} cannot be injected inside the AM: {_INSIDE}")
             for strike in plan.strikes
             if not _is_inside(strike)
         ]
         if problems:
             raise ConfigError(problems)
         self._left = {number: strike for number, strike in enumerate(plan.strikes) if number not in done}
-        #: Called once the effects of what was logged last are to be seen: kills before, amid or after.
+        #: Number of the fault to inject amid or after the effects of the last logged events.
         self.armed: int | None = None
         self.amid = False
 
     def at(self, seqs: Sequence[int], stage: EventStage | None) -> tuple[int, Strike] | None:
-        """The strike that falls at a stage of these events; None as stage: after all of it.
+        """Find the fault at a stage of these events; None as stage: after all effects.
 
         Returns:
-            Its number and itself, if there is one.
+            Its number and the strike, or None.
         """
         for number, strike in self._left.items():
             match strike.moment:
@@ -63,10 +63,10 @@ class CrashPoints:
         return None
 
     def strike(self, number: int, seq: int) -> None:
-        """Notes it down, and strikes.
+        """Record a fault, and inject it.
 
         Raises:
-            OSError: the disk is full, as ordered.
+            OSError: the injected fault is a full disk.
         """
         strike = self._left.pop(number)
         note = {"number": number, "strike": write_strike(strike), "pid": os.getpid(), "last": seq}
@@ -79,8 +79,8 @@ class CrashPoints:
 
 
 _INSIDE = (
-    "the master can be killed, or its disk filled, after an event or in the midst of one. For anything else there is "
-    "the striker."
+    "only 'kill master' and 'fill disk of master' are possible, after an event or while it is handled. Use "
+    "FaultInjector for other faults."
 )
 
 
@@ -102,12 +102,12 @@ def _lines(file: Path) -> list[dict[str, object]]:
 
 
 def struck(folder: JobFolder) -> list[str]:
-    """What has struck a job's masters from inside, in order."""
+    """Return the faults injected inside the AMs of a job, in order."""
     return [str(line["strike"]) for line in _lines(folder.path / STRUCK)]
 
 
 class StruckWriter(LogWriter):
-    """An event log whose writer dies in the midst of it, or whose disk is full."""
+    """An event log writer that kills its process while writing, or reports a full disk."""
 
     fates: CrashPoints
 
@@ -116,13 +116,13 @@ class StruckWriter(LogWriter):
         super().__init__(path, header, first_seq)
 
     def append(self, event: Event, at: float, wall: float) -> int:
-        """Takes one event."""
+        """Append one event."""
         seq = super().append(event, at, wall)
         self._events.append(seq)
         return seq
 
     def flush(self) -> None:
-        """Writes what was appended, as far as it comes to that."""
+        """Write the appended events, unless a fault is due before."""
         seqs, self._events = self._events, []
         if found := self.fates.at(seqs, EventStage.UNWRITTEN):
             self._strike(found[0], seqs[-1])
@@ -139,7 +139,7 @@ class StruckWriter(LogWriter):
                 self.fates.armed, self.fates.amid = found[0], stage is EventStage.HALF_DONE
 
     def _tear(self, index: int) -> None:
-        """Writes all lines before one, and half of that."""
+        """Write all lines before one, and half of that one."""
         lines = self._pending[: len(self._pending) + index]
         torn = self._pending[index]
         os.write(self._fd, b"".join(lines) + torn[: len(torn) // 2])
@@ -148,12 +148,12 @@ class StruckWriter(LogWriter):
         try:
             self.fates.strike(number, seq)
         except OSError as error:
-            self._pending.clear()  # as it is with a real one
+            self._pending.clear()  # as after a real error
             raise build_storage_error(f"write the event log {self._path}", self._path.parent, error) from error
 
 
 class StruckMaster(Master):
-    """An application master that dies amid or after what it does."""
+    """An AM that dies amid or after the effects of an event."""
 
     def _perform_all(self, actions: Sequence[Action], told: Callable[[], None]) -> None:
         fates = StruckWriter.fates

@@ -1,7 +1,7 @@
-"""A plan on a real application master whose scheduler and executors are played: one process, one event loop.
+"""Run a fault plan on a real AM with a fake scheduler and fake executors, in one process and one event loop.
 
-The log is real, and is followed as of any other job. What has no counterpart is passed over, as on the simulation. A
-connection that is struck breaks; in a partition it is made anew when that is over.
+The event log is real. Faults without a counterpart are ignored, as in the simulation. A faulty connection breaks; in a
+partition it is restored when that ends.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tony.testing.faults.plan import Delay, Drop, Duplicate, FaultPlan, Kill, Pa
 from tony.testing.faults.schedule import Conductor, Injection
 
 _KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")
-#: Seconds between two looks at the log.
+#: Seconds between two polls of the log.
 _LOOK = 0.002
 
 
 class FakeJob(Protocol):
-    """A job that is played.
+    """A job with a fake scheduler and fake executors.
 
     Attributes:
-        source: of the master that lives now.
+        source: of the running AM.
         executors: container -> executor.
     """
 
@@ -42,18 +42,18 @@ class FakeJob(Protocol):
         """Container -> executor."""
 
     async def die(self) -> None:
-        """The application master is killed, and the next one begins."""
+        """Kill the AM, and start the next AM attempt."""
 
 
 async def carry_out(
     plan: FaultPlan, theatre: FakeJob, folder: JobFolder, record: JobRecord, tell: Callable[[Strike], None]
 ) -> None:
-    """Strikes as the plan says until nothing of it is left or the job has ended.
+    """Inject the faults of a plan until none is left or the job has finished.
 
-    Whoever cancels it gets what lasts undone, too.
+    On cancellation, undo all active faults.
 
     Args:
-        tell: is told of each strike that falls.
+        tell: called with each injected fault.
     """
     await _Strikes(plan, theatre, folder, record, tell).run()
 
@@ -99,7 +99,7 @@ class _Strikes:
             elif blow.target.part is ProcessKind.MASTER:
                 if isinstance(blow.strike.harm, Kill):
                     self._tell(blow.strike)
-                    self._is_dead = True  # until the next one has begun
+                    self._is_dead = True  # until the next AM attempt has started
                     await self._theatre.die()
             elif executor := self._executor(blow):
                 self._tell(blow.strike)
@@ -122,7 +122,7 @@ class _Strikes:
                 self._shaky[blow.number] = executor, share
 
     def _shake(self) -> None:
-        """Something has happened: some of those with bad connections lose them."""
+        """Break some of the faulty connections at random."""
         for executor, share in self._shaky.values():
             if self._chance.random() < share:
                 executor.break_connection()

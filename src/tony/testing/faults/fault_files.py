@@ -1,6 +1,6 @@
-"""How a struck executor is told: it cannot see the log, and what is on its way is in its own hands only.
+"""The command file of faulty executors, which inject the faults of their own connections.
 
-A file of lines. Whoever conducts appends; every executor of the job reads all of it, those that come later too:
+The fault injector appends lines; every executor of the job reads the whole file, later replacements too:
 
     {"task": "worker:0", "number": 3, "strike": "partition executor worker:0", "over": false, "seed": 0, ...}
 """
@@ -23,12 +23,12 @@ from tony.testing.faults.schedule import Injection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One line.
+    """One command.
 
     Attributes:
-        number: of the strike in its plan; its end has the same.
-        seed: of what is left to chance.
-        incarnation: the one executor that is meant; empty for every one of the task, those to come included.
+        number: index of the strike in its plan; the command that undoes it has the same.
+        seed: of the random choices.
+        incarnation: of the target executor; empty for every executor of the task, replacements included.
     """
 
     task: TaskId
@@ -40,7 +40,7 @@ class Order:
 
 
 def give(file: Path, blow: Injection, seed: int, incarnation: str = "") -> None:
-    """Appends an order: one write, so that no reader sees half of it."""
+    """Append a command in one write, so that no reader sees half of it."""
     line = {
         "task": str(blow.target.task),
         "number": blow.number,
@@ -54,14 +54,14 @@ def give(file: Path, blow: Injection, seed: int, incarnation: str = "") -> None:
 
 
 class OrderBook:
-    """Reads a file of orders, each once."""
+    """Reads a command file, each command once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._read = 0
 
     def new(self) -> Iterator[Order]:
-        """What was ordered since the last call."""
+        """Yield the commands since the last call."""
         try:
             with self._file.open("rb") as file:
                 file.seek(self._read)
@@ -83,7 +83,7 @@ class OrderBook:
 
 
 async def follow(file: Path, tell: Callable[[Order], None]) -> None:
-    """Tells every order, for ever."""
+    """Call `tell` with every command, for ever."""
     book = OrderBook(file)
     with FolderWatch() as watch:
         watch.add(Path(os.path.dirname(file)))
@@ -96,7 +96,7 @@ async def follow(file: Path, tell: Callable[[Order], None]) -> None:
 
 
 async def follow_quietly(file: Path, tell: Callable[[Order], None]) -> None:
-    """Like `follow`; where the file cannot be had, nothing is ordered."""
+    """Like `follow`; if the file cannot be read, inject nothing."""
     try:
         await follow(file, tell)
     except (OSError, asyncio.CancelledError):

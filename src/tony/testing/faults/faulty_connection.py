@@ -1,8 +1,8 @@
-"""An executor's connection to its application master that loses, delays and doubles what it carries, on order.
+"""An executor's connection to its AM that drops, delays and duplicates messages by fault injection.
 
-What a stream carries arrives in order or not at all: so whoever loses a message here, a heartbeat excepted, loses the
-connection with it, as in earnest. A partition says nothing to either side: what was said before waits, what comes is
-not heard, and no new connection is made as long as it lasts.
+A stream delivers in order or not at all, so losing any message but a heartbeat breaks the connection, as in production.
+A partition is silent on both sides: sent messages wait, received ones are held back, and no new connection is made
+while it lasts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class LinkFault:
-    """What is in the way between one executor and its application master; over all of its connections.
+    """The faults of one executor's link to its AM, over all of its connections.
 
     Args:
-        task, incarnation: None and empty until it says who it is.
+        task, incarnation: None and empty until the executor attaches.
     """
 
     def __init__(self, task: TaskId | None = None, incarnation: str = "") -> None:
@@ -38,7 +38,7 @@ class LinkFault:
         self._open.set()
 
     def order(self, order: Order) -> None:
-        """Takes an order; one for another task holds for nobody here."""
+        """Handle a command; commands for other tasks have no effect here."""
         if order.over:
             self._orders.pop(order.number, None)
         else:
@@ -47,12 +47,12 @@ class LinkFault:
         self._look()
 
     def known(self, task: TaskId, incarnation: str) -> None:
-        """The executor has said who it is."""
+        """Set the identity of the executor, from its Attach message."""
         self.task, self.incarnation = task, incarnation
         self._look()
 
     def _look(self) -> None:
-        """Opens or closes the way."""
+        """Open or close the link."""
         if any(isinstance(order.strike.harm, Partition) for order in self._mine()):
             self._open.clear()
         else:
@@ -67,15 +67,15 @@ class LinkFault:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything passes."""
+        """Whether there is no partition."""
         return self._open.is_set()
 
     async def wait_open(self) -> None:
-        """Waits until something passes."""
+        """Wait until there is no partition."""
         await self._open.wait()
 
     def fate(self, message: Message, *, sent: bool) -> tuple[bool, float, int]:
-        """What becomes of a message: whether it is lost, how much later it comes, how often."""
+        """Return whether a message is lost, its delay in seconds, and the number of copies."""
         lost, later, times = False, 0.0, 1
         for order in self._mine():
             harm = order.strike.harm
@@ -106,7 +106,7 @@ def _is_of(message: Message, traffic: Traffic, *, sent: bool) -> bool:
 
 
 def struck(orders: Path, connect: Connect) -> Connect:
-    """Connections made from now on are struck as the file orders."""
+    """Return a connect function whose connections have the faults of the command file."""
     way = LinkFault()
     following: list[asyncio.Task[None]] = []
 
@@ -119,21 +119,21 @@ def struck(orders: Path, connect: Connect) -> Connect:
 
 
 async def reach(way: LinkFault, connect: Connect, timeout: float) -> AmTransport:
-    """A connection along a way that may be closed.
+    """Connect over a link that may be partitioned.
 
     Raises:
-        ConnectionFailed: it was closed all the time.
+        ConnectionFailed: the partition lasted longer than the timeout.
     """
     try:
         async with asyncio.timeout(timeout):
             await way.wait_open()
     except TimeoutError:
-        raise ConnectionFailed("nothing passes: partitioned, as ordered") from None
+        raise ConnectionFailed("the connection timed out: injected partition") from None
     return StruckConnection(await connect(timeout), way)
 
 
 class StruckConnection:
-    """One connection along a way."""
+    """One connection over a faulty link."""
 
     def __init__(self, connection: AmTransport, way: LinkFault) -> None:
         self._connection = connection
@@ -146,7 +146,7 @@ class StruckConnection:
         self._working = [loop.create_task(self._pass_on()), loop.create_task(self._take_in())]
 
     def send(self, message: Message) -> None:
-        """Sends, later, twice, or not at all."""
+        """Send a message once, later, twice, or not at all."""
         if isinstance(message, Attach):
             self._way.known(TaskId.parse(message.task), message.incarnation)
         lost, later, times = self._way.fate(message, sent=True)
@@ -163,7 +163,7 @@ class StruckConnection:
             self._out.put_nowait((loop.time() + later, message))
 
     async def receive(self) -> Message | None:
-        """The next message."""
+        """Return the next message."""
         at, message = await self._came.get()
         await _wait_until(at)
         if isinstance(message, Exception):
@@ -171,7 +171,7 @@ class StruckConnection:
         return message
 
     def close(self) -> None:
-        """Ends the connection, once what waits has been sent."""
+        """Send the queued messages, and close the connection."""
         for task in self._working:
             task.cancel()
         while self._way.is_open and not self._out.empty():
@@ -180,16 +180,16 @@ class StruckConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether something waits already."""
+        """Whether messages are queued, or the send buffer is full."""
         return not self._out.empty() or self._connection.is_full
 
     @property
     def error(self) -> Exception | None:
-        """Why it ended, if not in an orderly way."""
+        """The error that ended the connection; None for an orderly end."""
         return self._lost or getattr(self._connection, "error", None)
 
     async def _pass_on(self) -> None:
-        """Hands on what waits, in its order."""
+        """Send the queued messages in order."""
         while True:
             at, message = await self._out.get()
             self._busy = True
@@ -199,11 +199,11 @@ class StruckConnection:
             self._busy = False
 
     async def _take_in(self) -> None:
-        """Hears what comes; while nothing passes it stays where it is."""
+        """Receive messages; during a partition, hold them back."""
         while True:
             try:
                 message = await self._connection.receive()
-            except Exception as error:  # whoever receives is told, as without us
+            except Exception as error:  # raised in `receive`, as by the real connection
                 await self._way.wait_open()
                 self._came.put_nowait((0.0, error))
                 return
@@ -220,8 +220,8 @@ class StruckConnection:
                 self._came.put_nowait((at, message))
 
     def _break(self) -> None:
-        """What a stream loses, it does not survive."""
-        self._lost = ConnectionFailed("a message was lost, as ordered")
+        """Break the connection, as a stream that loses data does."""
+        self._lost = ConnectionFailed("a message was lost: injected fault")
         self._came.put_nowait((0.0, None))
         self._connection.close()
 

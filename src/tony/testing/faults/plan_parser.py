@@ -1,4 +1,4 @@
-"""A plan as people write it, one strike a line; `#` begins a comment, and `seed 42` says where chance begins.
+"""The text format of a fault plan: one fault a line; `#` begins a comment, and `seed 42` sets the random seed.
 
     kill worker:1 after event 17
     kill executor any worker when the job is running + 2s
@@ -10,7 +10,7 @@
     fill disk of master after event 5
     kill master before the effects of event 9
 
-First what and whom, then when (from the start, if nothing is said), then for how long (for ever).
+A line holds the fault and its target, then the moment (default: from the start), then the duration (default: for ever).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _LARGEST = 10**9
 
 
 def parse_plan(text: str, source: str = "the plan") -> fault.FaultPlan:
-    """Reads a plan; a semicolon divides strikes as a new line does.
+    """Parse a plan; a semicolon separates faults as a new line does.
 
     Args:
-        source: where it comes from, for messages.
+        source: name of its file or setting, for messages.
 
     Raises:
-        ConfigError: with every mistake there is.
+        ConfigError: with all mistakes.
     """
     strikes, problems, seed = [], [], 0
     for number, line in enumerate(text.splitlines(), start=1):
@@ -65,10 +65,10 @@ def parse_plan(text: str, source: str = "the plan") -> fault.FaultPlan:
 
 
 def parse_strike(text: str) -> fault.Strike:
-    """Reads one strike.
+    """Parse one fault.
 
     Raises:
-        ValueError: with a sentence that says what to write instead.
+        ValueError: with a message that says what to write instead.
     """
     rest, lasts = _split_off(" ".join(text.split()).removesuffix(" for ever"), " for ")
     rest, later = _split_off(rest, " + ")
@@ -86,13 +86,13 @@ def parse_strike(text: str) -> fault.Strike:
 
 
 def write_plan(plan: fault.FaultPlan) -> str:
-    """The text that `parse_plan` reads as this plan."""
+    """Return the text that `parse_plan` parses into this plan."""
     lines = [write_strike(strike) for strike in plan.strikes]
     return "".join(f"{line}\n" for line in ([f"seed {plan.seed}"] if plan.seed else []) + lines)
 
 
 def write_strike(strike: fault.Strike) -> str:
-    """The text that `parse_strike` reads as this strike."""
+    """Return the text that `parse_strike` parses into this strike."""
     words = [_harm_text(strike.harm, strike.target), _moment_text(strike.moment)]
     if strike.later:
         words.append(f"+ {exact_duration(strike.later)}")
@@ -105,7 +105,7 @@ def write_strike(strike: fault.Strike) -> str:
 
 
 def _split_off(text: str, sign: str) -> tuple[str, float | None]:
-    """Takes a duration from the end."""
+    """Split a duration off the end."""
     before, found, duration = text.rpartition(sign)
     return (before, parse_duration(duration)) if found else (text, None)
 
@@ -120,28 +120,28 @@ def _what(text: str) -> tuple[fault.Harm, fault.FaultTarget]:
         case "slow":
             who, found, share = rest.rpartition(" to ")
             if not found:
-                raise ValueError("say how much of the time it may run: slow worker:1 to 10%.")
+                raise ValueError("add the share of the time that it may run: slow worker:1 to 10%.")
             return fault.Slow(share=_share(share)), _target(who)
         case "partition":
             return fault.Partition(), _target(rest, usual=fault.ProcessKind.EXECUTOR)
         case "fill":
             if not rest.startswith("disk of "):
-                raise ValueError("say whose: fill disk of master.")
+                raise ValueError("add the target: fill disk of master.")
             return fault.FillDisk(), _target(rest.removeprefix("disk of "))
         case "drop" | "delay" | "duplicate":
             return _traffic(verb, rest)
-    raise ValueError(f"{verb!r:.40} is no fault; there are {_HARMS}.")
+    raise ValueError(f"{verb!r:.40} is not a fault; use one of {_HARMS}.")
 
 
 def _traffic(verb: str, text: str) -> tuple[fault.Harm, fault.FaultTarget]:
     match = _TRAFFIC.fullmatch(text)
     if not match:
         kinds = ", ".join(kind.value for kind in fault.Traffic)
-        raise ValueError(f"say which of {kinds}, and of whom: {verb} 0.1 of messages of worker:2.")
+        raise ValueError(f"name one of {kinds}, and a target: {verb} 0.1 of messages of worker:2.")
     share = 1.0 if match[1] is None else _share(match[1])
     traffic, target = fault.Traffic(match[2]), _target(match[3], usual=fault.ProcessKind.EXECUTOR)
     if (match[4] is not None) != (verb == "delay"):
-        raise ValueError("a delay says by how much, and nothing else does: delay messages of worker:2 by 500ms.")
+        raise ValueError("a delay, and no other fault, needs a duration: delay messages of worker:2 by 500ms.")
     if verb == "delay":
         return fault.Delay(seconds=parse_duration(match[4]), share=share, traffic=traffic), target
     kind = fault.Drop if verb == "drop" else fault.Duplicate
@@ -155,7 +155,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise ValueError(f"{text!r:.40} is no share; write 10% or 0.1.")
+        raise ValueError(f"{text!r:.40} is not a share between 0 and 1; write 10% or 0.1.")
     return share
 
 
@@ -177,7 +177,7 @@ def _of_task(part: fault.ProcessKind, text: str) -> fault.FaultTarget:
         return fault.FaultTarget(part=part, task=TaskId.parse(text))
     except ValueError:
         raise ValueError(
-            f"{text!r:.80} is nobody who could be struck; there are worker:1 (its program), executor worker:1, "
+            f"{text!r:.80} is not a target; use worker:1 (its program), executor worker:1, "
             "watchdog worker:1, any worker, any task, master, supervisor, fork server."
         ) from None
 
@@ -194,13 +194,13 @@ def _moment(text: str) -> fault.Moment:
         return fault.SessionOpens(session=_number(match[1]))
     if match := re.fullmatch(r"when (?:the )?job is (\S+)", text):
         if match[1] not in _STATES:
-            raise ValueError(f"{match[1]!r:.40} is no state of a job; there are {', '.join(_STATES)}.")
+            raise ValueError(f"{match[1]!r:.40} is not a job state; use one of {', '.join(_STATES)}.")
         return fault.JobIs(state=_STATES[match[1]])
     if match := _DID.fullmatch(text):
         session = None if match[3] is None else _number(match[3])
         return fault.TaskDid(task=TaskId.parse(match[1]), step=fault.TaskMilestone(match[2]), session=session)
     raise ValueError(
-        f"{text!r:.80} is no moment; there are: after event 17, after 5s, when session 2 opens, when the job is "
+        f"{text!r:.80} is not a moment; use after event 17, after 5s, when session 2 opens, when the job is "
         f"running, when worker:2 {_STEPS.replace('|', ' or ')} (in session 2), before event 17 is logged, while event "
         "17 is logged, before the effects of event 17, amid the effects of event 17; each may be followed by + 2s."
     )
@@ -209,29 +209,29 @@ def _moment(text: str) -> fault.Moment:
 def _number(text: str) -> int:
     number = int(text)
     if not 0 < number < _LARGEST:
-        raise ValueError(f"{text} is too small or too large; events and sessions count from 1.")
+        raise ValueError(f"{text} is out of range; events and sessions count from 1.")
     return number
 
 
 def _check(strike: fault.Strike) -> None:
-    """What fits together."""
+    """Check that fault, target and moment fit together."""
     harm, target, moment = strike.harm, strike.target, strike.moment
     if isinstance(harm, fault.Kill) and strike.lasts is not None:
-        raise ValueError("what was killed stays dead: leave out how long.")
+        raise ValueError("a kill cannot be undone: remove the duration.")
     if isinstance(harm, fault.ON_THE_WAY) and target.part is not fault.ProcessKind.EXECUTOR:
-        raise ValueError(f"nothing is on the way to {who(target)} that could be held up; name an executor.")
+        raise ValueError(f"{who(target)} has no messages to an AM; name an executor.")
     if isinstance(moment, fault.Within):
         if target.part is not fault.ProcessKind.MASTER or not isinstance(harm, fault.Kill | fault.FillDisk):
-            raise ValueError("in the midst of an event the master can be killed, or its disk filled, and nothing else.")
+            raise ValueError("while an event is handled, only 'kill master' and 'fill disk of master' are possible.")
         if strike.later:
-            raise ValueError("the midst of an event is a moment: leave out how much later.")
+            raise ValueError("a moment while an event is handled takes no delay: remove it.")
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
 def who(target: fault.FaultTarget) -> str:
-    """A target in words."""
+    """Return the text of a target."""
     if target.task is None and target.any_of is None:
         return target.part.value
     whose = str(target.task) if target.task else f"any {target.any_of or 'task'}"

@@ -1,7 +1,6 @@
-"""Who a target is among this machine's processes, and how each is hit. Nothing here needs the product to know of it.
+"""Find the process of a target on this machine, and inject a fault into it. The product needs no support for it.
 
-A pid is hit only if the process behind it is what the log says it is: another machine's pids mean nothing here, and
-pids are used again.
+A process is a target only if its command matches the log: pids are reused, and those of other machines mean nothing.
 """
 
 from __future__ import annotations
@@ -20,45 +19,45 @@ from tony.model.ids import TaskId
 from tony.testing.faults.plan import FaultTarget, FillDisk, Harm, Kill, ProcessKind, Slow, Stop
 from tony.testing.faults.plan_parser import who
 
-#: Seconds of one turn of a process that is slowed down: it runs for a part of them.
+#: Seconds of one period of a slowed process, which runs for a part of it.
 TURN = 0.1
 _FORK_SERVER = b"tony.schedulers.local.fork_server"
 _SUPERVISOR = b"supervisor"
 
 
 class NoTargetError(Exception):
-    """There is no such process now: not yet, or not any more."""
+    """The target process has not started, or has exited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """One process, never its pid's next owner.
+    """One process, protected against reuse of its pid.
 
     Attributes:
-        started: when, in clock ticks since boot.
+        started: start time, in clock ticks since boot.
     """
 
     pid: int
     started: int
 
     def send(self, number: signal.Signals) -> bool:
-        """Sends a signal; False if it is gone."""
+        """Send a signal; return False if the process has exited."""
         return process.send(self.pid, number, lambda _: self.lives)
 
     @property
     def lives(self) -> bool:
-        """Whether it is there, and no zombie."""
+        """Whether it is running, and not a zombie."""
         return process.start_time(self.pid) == self.started and process.is_alive(self.pid)
 
 
 def find(target: FaultTarget, state: State) -> Victim:
-    """The process that is meant.
+    """Find the process of a target.
 
     Args:
-        state: of the job, as its log has it.
+        state: of the job, from its log.
 
     Raises:
-        NobodyThere: it does not live on this machine.
+        NoTargetError: it is not running on this machine.
     """
     if target.task is None and target.any_of is not None:
         raise NoTargetError(f"there is no {who(target)}")
@@ -73,15 +72,15 @@ def find(target: FaultTarget, state: State) -> Victim:
     pid = finders[target.part](state, target.task)
     started = process.start_time(pid) if pid else None
     if not pid or started is None or not process.is_alive(pid):
-        raise NoTargetError(f"{who(target)} does not live here now")
+        raise NoTargetError(f"{who(target)} is not running on this machine")
     return Victim(pid, started)
 
 
 def strike(victim: Victim, harm: Harm) -> None:
-    """Hits it. What is slowed down is to be told `pause` and `go_on` in turn.
+    """Inject a fault. The caller suspends and resumes a slowed process in turn.
 
     Raises:
-        NobodyThere: it is gone meanwhile.
+        NoTargetError: the process has exited.
     """
     match harm:
         case Kill():
@@ -91,13 +90,13 @@ def strike(victim: Victim, harm: Harm) -> None:
         case FillDisk():
             done = _limit_files(victim, 0)
         case _:
-            raise ValueError(f"a process is not hit by {harm}")
+            raise ValueError(f"{harm} is not a fault of a process")
     if not done:
-        raise NoTargetError(f"process {victim.pid} is gone")
+        raise NoTargetError(f"process {victim.pid} has exited")
 
 
 def undo(victim: Victim, harm: Harm) -> None:
-    """Lets it live as before, if it lives at all."""
+    """Undo a fault, if the process is running."""
     match harm:
         case Stop() | Slow():
             victim.send(signal.SIGCONT)
@@ -106,7 +105,7 @@ def undo(victim: Victim, harm: Harm) -> None:
 
 
 def _limit_files(victim: Victim, size: int) -> bool:
-    """No file of it grows beyond so many bytes. Python ignores SIGXFSZ, so it is told by an error (EFBIG)."""
+    """Limit the size of the files it writes. Python ignores SIGXFSZ, so writes beyond fail with EFBIG."""
     if not victim.lives:
         return False
     try:
@@ -134,7 +133,7 @@ def _master(state: State) -> int | None:
 
 
 def _supervisor(state: State) -> int | None:
-    """Whoever started the master, if it is one of ours that does nothing else."""
+    """Return the parent of the AM if it is a supervisor."""
     master = _master(state)
     parent = _parent(master) if master else None
     return parent if parent and _SUPERVISOR in _command(parent) else None
@@ -157,7 +156,7 @@ def _program(task: Task) -> int | None:
 
 
 def _watchdog(task: Task) -> int | None:
-    """A fork of the executor that has not become anything else: it shows the same command."""
+    """Return a fork of the executor that has not called exec: its command line is the same."""
     executor = _executor(task)
     if not executor:
         return None

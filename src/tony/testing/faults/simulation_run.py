@@ -1,7 +1,7 @@
-"""A plan on `testing/simulation.py`: the same words, no process, no clock, thousands of plans a minute.
+"""Run a fault plan on `testing/simulation.py`: no process, no clock, thousands of plans a minute.
 
-What has no counterpart there is passed over: watchdogs, fork server and supervisor, disks, slowness. A stream that
-loses something breaks and is made anew at once.
+Faults without a counterpart are ignored: watchdogs, fork server and supervisor, disks, slowness. A stream that loses a
+message breaks, and is restored at once.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from tony.testing.faults.schedule import Conductor, Injection
 from tony.testing.guarantees import BrokenPromiseError
 from tony.testing.simulation import Pending, Program, SimulatedExecutor, Simulation
 
-#: Ends a program, or lets it run on.
+#: Returns the exit status of a program, or None to let it run.
 Ends = Callable[[Program], ExitStatus | None]
 
 _KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")
-#: What is said of a container whose executor was killed.
+#: Cause of the end of a container whose executor was killed.
 _EXECUTOR_KILLED = "its executor was killed by SIGKILL"
 
 
 def rehearse(simulation: Simulation, plan: FaultPlan, ends: Ends, limit: int = 20_000) -> Finish:
-    """Runs a job to its end under a plan. Begins it, if it has not begun.
+    """Run a job to its end under a plan; start it if necessary.
 
-    What lasts for ever is undone when nothing else is left to happen, as a striker does when it goes.
+    Faults without an end are undone when nothing else can happen, as `FaultInjector` does on close.
 
     Args:
-        ends: says how programs end, asked when nothing else happens.
+        ends: called for running programs when nothing else happens.
 
     Raises:
-        BrokenPromiseError: the machine did what it must not, or the job does not end.
+        BrokenPromiseError: the machine violated a guarantee, or the job does not finish.
     """
     return _Rehearsal(simulation, plan, ends).run(limit)
 
@@ -82,10 +82,10 @@ class _Rehearsal:
                 raise BrokenPromiseError(f"the job does not end; it is {simulation.app.state.job}")
         raise BrokenPromiseError("the job does not come to rest")
 
-    # --- the master's own moments ---------------------------------------------------------------------------------
+    # --- deaths of the AM -----------------------------------------------------------------------------------------
 
     def _dies(self, number: int) -> bool:
-        """Whether it dies with this event in the log, and before its effects."""
+        """Return True if the AM dies after it logged this event and before the effects."""
         return self._inside.get(number) is EventStage.LOGGED and bool(self._inside.pop(number))
 
     def _dies_before(self) -> bool:
@@ -103,7 +103,7 @@ class _Rehearsal:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Tells the conductor what was logged, and does what it says."""
+        """Pass new events to the schedule, and perform what is due."""
         simulation = self._simulation
         while self._seen < len(simulation.log):
             event, at = simulation.log[self._seen]
@@ -140,7 +140,7 @@ class _Rehearsal:
         return True
 
     def _next(self) -> int:
-        """What comes next: the oldest, unless that is held up and something of somebody else is there."""
+        """Return the index of the next event: the oldest, or if that is delayed, the oldest of another source."""
         pending = self._simulation.pending
         executor = self._source(pending[0])
         if executor and self._falls(executor.task, Delay, Traffic.REPORTS):
@@ -158,7 +158,7 @@ class _Rehearsal:
         return False
 
     def _pass_time(self) -> bool:
-        """Goes to the next moment at which anything happens by itself."""
+        """Advance the time to the next deadline, fault or missed heartbeat."""
         simulation = self._simulation
         wake, strike = simulation.wakes_at, self._conductor.next_at
         silence = min(self._silent_at.values(), default=None)
@@ -184,7 +184,7 @@ class _Rehearsal:
             return
         executor = self._executor(target.task) if target.task else None
         if executor is None:
-            return  # there is nobody, and unlike processes it will not be there in a moment
+            return  # no executor; unlike a process, it will not appear in a moment
         self._lasting[blow.number], self._hit[blow.number] = blow, executor.container
         match harm, target.part:
             case Kill(), ProcessKind.PROGRAM if executor.program and not executor.frozen:
@@ -244,13 +244,13 @@ class _Rehearsal:
         self._expect_silence(executor)
 
     def _break(self, executor: SimulatedExecutor) -> None:
-        """The connection breaks, and is made anew."""
+        """Break the connection, and restore it."""
         self._take_back(executor)
         self._simulation.disconnect(executor.container)
         self._simulation.reconnect(executor.container)
 
     def _take_back(self, executor: SimulatedExecutor) -> None:
-        """What it has said and nobody has heard it keeps, and says again."""
+        """Return the undelivered reports to the executor, which sends them again."""
         pending = self._simulation.pending
         executor.said.extendleft(reversed([each.event for each in pending if each.source == executor.container]))
         pending[:] = [each for each in pending if each.source != executor.container]
@@ -260,7 +260,7 @@ class _Rehearsal:
         self._silent_at.setdefault(executor.container, self._simulation.now + patience)
 
     def _falls(self, task: TaskId, harm: type[Drop | Delay | Duplicate], traffic: Traffic) -> bool:
-        """Whether a message of a task is struck in such a way."""
+        """Return True if a message of a task has this kind of fault."""
         for blow in self._lasting.values():
             found = blow.strike.harm
             if not isinstance(found, harm) or blow.target.task != task:
@@ -270,7 +270,7 @@ class _Rehearsal:
                 return True
         return False
 
-    # --- who ------------------------------------------------------------------------------------------------------
+    # --- executors ------------------------------------------------------------------------------------------------
 
     def _executors(self) -> Iterator[SimulatedExecutor]:
         return (each for each in list(self._simulation.executors.values()) if each.connected and not each.frozen)
@@ -280,7 +280,7 @@ class _Rehearsal:
         return self._simulation.executors.get(found.container) if found and found.container else None
 
     def _source(self, pending: Pending) -> SimulatedExecutor | None:
-        """Whose report it is, if it is one that may come late, twice, or not at all."""
+        """Return the executor whose report it is, if it may be delayed, duplicated or lost."""
         if pending.source is None or isinstance(pending.event, ev.ContainerEnded):
             return None
         return self._simulation.executors.get(pending.source)

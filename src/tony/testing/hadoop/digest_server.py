@@ -52,8 +52,8 @@ class DigestServer:
         """Verify the client's response; return the server's proof.
 
         Raises:
-            UnknownToken: no such token.
-            SaslFailure: a wrong password, or nothing that can be read.
+            UnknownToken: the token is unknown.
+            SaslFailure: the password is wrong, or the response is malformed.
         """
         said = parse_directives(response)
         self.identifier = a2b_base64(said.get("username", ""))

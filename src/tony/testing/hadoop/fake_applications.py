@@ -86,12 +86,12 @@ class PlayedApplications:
     """The state that a cluster's ResourceManagers share.
 
     Args:
-        queues: the leaves below root; what is submitted to another one fails as it does in the original.
-        nodes: their hosts, one rack of them all.
+        queues: the leaf queues below root; a submission to another queue fails as in Hadoop.
+        nodes: hosts of the nodes, all in one rack.
         labels: label -> hosts.
-        maximum: the most that one container may have.
-        undecided: how many looks find an application still undecided.
-        kill_takes: how many answers say that a kill is not done yet.
+        maximum: the largest resources of one container.
+        undecided: number of reports that show an application as unfinished.
+        kill_takes: number of responses that report a kill as still in progress.
     """
 
     def __init__(
