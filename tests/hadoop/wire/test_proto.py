@@ -261,14 +261,14 @@ def test_required_fields() -> None:
         ({"int32": 1 << 31}, "Everything.int32 .int32.*integer between -2147483648 and"),
         ({"uint32": -1}, "Everything.uint32 .* between 0 and 4294967295"),
         ({"sint32": 1 << 31}, "Everything.sint32"),
-        ({"int64": 1.5}, "Everything.int64 .* whole number"),
+        ({"int64": 1.5}, "Everything.int64 .* integer"),
         ({"string": b"x"}, "Everything.string .* must be text"),
         ({"string": "\ud800"}, "Everything.string"),
         ({"raw": "x"}, "Everything.raw .* must be bytes"),
         ({"single": 1e300}, "Everything.single"),
         ({"double": "x"}, "Everything.double"),
         ({"enum": 7}, "Everything.enum"),
-        ({"message": NodeId()}, "Everything.message is a Inner, not NodeId"),
+        ({"message": NodeId()}, "Everything.message must be a Inner, not a NodeId"),
         ({"numbers": ("x",)}, "Everything.numbers"),
     ],
 )
@@ -320,7 +320,7 @@ def test_numbers_that_are_not_numbers() -> None:
     [
         ("08", "in the middle"),
         ("08 80", "in the middle"),
-        ("08 ffffffffffffffffffff01", "more than ten bytes"),
+        ("08 ffffffffffffffffffff01", "longer than ten bytes"),
         ("4a 05 61", "longer than its enclosing message"),
         ("62 02 08", "longer than its enclosing message"),
         ("62 01 08 01", "in the middle"),
@@ -354,13 +354,13 @@ def test_depth_is_bounded() -> None:
 
 def test_sizes_are_bounded() -> None:
     """Few bytes do not become many objects without end."""
-    with pytest.raises(MalformedMessage, match=f"more than {MAX_REPEATED} of Everything.numbers"):
+    with pytest.raises(MalformedMessage, match=f"more than {MAX_REPEATED} values of Everything.numbers"):
         decode(Everything, b"\x6a" + varint(MAX_REPEATED + 1) + bytes(MAX_REPEATED + 1))
 
 
 def test_delimited_messages_that_did_not_come_whole() -> None:
     """The length says more than there is."""
-    with pytest.raises(MalformedMessage, match="only 1 came"):
+    with pytest.raises(MalformedMessage, match="only 1 bytes were received"):
         read_delimited(b"\x05a")
-    with pytest.raises(MalformedMessage, match="length should be"):
+    with pytest.raises(MalformedMessage, match="in the length prefix"):
         read_delimited(b"\x85")

@@ -91,7 +91,7 @@ class CallerContext(ProtoMessage):
 
 
 class RpcRequestHeader(ProtoMessage):
-    """The first message of each packet from the client. The server requires `kind` and `operation` despite `optional`."""
+    """The first message of each packet from the client. The server requires `kind` and `operation` anyway."""
 
     rpc_kind: RpcKind | None = optional(1, ENUM(RpcKind))
     rpc_op: RpcOperation | None = optional(2, ENUM(RpcOperation))
