@@ -6,7 +6,7 @@ A package of its own that knows nothing of jobs, roles and tasks: of the rest it
     wire/                messages: `proto` is the codec, the others are Hadoop's messages and methods
     ipc/                 one connection: frames, negotiation, concurrent calls, errors by Java's class names
     sasl/, tokens/       DIGEST-MD5 and Kerberos; credentials files, tokens and which of them is meant
-    logins, services     as whom we speak, and what tokens call the daemon
+    logins, services     the user of calls, and clients of the daemons
     failover             several daemons of which one is active
     yarn/                clients of ResourceManager and NodeManagers
     hdfs/                WebHDFS, the growing log, the NameNode's RPC

@@ -1,8 +1,8 @@
-"""As whom a program speaks with the cluster: what the configuration, the environment and the token file say.
+"""The user and credentials of a program: from the configuration, the environment and the token file.
 
 The order is Hadoop's own. A token for the daemon comes first, on every cluster. Without one, a cluster whose
-`hadoop.security.authentication` is `kerberos` wants a ticket, and any other believes a name: HADOOP_USER_NAME, or else
-that of the process's user. HADOOP_PROXY_USER acts for somebody else, if the cluster allows it.
+`hadoop.security.authentication` is `kerberos` needs a ticket, and any other accepts a name: HADOOP_USER_NAME, or else
+that of the process's user. HADOOP_PROXY_USER impersonates another user, if the cluster allows it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_TOKENS: Final = TokenCredentials()
 
 
 def is_secure(settings: HadoopConfiguration) -> bool:
-    """Whether the cluster wants proofs: `hadoop.security.authentication` is `kerberos`.
+    """Return True if the cluster requires authentication: `hadoop.security.authentication` is `kerberos`.
 
     Raises:
         ConfigurationError: it is neither that nor `simple`.
@@ -46,7 +46,7 @@ def is_secure(settings: HadoopConfiguration) -> bool:
 
 
 def user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) -> str:
-    """The name that a cluster without proofs believes. On a secure one: the name of the process's user."""
+    """Return the user name for a cluster without security. On a secure one: the name of the process's user."""
     named = environ.get("HADOOP_USER_NAME", "").strip()
     if named and not is_secure(settings):
         return named
@@ -57,7 +57,7 @@ def user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) -> str:
         if said:
             return said
         raise ConfigurationError(
-            f"the user with the number {os.geteuid()} has no name on this machine. Set HADOOP_USER_NAME.",
+            f"the user id {os.geteuid()} has no name on this machine. Set HADOOP_USER_NAME.",
             source="HADOOP_USER_NAME",
         ) from None
 
@@ -115,7 +115,7 @@ class Logins:
 
     @cached_property
     def user(self) -> str:
-        """The name that is believed; on a secure cluster that of whom we can prove to be, as far as we can tell.
+        """The user name; on a secure cluster that of the Kerberos principal, as far as it is known.
 
         There Hadoop makes a user's name of a principal: its first part, unless `hadoop.security.auth_to_local` has
         rules of its own, which are not looked at here.
@@ -125,11 +125,11 @@ class Logins:
 
     @property
     def acts_for(self) -> str:
-        """Whom we act for, if not for ourselves."""
+        """The impersonated user, or empty."""
         return self._environ.get("HADOOP_PROXY_USER", "").strip()
 
     def _principal(self) -> str | None:
-        """Whose tokens we have, or whose ticket."""
+        """The owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
         from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
 
@@ -198,7 +198,7 @@ class Logins:
         return LoginIdentity.with_token(token, protections=self._protections)
 
     def _has(self, kind: str) -> bool:
-        """Whether it is worth while to find out what the service is called."""
+        """Return True if the service name of tokens is needed."""
         return bool(self.credentials.of_kind(kind))
 
     def _login(self, token: HadoopToken | None, principal_key: str) -> LoginIdentity:
@@ -215,8 +215,8 @@ class Logins:
         if not principal and not pattern:
             raise self._settings.mistake(
                 principal_key,
-                f"is needed, for {_AUTHENTICATION} is kerberos: without it anybody could play the daemon. "
-                "Take it from the cluster's own configuration.",
+                f"is required because {_AUTHENTICATION} is kerberos: without it any principal could impersonate the "
+                "daemon. Take it from the cluster's own configuration.",
             )
         return LoginIdentity.kerberos(
             principal or None,

@@ -1,4 +1,4 @@
-"""Calls that find whoever is active: several daemons that are one service, of which one answers at a time.
+"""A proxy that calls the active daemon of a service: several daemons, of which one is active at a time.
 
     proxy = Proxy(name="ResourceManager", daemons=resource_managers(settings), login=login, protocol=PROTOCOL)
     answer = await proxy.call(GET_NEW_APPLICATION, GetNewApplicationRequest())
@@ -13,7 +13,7 @@ What an error means, and what is done:
     everything else                                is the caller's
 
 Within a round of all daemons there is no pause; between rounds there is one, of random length, so that a thousand
-clients do not come back at once. (Hadoop's own pause is 30 s, which is felt by everybody who waits for it.) A standby
+clients do not come back at once. (Hadoop's own pause is 30 s, a noticeable delay for every caller.) A standby
 ResourceManager does not listen at all, a standby NameNode answers StandbyException: both ways are the same here.
 
 A call that is sent again keeps its id, with a higher retry count: the NameNode knows by that what it has done already.
@@ -58,7 +58,7 @@ Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How long a service is sought.
+    """How long to search for the active daemon.
 
     Attributes:
         patience: seconds from the first failure of a call until it is given up; may be infinite.
@@ -94,9 +94,9 @@ class FailoverProxy:
 
     Args:
         name: what the service is called in messages: `ResourceManager`.
-        daemons: who may be active.
-        login: as whom; or a function that says so for each daemon.
-        protocol: what connections name first.
+        daemons: daemons that may be active.
+        login: login, or a function that returns one for each daemon.
+        protocol: protocol name in the connection context.
         policy: how long to go on.
         options: of the connections.
         connector: makes connections; for tests.
@@ -122,13 +122,13 @@ class FailoverProxy:
         self._connection: IpcConnection | None = None
         #: Connections that are left, and have calls that still wait.
         self._retired: set[IpcConnection] = set()
-        #: The attempt to connect that is going on: whoever comes meanwhile waits for it.
+        #: The current attempt to connect; other calls wait for it.
         self._attempt: _Attempt | None = None
         self._strikes = 0
         self._not_before = -math.inf
         self._failures: dict[int, HadoopError] = {}
         self._was_well = False
-        #: Whether the connection has answered a call: a login without proof is believed by anybody.
+        #: Whether the connection has answered a call: any server accepts a login without authentication.
         self._is_proven = False
         self._is_closed = False
 
@@ -140,7 +140,7 @@ class FailoverProxy:
 
     @property
     def active(self) -> ServiceAddress:
-        """Who answered last, or will be asked next."""
+        """The daemon that answered last, or that is tried next."""
         return self.daemons[self._current]
 
     async def call(
@@ -151,16 +151,16 @@ class FailoverProxy:
         timeout: float | None = _AS_SET,
         patience: float | None = None,
     ) -> Response:
-        """Calls whoever is active, and waits for the answer.
+        """Call the active daemon, and wait for the response.
 
         Args:
             timeout: seconds for one answer; None waits for ever; as the options have it if left out.
             patience: seconds until it is given up, instead of the policy's.
 
         Raises:
-            Unavailable: nobody answered in time.
+            Unavailable: no daemon answered in time.
             ConnectionLost, CallTimeout: the call may have been carried out, and must not be sent twice.
-            HadoopError: what else the daemon said, or the login.
+            HadoopError: any other error of the daemon or of the login.
         """
         limit = self.policy.patience if patience is None else patience
         call_id, since, tries, logins = CallId.new(), math.inf, 0, 0
@@ -205,12 +205,12 @@ class FailoverProxy:
             await self._let_go(connection)
 
     async def login_as(self, login: LoginIdentity | Callable[[ServiceAddress], LoginIdentity]) -> None:
-        """From now on, another login: the next call makes a new connection. Calls on their way go on."""
+        """Change the login: the next call opens a new connection. Calls in flight continue."""
         self._login = login
         await self._retire()
 
     async def close(self) -> None:
-        """Ends the connections; calls that wait fail. May be called twice."""
+        """Close the connections; pending calls fail. Idempotent."""
         self._is_closed = True
         connections = [*self._retired, *([self._connection] if self._connection else [])]
         self._retired.clear()
@@ -221,7 +221,7 @@ class FailoverProxy:
     # -- connecting
 
     async def _connected(self) -> IpcConnection:
-        """The connection that all share, made now if there is none."""
+        """Return the shared connection, opening it if there is none."""
         while True:
             if self._is_closed:
                 raise ConnectionLost(f"{self.name}: the proxy is closed", maybe_executed=False)
@@ -255,7 +255,7 @@ class FailoverProxy:
         return connection
 
     def _strike(self, error: HadoopError) -> None:
-        """The current one is of no use: on to the next, after a pause if that was the last of a round."""
+        """Switch to the next daemon, after a pause at the end of a round."""
         self._failures[self._current] = error
         self._current = (self._current + 1) % len(self.daemons)
         self._strikes += 1
@@ -276,7 +276,7 @@ class FailoverProxy:
         self._was_well = True
 
     def _leave(self, connection: IpcConnection, failure: HadoopError) -> None:
-        """What a failed call means for the connection that others share. The first to come decides."""
+        """Handle a failed call on the shared connection; only the first failure counts."""
         if isinstance(failure, RetriableError) or connection is not self._connection:
             return
         self._connection = None
@@ -292,7 +292,7 @@ class FailoverProxy:
             await self._let_go(connection)
 
     async def _let_go(self, connection: IpcConnection) -> None:
-        """Closes a connection that was left, when the last call on it is through."""
+        """Close a retired connection after its last call."""
         if connection is not self._connection and not connection.pending:
             self._retired.discard(connection)
             await connection.close()
@@ -300,7 +300,7 @@ class FailoverProxy:
     # -- giving up
 
     def _is_hopeless(self) -> bool:
-        """Names that nobody has ever known are mistakes, which waiting does not mend."""
+        """Return True if all hosts have been unknown from the start: a wrong name, for which waiting is useless."""
         return not self._was_well and all(
             isinstance(error := self._failures.get(index), ConnectError)
             and error.failure is ConnectFailure.UNKNOWN_HOST
@@ -334,7 +334,7 @@ _TROUBLE: Final = (ConnectError, ConnectionLost, CallTimeout, StandbyError, Retr
 
 
 def _maybe_executed(error: HadoopError) -> bool:
-    """Whether a call that was sent may have been carried out, for all that we know."""
+    """Return True if a call that failed may have been carried out."""
     return isinstance(error, CallTimeout) or (isinstance(error, ConnectionLost) and error.maybe_executed)
 
 
@@ -344,7 +344,7 @@ def _is_final(error: HadoopError) -> bool:
 
 
 def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
-    """The patience that `yarn.resourcemanager.connect.max-wait.ms` asks for (below 0: without end)."""
+    """Return the retry policy of `yarn.resourcemanager.connect.max-wait.ms` (below 0: forever)."""
     patience = settings.get_seconds("yarn.resourcemanager.connect.max-wait.ms")
     base, most = "yarn.client.failover-sleep-base-ms", "yarn.client.failover-sleep-max-ms"
     shortest = settings.get_seconds(base) if base in settings else DEFAULT_POLICY.shortest
@@ -357,7 +357,7 @@ def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
 
 
 def name_node_policy(settings: HadoopConfiguration) -> Policy:
-    """About as patient as HDFS's own clients: so many attempts, with pauses that double up to a limit."""
+    """Return the retry policy of HDFS's own clients: a number of attempts, with pauses that double up to a limit."""
     attempts = min(1000, settings.get_int("dfs.client.failover.max.attempts"))
     base = settings.get_seconds("dfs.client.failover.sleep.base.millis")
     most = settings.get_seconds("dfs.client.failover.sleep.max.millis")

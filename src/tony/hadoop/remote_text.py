@@ -1,8 +1,8 @@
-"""What others say, fit for our messages: short, and nothing that a terminal would obey."""
+"""Makes remote text safe for messages: short, without terminal control sequences."""
 
 from __future__ import annotations
 
-#: Characters kept of a remote text. Stack traces are cut before; what is longer than this nobody reads in an error.
+#: Maximum characters of a remote text in an error; stack traces are cut before.
 MOST = 2000
 
 

@@ -339,7 +339,7 @@ async def test_an_heir_that_was_not_told() -> None:
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
         manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
-        with pytest.raises(AttemptOver, match="what earlier attempts have left"):
+        with pytest.raises(AttemptOver, match="containers of earlier attempts"):
             await story.master.register("here", 1, "", is_heir=True)
 
 
@@ -356,7 +356,7 @@ async def test_an_attempt_that_is_over() -> None:
         with pytest.raises(AttemptOver, match="has ended this attempt"):
             await story.master.run(story.hear)
         manager.server.order(gone, method="finishApplicationMaster")
-        with pytest.raises(AttemptOver, match="was over before"):
+        with pytest.raises(AttemptOver, match="had ended before"):
             await story.master.finish(FinalStatus.SUCCEEDED)
 
 

@@ -149,7 +149,7 @@ async def test_patience_ends() -> None:
     """An application that stays undecided, and one that is never killed."""
     async with played(undecided=10**4, kill_takes=10**4) as (client, _, _):
         new = await client.new_application()
-        with pytest.raises(NotDoneInTime, match="has not taken it"):
+        with pytest.raises(NotDoneInTime, match="has not accepted it"):
             await client.submit(context(new), patience=0.2)
         with pytest.raises(NotDoneInTime, match="is not killed after"):
             await client.kill(new.id, patience=0.2)

@@ -32,8 +32,8 @@ def test_all_that_cannot_be_read() -> None:
     """At once, each with its key and its place; roles without tasks ask for nothing."""
     found = told("os=", worker=Role(placement="notin,nod,worker"), ps=Role(placement_tags=("a b", "c")))
     assert list(map(str, found)) == [
-        "scheduler.yarn.placement = os=: an attribute is written NAME=VALUE or NAME!=VALUE, not `os=` (character 1).",
-        "roles.worker.placement = notin,nod,worker: `node` or `rack` is expected, not `nod` (character 7).",
+        "scheduler.yarn.placement = os=: write an attribute as NAME=VALUE or NAME!=VALUE, not `os=` (character 1).",
+        "roles.worker.placement = notin,nod,worker: expected `node` or `rack`, not `nod` (character 7).",
         "roles.ps.placement_tags = a b: a tag must not contain blanks or any of , : ( ) / = !",
     ]
     assert told(worker=Role(instances=0, placement="nonsense")) == []

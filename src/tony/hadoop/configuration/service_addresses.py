@@ -1,4 +1,4 @@
-"""Who to ask: the ResourceManagers, NameNodes and file systems that a configuration names, with their doors."""
+"""The ResourceManagers, NameNodes and file systems of a configuration, with their addresses."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def resource_managers(
         return (_manager(settings, door, port, ""),)
     ids = settings.get_list(f"{_RM}.ha.rm-ids")
     if not ids:
-        raise settings.mistake(f"{_RM}.ha.rm-ids", f"is needed, for {_RM}.ha.enabled is true.")
+        raise settings.mistake(f"{_RM}.ha.rm-ids", f"is required because {_RM}.ha.enabled is true.")
     return tuple(_manager(settings, door, port, each) for each in ids)
 
 
 def schedulers(settings: HadoopConfiguration) -> tuple[ServiceAddress, ...]:
-    """The ResourceManagers' doors for application masters."""
+    """Return the scheduler addresses (for AMs) of the ResourceManagers."""
     return resource_managers(settings, door="scheduler.address", port=8030)
 
 
@@ -90,7 +90,7 @@ def _manager(settings: HadoopConfiguration, door: str, port: int, rm_id: str) ->
     _, web = _manager_door(settings, page, page_port, rm_id)
     key, address = _manager_door(settings, door, port, rm_id)
     if address is None:
-        raise settings.mistake(key, f"is needed, or {_RM}.hostname.{rm_id}.")
+        raise settings.mistake(key, f"is required, or {_RM}.hostname.{rm_id}.")
     return ServiceAddress(
         id=rm_id,
         address=address,
@@ -137,7 +137,7 @@ def name_service(settings: HadoopConfiguration, uri: str | None = None) -> NameS
     parts = urlsplit(chosen)
     if parts.scheme != "hdfs" or not parts.netloc:
         raise settings.mistake(
-            "fs.defaultFS", f"{chosen!r:.200} is no HDFS: write hdfs://host:port or hdfs://nameservice."
+            "fs.defaultFS", f"{chosen!r:.200} is not an HDFS URI: write hdfs://host:port or hdfs://nameservice."
         )
     name = parts.netloc.rpartition("@")[2]
     root = f"hdfs://{name}"
@@ -184,7 +184,7 @@ def _name_node(settings: HadoopConfiguration, suffix: str, node_id: str) -> Serv
     key = f"dfs.namenode.rpc-address.{suffix}"
     address = settings.get_address(key, NAMENODE_PORT)
     if address is None:
-        raise settings.mistake(key, "is needed: host:port of the NameNode.")
+        raise settings.mistake(key, "is required: host:port of the NameNode.")
     scheme, web = _web_of(settings, f".{suffix}")
     return ServiceAddress(
         id=node_id,

@@ -141,7 +141,7 @@ class _Alone(SiteXmlReader):
 
 
 def properties_of(content: bytes, name: str) -> list[Property]:
-    """The properties of a file that somebody else has written and that is read for others: includes are refused.
+    """Return the properties of an untrusted file; includes are refused.
 
     Args:
         name: of the file, for messages.

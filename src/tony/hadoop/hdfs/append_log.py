@@ -1,20 +1,20 @@
-"""A file in HDFS that grows durably, and that everybody can read while it does.
+"""An append-only log file in HDFS, durable and readable while it grows.
 
-HDFS shows readers what a *closed* file holds; of an open one most see nothing. So the log is created once, and then
-each batch of bytes is an append of its own that is closed again: 30 ms on a quiet cluster, and 400 ms more whenever the
-NameNode asks the DataNode's client to come again (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms` on the
-DataNodes). A thread of its own does that, so that whoever writes never waits for HDFS.
+HDFS readers see the content of a *closed* file, but most see nothing of an open one. So the log is created once, and
+each batch of bytes is a separate append that closes the file: 30 ms on a quiet cluster, and 400 ms more whenever the
+NameNode makes the DataNode's client retry (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms` on the
+DataNodes). A dedicated thread does that, so that `write` never waits for HDFS.
 
-What holds:
+Guarantees:
 
 - After `flush()` returned True, every byte that was written before it is in HDFS: acknowledged by all DataNodes of the
   block's pipeline, counted in the file's length, and seen by every reader that opens the file from then on. (DataNodes
   have it in their page caches; `dfs.datanode.synconclose` makes them sync disks as well.)
-- Without `flush()` bytes go out about `interval` seconds after they were written, in order. A reader sees a prefix of
-  what was written, always; it may end in the middle of a write, while DataNodes fail.
-- Trouble is repaired in the background for `patience` seconds: before bytes are sent again the file is fenced (an
-  append of nothing: whoever had it open can write no more) and its length says how many had arrived. So no byte is
-  there twice.
+- Without `flush()` bytes are sent about `interval` seconds after they were written, in order. A reader always sees a
+  prefix of what was written; it may end in the middle of a write while DataNodes fail.
+- Errors are repaired in the background for `patience` seconds: before bytes are sent again the file is fenced (an
+  empty append: an earlier writer can write no more) and its length says how many had arrived. So no byte is
+  written twice.
 - One writer at a time. A successor opens the log with the same path and goes on behind what its predecessor wrote: if
   that was killed, its hold ends when its connection does; if the DataNode that served it was killed, a minute later
   (the lease's soft limit). If the writer's machine vanished, the DataNode keeps the connection, and the hold, for
@@ -48,11 +48,11 @@ from tony.hadoop.ipc.errors import (
 
 
 class ForeignWriterError(HadoopError):
-    """Somebody else wrote into the log, or replaced it; there must be one writer only."""
+    """Another writer wrote to the log or replaced it; only one writer is allowed."""
 
 
 class LogFullError(HadoopError):
-    """More bytes wait for HDFS than may; nothing of this write was taken."""
+    """Too many bytes are waiting for HDFS; nothing of this write was accepted."""
 
 
 class Appendable(Protocol):
@@ -80,12 +80,12 @@ class AppendOptions:
     """How a log behaves.
 
     Attributes:
-        interval: seconds between two appends, unless somebody waits in `flush`.
+        interval: seconds between two appends, unless a caller waits in `flush`.
         most_batch: bytes sent by one append.
         most_waiting: bytes kept in memory while HDFS is in trouble.
         patience: seconds of trouble after which the log gives up. The lease's soft limit (60 s) and the start of a
             NameNode should be in it.
-        longest_pause: seconds between two tries, at most; half a second where somebody waits in `flush`.
+        longest_pause: maximum seconds between two attempts; half a second while a caller waits in `flush`.
         permission: bits of a new file; None for the server's default.
         replication: copies of each block of a new file; None for the server's default.
         separator: ends every write of the caller's; see above. Empty: nothing is put in.
@@ -101,23 +101,23 @@ class AppendOptions:
     separator: bytes = b"\n"
 
 
-#: Seconds between two tries, at most, while somebody waits for the bytes to arrive.
+#: Maximum seconds between two attempts while a caller waits in `flush`.
 _HURRIED_PAUSE = 0.5
-#: Trouble that patience does not cure.
+#: Errors that are not retried.
 _FINAL = (AccessControlError, AuthorizationError, InvalidTokenError, LoginError, FileMissingError, ForeignWriterError)
 
 
 class AppendLog:
-    """The log; writing begins in the background at once, opening included.
+    """The log. A background thread opens the file and writes at once.
 
     Args:
         client: the file system.
         path: of the log; created if it is not there, continued if it is.
         options: how it behaves.
         recover: takes a file from a writer that died, at once: `NameNode.recover_lease` by RPC, which HTTP lacks.
-            It is called whenever the file is somebody else's, again and again.
-        told: hears, in the log's own thread, how many of the bytes that were written are durable: whenever there are
-            more, and once more when the log has ended.
+            Called repeatedly while another writer holds the file.
+        told: called in the log's thread with the number of durable bytes: whenever it grows, and when the log has
+            ended.
     """
 
     def __init__(
@@ -154,28 +154,28 @@ class AppendLog:
 
     @property
     def length(self) -> int:
-        """Bytes of the file that are durable; 0 before it was opened."""
+        """The number of durable bytes in the file; 0 before it was opened."""
         with self._changed:
             return self._length
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not durable yet."""
+        """The number of bytes that are not durable yet."""
         with self._changed:
             return self._written - self._durable
 
     @property
     def trouble(self) -> HadoopError | None:
-        """What is being repaired at the moment, or what the log gave up at."""
+        """The error being retried, or the one that ended the log."""
         with self._changed:
             return self._error or self._trouble
 
     def write(self, data: bytes) -> None:
-        """Takes bytes; never waits for HDFS.
+        """Queue bytes; never waits for HDFS.
 
         Raises:
-            LogFullError: too many bytes wait already.
-            HadoopError: the log gave up before; it takes nothing more.
+            LogFullError: too many bytes are waiting already.
+            HadoopError: the log has failed; it accepts nothing more.
             ValueError: the log was closed.
         """
         with self._changed:
@@ -185,8 +185,8 @@ class AppendLog:
                 raise self._error
             if self._written - self._durable + len(data) > self._options.most_waiting:
                 raise LogFullError(
-                    f"{self._path}: {self._written - self._durable} bytes wait for HDFS already; "
-                    f"its trouble: {self._trouble or 'it is slow'}"
+                    f"{self._path}: {self._written - self._durable} bytes are already waiting for HDFS; "
+                    f"last error: {self._trouble or 'none, HDFS is slow'}"
                 )
             if data:
                 self._waiting.append(bytes(data))
@@ -194,7 +194,7 @@ class AppendLog:
                 self._changed.notify_all()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until all that was written is durable and visible.
+        """Wait until all written bytes are durable and visible.
 
         Args:
             timeout: seconds; None to wait as long as the log is patient.
@@ -215,19 +215,19 @@ class AppendLog:
             return self._durable >= goal
 
     def hurry(self) -> None:
-        """Has everything that was written so far go out at once, and waits for nothing."""
+        """Send everything written so far at once, without waiting for it."""
         with self._changed:
             self._flush_to = self._written
             self._changed.notify_all()
 
     @property
     def error(self) -> HadoopError | None:
-        """What the log gave up at."""
+        """The error that ended the log."""
         with self._changed:
             return self._error
 
     def close(self, timeout: float | None = None) -> bool:
-        """Takes no more, and waits as `flush` does; the thread ends when it is done.
+        """Accept no more bytes, and wait as `flush` does; the thread ends when all is sent.
 
         Raises:
             HadoopError: the log gave up, now or before.
@@ -245,7 +245,7 @@ class AppendLog:
         return ended
 
     def abandon(self) -> None:
-        """Gives up what is not durable yet, and ends soon; for programs that must end now."""
+        """Drop the bytes that are not durable yet and end soon; for programs that must exit now."""
         with self._changed:
             self._closing = True
             self._waiting.clear()
@@ -259,7 +259,7 @@ class AppendLog:
             self._patiently(self._begin)
             while (batch := self._next_batch()) is not None:
                 self._put(batch)
-        except Exception as error:  # the thread's end: whoever waits must learn of it
+        except Exception as error:  # ends the thread: a waiting caller must get the error
             known = error if isinstance(error, HadoopError) else HadoopError(f"{self._path}: {error!r:.500}")
             with self._changed:
                 self._error = self._error or known
@@ -271,7 +271,7 @@ class AppendLog:
             self._told(max(0, durable))
 
     def _next_batch(self) -> bytes | None:
-        """What shall go out next; None when all is done."""
+        """Return the next batch to send; None when all is done."""
         options = self._options
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing or self._error)
@@ -289,7 +289,7 @@ class AppendLog:
         return self._flush_to > self._durable or self._closing or self._error is not None
 
     def _put(self, batch: bytes) -> None:
-        """Sends a batch, and what did not arrive of it again."""
+        """Send a batch, and send the part that did not arrive again."""
         view = memoryview(batch)
         doubt = False
 
@@ -313,7 +313,7 @@ class AppendLog:
         self._patiently(send)
 
     def _arrived(self, view: memoryview) -> int:
-        """How many of these bytes are in the file after an append that failed; they count as durable then."""
+        """Return how many of these bytes a failed append has written; they count as durable."""
         length = self._fenced()
         arrived = length - self._length
         if not 0 <= arrived <= len(view):
@@ -324,11 +324,11 @@ class AppendLog:
         return arrived
 
     def _begin(self) -> None:
-        """Creates the file, or takes it from whoever had it."""
+        """Create the file, or take it over from an earlier writer."""
         options = self._options
         try:
             self._client.create(self._path, b"", permission=options.permission, replication=options.replication)
-        except FileExistsAlreadyError:  # a predecessor's, or our own try before
+        except FileExistsAlreadyError:  # a predecessor's, or from an earlier attempt of this log
             length = self._fenced()
         else:
             return
@@ -341,15 +341,15 @@ class AppendLog:
                 self._durable -= len(separator)  # no byte of the caller's: `flush` shall not count it
 
     def _fenced(self) -> int:
-        """The file's length when nobody has it open any more."""
+        """Fence the file against earlier writers and return its length."""
         self._client.append(self._path, b"")
         status = self._client.find(self._path)
         if status is None:
-            raise ForeignWriterError(f"{self._path}: somebody removed the log.")
+            raise ForeignWriterError(f"{self._path}: the log file was removed by another program.")
         return status.length
 
     def _patiently(self, work: Callable[[], None]) -> None:
-        """Does something until it works, with pauses that grow, or until it is hopeless."""
+        """Retry something with growing pauses until it succeeds, or fails for good."""
         since = time.monotonic()
         pause = 0.05
         while True:
@@ -388,6 +388,5 @@ class AppendLog:
 
     def _foreign(self, length: int) -> ForeignWriterError:
         return ForeignWriterError(
-            f"{self._path} has {length} bytes where we wrote {self._length}, and they are not ours:"
-            " somebody else writes to this log."
+            f"{self._path} has {length} bytes, but {self._length} were expected: another writer writes to this log."
         )

@@ -1,4 +1,4 @@
-"""A file in HDFS as a stream of bytes that survives a DataNode's end."""
+"""A stream of an HDFS file that survives the failure of a DataNode."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Download:
         return b""
 
     def close(self) -> None:
-        """Ends the request; harmless when called again."""
+        """Close the request; idempotent."""
         self._ended = True
         answer, self._answer = self._answer, None
         if answer is not None:
@@ -82,7 +82,7 @@ class Download:
         self.close()
 
     def _open(self) -> HttpResponse | None:
-        """The answer with the bytes from here on; None, and the end, if there are none."""
+        """Request the remaining bytes; return None at the end of the file."""
         while True:
             try:
                 answer, self._host = self._open_at(self.position, self._left, self._excluded)
@@ -97,7 +97,7 @@ class Download:
                 return answer
 
     def _failed(self, error: HadoopError) -> None:
-        """Goes on with another DataNode, unless there was too much of it."""
+        """Continue with another DataNode, or raise after too many failures."""
         self._trouble += 1
         if self._trouble >= _MOST_TROUBLE:
             raise error

@@ -1,9 +1,9 @@
-"""What HDFS says no with, beyond what every daemon does.
+"""Errors specific to HDFS.
 
 FileSystemError
 ├── FileMissingError, FileExistsAlreadyError, QuotaExceededError      (tony.hadoop.ipc.errors)
-├── NoSpaceError        no DataNode takes a block: all full, too few, or excluded
-└── BeingWrittenError   somebody else has the file open, or its end is being recovered
+├── NoSpaceError        no DataNode accepts a block: all full, too few, or excluded
+└── BeingWrittenError   another writer has the file open, or its last block is being recovered
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tony.hadoop.ipc.errors import FileSystemError, RemoteError, remote_error
 
 
 class NoSpaceError(FileSystemError):
-    """No DataNode takes the block."""
+    """No DataNode accepts the block."""
 
     advice = (
         "All DataNodes are full, or too few of them run: see the NameNode's page, `hdfs dfsadmin -report`,"
@@ -21,11 +21,11 @@ class NoSpaceError(FileSystemError):
 
 
 class BeingWrittenError(FileSystemError):
-    """Another writer has the file open, or died and its last block is being recovered; later it may go."""
+    """Another writer has the file open, or died and its last block is being recovered; retry later."""
 
     advice = (
-        "A writer that died loses its hold with its connection; one whose machine vanished keeps it until somebody"
-        " recovers the lease: hdfs debug recoverLease -path <file>"
+        "The lease of a dead writer ends with its connection; if its machine vanished, recover the lease:"
+        " hdfs debug recoverLease -path <file>"
     )
 
 
@@ -46,12 +46,12 @@ _NO_SPACE = (
 
 
 def file_system_error(class_name: str, message: str, *, where: str = "") -> RemoteError:
-    """The error of ours for an exception of a NameNode or DataNode.
+    """Return the error for an exception of a NameNode or DataNode.
 
     Args:
         class_name: the Java class, in full.
         message: as on the wire.
-        where: whom we asked for what.
+        where: server and operation.
     """
     class_name, message = _unwrapped(class_name, message)
     kind = _SIMPLE_NAMES.get(class_name.rpartition(".")[2])

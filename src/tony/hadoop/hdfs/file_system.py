@@ -1,4 +1,4 @@
-"""What is common to every way to files in HDFS: what is told of a file, and what a reader needs."""
+"""Types common to all HDFS clients: file status, and the interface that readers need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony.dataclass import dataclass
 
 
 class FileKind(Enum):
-    """What a name in HDFS stands for."""
+    """The kind of a path in HDFS."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -20,7 +20,7 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """What the NameNode tells of a file or folder.
+    """The status of a file or folder.
 
     Attributes:
         name: last part of the path; empty if the path itself was asked for.
@@ -51,13 +51,13 @@ class FileStatus:
 
     @property
     def is_file(self) -> bool:
-        """Whether it has content."""
+        """Return True if it is a file."""
         return self.kind is FileKind.FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceUsage:
-    """What lies below a folder, and what may.
+    """The usage and quotas of a folder.
 
     Attributes:
         names: files and folders, itself included.
@@ -73,7 +73,7 @@ class SpaceUsage:
 
 
 class SeekableReader(Protocol):
-    """Bytes that come one after another; closed at the end of a `with`."""
+    """A readable stream; a context manager that closes it."""
 
     def read(self, size: int = -1, /) -> bytes:
         """At most `size` bytes, at least one until the end; empty at the end."""
@@ -91,10 +91,10 @@ class SeekableReader(Protocol):
 
 
 class FileSystem(Protocol):
-    """What readers of files need of a file system; a WebHDFS client is one."""
+    """The file-system interface that readers need; implemented by `WebHdfs`."""
 
     def list(self, path: str) -> Iterable[FileStatus]:
-        """What lies in a folder, or the file itself.
+        """Return the entries of a folder, or the file itself.
 
         Raises:
             FileMissingError: there is none.
@@ -102,7 +102,7 @@ class FileSystem(Protocol):
         ...
 
     def open(self, path: str, offset: int = 0, length: int | None = None) -> SeekableReader:
-        """The bytes from `offset` on, at most `length`; fewer at the end of the file.
+        """Open the bytes from `offset` on, at most `length`; fewer at the end of the file.
 
         Raises:
             FileMissingError: there is none.

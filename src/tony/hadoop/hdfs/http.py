@@ -32,11 +32,11 @@ MOST_ANSWER = 8 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """How patient to be, and whom to believe.
+    """Timeouts and TLS trust.
 
     Attributes:
-        connect_timeout: seconds until the other side must have taken the connection.
-        timeout: seconds until it must have said something.
+        connect_timeout: seconds to establish the connection.
+        timeout: seconds to wait for data.
         tls: for https; None for the system's certificates and checks.
     """
 
@@ -47,7 +47,7 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOrigin:
-    """Whom to connect to.
+    """The server of a URL.
 
     Attributes:
         scheme: `http` or `https`.
@@ -65,7 +65,7 @@ class HttpOrigin:
 
 
 def split_url(url: str) -> tuple[HttpOrigin, str]:
-    """Whom a URL asks, and for what: origin, and path with query.
+    """Split a URL into its origin, and the path with query.
 
     Raises:
         ValueError: no URL of http or https with a host.
@@ -169,11 +169,11 @@ class HttpPool:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> HttpResponse:
-        """Asks once; an answer of any status is an answer.
+        """Send a request once; return the response whatever its status.
 
         Args:
             method: GET, PUT, POST or DELETE.
-            origin: whom.
+            origin: server.
             target: path and query, quoted.
             body: pieces; with Content-Length among the headers, or sent chunked.
             headers: more of them.
@@ -181,7 +181,7 @@ class HttpPool:
 
         Raises:
             ConnectError: no connection; nothing was sent.
-            ConnectionLost: it broke; nobody knows what the other side did.
+            ConnectionLost: the connection broke; the request may have been carried out.
             CallTimeout: no answer in time; likewise.
         """
         link = self._kept_one(origin) or self._new_one(origin)
@@ -215,12 +215,12 @@ class HttpPool:
                 headers["Transfer-Encoding"] = "chunked"
             link.request(method, target, body=body, headers=headers, encode_chunked=chunked)
         except (BrokenPipeError, ConnectionResetError):
-            # Whoever refuses often says so before all was sent, and hangs up: there may be an answer.
+            # A server that refuses often responds and closes before all was sent: there may be a response.
             if link.sock is None:
                 raise
 
     def give_back(self, origin: HttpOrigin, link: http.client.HTTPConnection) -> None:
-        """Keeps a connection for later."""
+        """Return a connection to the pool."""
         with self._lock:
             kept = self._kept.setdefault(origin, [])
             if len(kept) < _MOST_KEPT:
@@ -229,7 +229,7 @@ class HttpPool:
         link.close()
 
     def close(self) -> None:
-        """Ends the connections that nobody uses."""
+        """Close the idle connections."""
         with self._lock:
             kept, self._kept = self._kept, {}
         for links in kept.values():
@@ -270,7 +270,7 @@ class HttpPool:
 
 
 def _is_quiet(link: http.client.HTTPConnection) -> bool:
-    """Whether a kept connection is as we left it: something to read means that the other side closed it."""
+    """Return True if an idle connection is still usable: readable data means that the server closed it."""
     if link.sock is None:
         return False
     poll = select.poll()
@@ -280,11 +280,11 @@ def _is_quiet(link: http.client.HTTPConnection) -> bool:
 
 def _not_connected(origin: HttpOrigin, error: OSError) -> ConnectError:
     if isinstance(error, ConnectionRefusedError):
-        return ConnectError(f"{origin} refuses connections: nobody listens there.", ConnectFailure.REFUSED)
+        return ConnectError(f"{origin} refuses connections: no process listens on that port.", ConnectFailure.REFUSED)
     if isinstance(error, socket.gaierror):
         return ConnectError(f"{origin}: no such host ({error.strerror}).", ConnectFailure.UNKNOWN_HOST)
     if isinstance(error, TimeoutError):
-        return ConnectError(f"{origin} does not answer.", ConnectFailure.TIMED_OUT)
+        return ConnectError(f"{origin} does not respond.", ConnectFailure.TIMED_OUT)
     if type(error).__name__ == "SSLCertVerificationError":  # by name: without https that module is not loaded
         reason = one_line(getattr(error, "verify_message", "") or str(error))
         return ConnectError(
@@ -297,5 +297,5 @@ def _not_connected(origin: HttpOrigin, error: OSError) -> ConnectError:
 
 def _lost(origin: HttpOrigin, error: Exception) -> CallTimeout | ConnectionLost:
     if isinstance(error, TimeoutError):
-        return CallTimeout(f"{origin} gave no answer in time.")
-    return ConnectionLost(f"{origin} ended the connection ({one_line(str(error)) or type(error).__name__}).")
+        return CallTimeout(f"{origin} did not respond in time.")
+    return ConnectionLost(f"{origin} closed the connection ({one_line(str(error)) or type(error).__name__}).")

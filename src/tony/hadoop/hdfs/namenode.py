@@ -46,7 +46,7 @@ class NameNode:
     """ClientProtocol, through a proxy of the NameNodes of one file system.
 
     Args:
-        proxy: whom to ask.
+        proxy: proxy of the NameNodes.
         token_service: what delegation tokens of this file system have as their service, or who knows it.
     """
 
@@ -55,7 +55,7 @@ class NameNode:
         self._token_service = token_service
 
     async def close(self) -> None:
-        """Ends the connections."""
+        """Close the connections."""
         await self._proxy.close()
 
     async def __aenter__(self) -> NameNode:
@@ -67,12 +67,12 @@ class NameNode:
     # -- looking
 
     async def status(self, path: str) -> FileStatus | None:
-        """What a name is; None if there is none. A symbolic link is followed by no one but shown."""
+        """Return the status of a path, or None if it does not exist. Symbolic links are not followed."""
         answer = await self._proxy.call(wire.GET_FILE_INFO, wire.GetFileInfoRequest(path=_checked(path)))
         return _status(answer.status) if answer.status else None
 
     async def list(self, path: str) -> list[FileStatus]:
-        """A folder's entries in the order of their names; a file's own entry, with an empty name.
+        """Return a folder's entries sorted by name; for a file its own entry, with an empty name.
 
         Raises:
             FileMissingError: there is nothing of this name.
@@ -102,19 +102,19 @@ class NameNode:
             after = listing.entries[-1].path
 
     async def space(self) -> Space:
-        """How full the file system is."""
+        """Return the capacity and usage of the file system."""
         answer = await self._proxy.call(wire.GET_FS_STATS, wire.GetFsStatsRequest())
         return Space(capacity=answer.capacity, used=answer.used, remaining=answer.remaining)
 
     async def is_in_safe_mode(self) -> bool:
-        """Whether the NameNode takes no changes at present."""
+        """Return True if the NameNode is in safe mode and accepts no changes."""
         request = wire.SetSafeModeRequest(action=wire.SafeModeAction.GET)
         return (await self._proxy.call(wire.SET_SAFE_MODE, request)).result
 
     # -- changing
 
     async def make_folder(self, path: str, permission: int = 0o755, *, parents: bool = True) -> bool:
-        """Makes a folder with exactly these permissions; one that is there stays as it is.
+        """Create a folder with exactly these permissions; an existing one is unchanged.
 
         Args:
             parents: whether missing parents are made, too, with the same permissions (but the sticky bit).
@@ -149,7 +149,7 @@ class NameNode:
         await self._proxy.call(wire.SET_TIMES, request)
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Deletes a name; False if there was none.
+        """Delete a path; return False if it did not exist.
 
         Raises:
             RemoteError: a folder that is not empty (`PathIsNotEmptyDirectoryException`), without `recursive`.
@@ -158,7 +158,7 @@ class NameNode:
         return (await self._proxy.call(wire.DELETE, request)).result
 
     async def recover_lease(self, path: str) -> bool:
-        """Takes a file from whoever writes it, or died over it, and closes it; True when it is closed.
+        """Recover the lease of a file from its live or dead writer, and close it; return True once it is closed.
 
         That needs the DataNodes and so some seconds: call it again until it is True.
 
@@ -169,7 +169,7 @@ class NameNode:
         return (await self._proxy.call(wire.RECOVER_LEASE, request)).result
 
     async def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Renames in one step, never into a folder.
+        """Rename atomically, never into a folder.
 
         Args:
             overwrite: whether a file, or an empty folder, of the new name is replaced.
@@ -184,7 +184,7 @@ class NameNode:
     # -- tokens
 
     async def delegation_token(self, renewer: str) -> HadoopToken | None:
-        """A token with which programs without a ticket may use the file system.
+        """Get a delegation token, with which programs without a Kerberos ticket can use the file system.
 
         Args:
             renewer: who may renew it: the ResourceManager's principal, for jobs.
@@ -199,18 +199,18 @@ class NameNode:
         return from_message(answer.token, service=(service if isinstance(service, str) else service()) or None)
 
     async def renew_token(self, token: HadoopToken) -> int:
-        """Renews a token (as the renewer), and tells its new end, in milliseconds since 1970."""
+        """Renew a token (as the renewer); return its new expiry time in milliseconds since 1970."""
         request = RenewDelegationTokenRequest(token=to_message(token))
         return (await self._proxy.call(wire.RENEW_DELEGATION_TOKEN, request)).expiry_time
 
     async def cancel_token(self, token: HadoopToken) -> None:
-        """Ends a token."""
+        """Cancel a token."""
         await self._proxy.call(wire.CANCEL_DELEGATION_TOKEN, CancelDelegationTokenRequest(token=to_message(token)))
 
 
 def _checked(path: str) -> str:
     if not path.startswith("/"):
-        raise ValueError(f"{path!r:.200} is no absolute path of the file system")
+        raise ValueError(f"{path!r:.200} is not an absolute path of the file system")
     return path
 
 

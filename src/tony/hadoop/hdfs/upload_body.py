@@ -1,4 +1,4 @@
-"""What a file shall hold, as pieces to send: bytes, a file of ours, or a stream."""
+"""The content of an upload in pieces: bytes, a local file, or a stream."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PIECE = 128 * 2**10
 
 
 class Pieces:
-    """A content that can be sent, several times if it is not a stream that cannot go back.
+    """Content to send; repeatable unless it is a stream that cannot seek.
 
     Attributes:
-        length: bytes; None if nobody knows before the end.
+        length: bytes; None if unknown before the end.
     """
 
     def __init__(self, content: Content) -> None:
@@ -62,7 +62,7 @@ class Pieces:
 
 
 def _cut(stream: BinaryIO, length: int | None) -> Iterator[bytes]:
-    """Exactly `length` bytes: what a file grew meanwhile stays out."""
+    """Yield exactly `length` bytes, ignoring what a file has grown meanwhile."""
     left = length
     while left is None or left > 0:
         piece = stream.read(_PIECE if left is None else min(_PIECE, left))

@@ -56,7 +56,7 @@ _answered: dict[tuple[tuple[HttpOrigin, str], ...], int] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebLogin:
-    """As whom to ask.
+    """The identity for requests.
 
     Attributes:
         user: the name, which a cluster without security believes; not sent with a token.
@@ -74,8 +74,8 @@ class WebLogin:
         return {**who, "doas": self.act_for} if self.act_for else who
 
 
-#: Says as whom to ask: when that is first needed, with None, and when a token was refused, with the login that had it;
-#: whoever has no other answers the same. May block.
+#: Returns the login: called with None when it is first needed, and with the old login when its token was refused;
+#: returns the same one if there is no other. May block.
 LoginSource = Callable[[WebLogin | None], WebLogin]
 
 
@@ -101,7 +101,7 @@ class WebHdfs:
     Args:
         namenodes: base URLs, `http://host:9870`, in any order; `https` where the cluster's policy says so; an HttpFS,
             or a gateway with a path before `/webhdfs`, is welcome.
-        login: as whom, or who says it.
+        login: identity, or a function that returns it.
         options: patience.
         known_as: what the file system is called, and who says so; told when no NameNode of it answers.
 
@@ -132,7 +132,7 @@ class WebHdfs:
     # What is in the NameNode alone
 
     def status(self, path: str) -> FileStatus:
-        """What is known of a file or folder.
+        """Return the status of a file or folder.
 
         Raises:
             FileMissingError: there is none.
@@ -141,14 +141,14 @@ class WebHdfs:
         return file_status(require_field(answer, "FileStatus", path), path)
 
     def find(self, path: str) -> FileStatus | None:
-        """What is known of a file or folder; None if there is none."""
+        """Return the status of a file or folder, or None if it does not exist."""
         try:
             return self.status(path)
         except FileMissingError:
             return None
 
     def list(self, path: str, most: int = MOST_NAMES) -> tuple[FileStatus, ...]:
-        """What lies in a folder, by name; of a file, itself, with an empty name.
+        """Return a folder's entries sorted by name; for a file its own entry, with an empty name.
 
         Raises:
             FileMissingError: there is none.
@@ -161,9 +161,9 @@ class WebHdfs:
             part, more = listed(self._metadata("GET", path, "LISTSTATUS_BATCH", after), path)
             found.extend(part)
             if len(found) > most:
-                raise IpcProtocolError(f"{path}: more than {most} names in one folder.")
+                raise IpcProtocolError(f"{path}: more than {most} entries in one folder.")
             if more and not part:
-                raise IpcProtocolError(f"{path}: the NameNode says that more names follow, and gives none.")
+                raise IpcProtocolError(f"{path}: the NameNode announces more entries, but lists none.")
             after = {"startAfter": found[-1].name} if found else {}
         return tuple(found)
 
@@ -228,7 +228,7 @@ class WebHdfs:
     # Room
 
     def usage(self, path: str) -> SpaceUsage:
-        """What lies below a folder, and what may.
+        """Return the usage and quotas of a folder.
 
         Raises:
             FileMissingError: there is none.
@@ -237,7 +237,7 @@ class WebHdfs:
         return usage(answer, path)
 
     def remaining(self) -> int:
-        """Bytes that the DataNodes still have for everybody, all copies counted. Older NameNodes do not tell it."""
+        """Return the bytes free on all DataNodes, all replicas counted. Older NameNodes do not report it."""
         return remaining(require_field(self._metadata("GET", "/", "GETSTATUS"), "FsStatus", "/"), "/")
 
     # Content
@@ -252,7 +252,7 @@ class WebHdfs:
         replication: int | None = None,
         block_size: int | None = None,
     ) -> None:
-        """Writes a file, with the folders above it; when this returns it is complete, and everybody sees it.
+        """Write a file, creating its parent folders; on return it is complete and visible to all readers.
 
         Args:
             path: of the file.
@@ -265,7 +265,7 @@ class WebHdfs:
         Raises:
             FileExistsAlreadyError: there is one, and it shall not be overwritten.
             QuotaExceededError, NoSpaceError, SafeModeError: the file system is full, or takes no changes.
-            ConnectionLost, CallTimeout: nobody knows what became of it; the file may be there, in part even.
+            ConnectionLost, CallTimeout: the outcome is unknown; the file may exist, even in part.
         """
         wanted = {
             "permission": None if permission is None else f"{permission:o}",
@@ -277,12 +277,12 @@ class WebHdfs:
         self._send("PUT", path, "CREATE", query, Pieces(content))
 
     def append(self, path: str, content: Content) -> None:
-        """Writes at the end of a file; when this returns, everybody sees it.
+        """Append to a file; on return the bytes are visible to all readers.
 
         Raises:
             FileMissingError: there is none.
             BeingWrittenError: another writer has it open.
-            ConnectionLost, CallTimeout: nobody knows how much of it was written.
+            ConnectionLost, CallTimeout: it is unknown how much was written.
         """
         self._send("POST", path, "APPEND", {}, Pieces(content))
 
@@ -292,7 +292,7 @@ class WebHdfs:
         Args:
             path: of the file.
             offset: of the first byte.
-            length: at most so many bytes; None for all.
+            length: maximum number of bytes; None for all.
 
         Raises:
             FileMissingError: there is none.
@@ -307,7 +307,7 @@ class WebHdfs:
         Args:
             path: of the file.
             offset: of the first byte.
-            length: at most so many bytes; None for all.
+            length: maximum number of bytes; None for all.
             most: the file shall not be larger than this: it would fill memory.
 
         Raises:
@@ -340,7 +340,7 @@ class WebHdfs:
         token = answer.get("Token")
         text = token.get("urlString") if isinstance(token, dict) else None
         if not isinstance(text, str):
-            raise IpcProtocolError("The NameNode gave no delegation token; without security it gives none.")
+            raise IpcProtocolError("the NameNode issued no delegation token: that needs security enabled.")
         return text
 
     def close(self) -> None:
@@ -442,7 +442,7 @@ class WebHdfs:
                 excluded.append(origin.host)
 
     def _follow(self, place: tuple[HttpOrigin, str], path: str) -> HttpResponse:
-        """The bytes of a file, where the NameNode (or whom it named) sends us."""
+        """Follow redirects to the DataNode, and return the response with the file's bytes."""
         origin, target = place
         for _ in range(_MOST_REDIRECTS):
             where = f"{origin} OPEN {path}"
@@ -503,11 +503,11 @@ class WebHdfs:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _named(self, error: HadoopError) -> HadoopError:
-        """Of a NameNode that does not answer, people must learn whose it is, and who says that it is there."""
+        """Add the file system and the source of its address to the error of an unreachable NameNode."""
         if not self._known_as:
             return error
         text = (
-            f"HDFS does not answer: {error}\n{self._known_as}. Wait until its NameNode runs, or correct the address: "
+            f"HDFS does not respond: {error}\n{self._known_as}. Wait until its NameNode runs, or correct the address: "
             "the web pages' is dfs.namenode.http-address."
         )
         if isinstance(error, ConnectError):
@@ -527,11 +527,11 @@ class WebHdfs:
 
     def _yes(self, path: str, answer: dict[str, Any]) -> None:
         if require_field(answer, "boolean", path) is not True:
-            raise IpcProtocolError(f"{path}: the NameNode did not make the folder, and does not say why.")
+            raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason.")
 
 
 def _base(url: str) -> tuple[HttpOrigin, str]:
-    """A NameNode's base URL: whom to ask, and what comes before `/webhdfs`."""
+    """Parse a NameNode's base URL into its origin and the path before `/webhdfs`."""
     try:
         origin, target = split_url(url)
     except ValueError as error:
@@ -551,9 +551,9 @@ def _location(answer: HttpResponse, before: HttpOrigin, where: str) -> tuple[Htt
             raise ValueError("is too long")
         origin, target = split_url(location)
     except ValueError as error:
-        raise IpcProtocolError(f"{where}: the server sends us to an address that {error}.") from None
+        raise IpcProtocolError(f"{where}: the server redirects to an address that {error}.") from None
     if before.scheme == "https" and origin.scheme != "https":
-        raise IpcProtocolError(f"{where}: the server sends us from https to {origin}, which would show our token.")
+        raise IpcProtocolError(f"{where}: refusing a redirect from https to {origin}: it would expose the token.")
     return origin, target
 
 
@@ -569,7 +569,7 @@ def _checked(path: str) -> str:
     """
     parts = path.split("/")
     if not path.startswith("/") or any(part in (".", "..") for part in parts) or "\0" in path:
-        raise ValueError(f"{path!r:.200} is no absolute path in HDFS")
+        raise ValueError(f"{path!r:.200} is not an absolute path in HDFS")
     return path if path == "/" else path.rstrip("/") or "/"
 
 

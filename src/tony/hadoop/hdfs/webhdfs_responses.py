@@ -1,4 +1,4 @@
-"""Reads what WebHDFS answers: JSON, checked field by field."""
+"""Parses and validates the JSON responses of WebHDFS."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def parsed(data: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise IpcProtocolError(f"{where}: the answer is no JSON: {one_line(data[:200].decode('latin-1'))!r}") from error
+        raise IpcProtocolError(f"{where}: response is not JSON: {one_line(data[:200].decode('latin-1'))!r}") from error
     if not isinstance(value, dict):
-        raise IpcProtocolError(f"{where}: the answer is no JSON object.")
+        raise IpcProtocolError(f"{where}: the response is not a JSON object.")
     return value
 
 
@@ -37,7 +37,7 @@ def require_field(value: dict[str, Any], key: str, where: str) -> Any:
         ProtocolError: it is not.
     """
     if key not in value:
-        raise IpcProtocolError(f"{where}: the answer has no {key!r}.")
+        raise IpcProtocolError(f"{where}: the response has no {key!r}.")
     return value[key]
 
 
@@ -48,11 +48,11 @@ def file_status(value: Any, where: str) -> FileStatus:
         ProtocolError: a field is missing, or is something else.
     """
     if not isinstance(value, dict):
-        raise IpcProtocolError(f"{where}: the answer has something else where a file belongs.")
+        raise IpcProtocolError(f"{where}: the response has no valid file status.")
     kind = _KINDS.get(str(value.get("type")))
     permission = str(value.get("permission", "0"))
     if kind is None or len(permission) > 6 or any(digit not in "01234567" for digit in permission):
-        raise IpcProtocolError(f"{where}: the answer tells of a file of a kind that we do not know.")
+        raise IpcProtocolError(f"{where}: the response has an unknown file type.")
     return FileStatus(
         name=_text(value, "pathSuffix", where),
         kind=kind,
@@ -79,7 +79,7 @@ def listed(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
     statuses = _mapping(require_field(partial, "FileStatuses", where), where)
     found = require_field(statuses, "FileStatus", where)
     if not isinstance(found, list):
-        raise IpcProtocolError(f"{where}: the answer has something else where a list belongs.")
+        raise IpcProtocolError(f"{where}: the response has no valid list.")
     return [file_status(each, where) for each in found], _number(listing, "remainingEntries", where) > 0
 
 
@@ -108,7 +108,7 @@ def remaining(value: Any, where: str) -> int:
 
 
 def refusal(status: int, data: bytes, where: str) -> HadoopError:
-    """The error for an answer that is none of success."""
+    """Return the error for an unsuccessful response."""
     try:
         told = parsed(data, where).get("RemoteException")
     except IpcProtocolError:
@@ -118,15 +118,15 @@ def refusal(status: int, data: bytes, where: str) -> HadoopError:
         return file_system_error(name, str(told.get("message") or ""), where=where)
     if status == 401:
         return LoginError(
-            f"{where}: the server wants to know who asks (401). A secure cluster wants a delegation token here."
+            f"{where}: the server requires authentication (401). A secure cluster needs a delegation token here."
         )
     if status == 403:
         return AccessControlError("", one_line(_plain(data)) or "forbidden (403)", where=where)
-    return IpcProtocolError(f"{where}: HTTP status {status}: {one_line(_plain(data), 200) or 'no words'}")
+    return IpcProtocolError(f"{where}: HTTP status {status}: {one_line(_plain(data), 200) or 'no message'}")
 
 
 def _plain(data: bytes) -> str:
-    """The words of an error page."""
+    """Return the text of an HTML error page."""
     text = data[:4000].decode("utf-8", "replace")
     words, inside = [], False
     for char in text:
@@ -137,21 +137,21 @@ def _plain(data: bytes) -> str:
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise IpcProtocolError(f"{where}: the answer has something else where an object belongs.")
+        raise IpcProtocolError(f"{where}: the response has no valid object.")
     return value
 
 
 def _text(value: dict[str, Any], key: str, where: str) -> str:
     found = value.get(key, "")
     if not isinstance(found, str):
-        raise IpcProtocolError(f"{where}: {key} of a file is no text.")
+        raise IpcProtocolError(f"{where}: {key} of a file is not text.")
     return found
 
 
 def _number(value: dict[str, Any], key: str, where: str) -> int:
     found = value.get(key, 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise IpcProtocolError(f"{where}: {key} is no number.")
+        raise IpcProtocolError(f"{where}: {key} is not a number.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""A connection to a Hadoop daemon: any number of calls at once, answers in any order.
+"""A connection to a Hadoop daemon: concurrent calls, responses in any order.
 
     connection = await connect(address, Login.simple("alice"), protocol=SUBMIT.protocol)
     try:
@@ -6,7 +6,7 @@
     finally:
         await connection.close()
 
-A connection that broke stays broken (`is_open` is False); whoever wants another one connects again.
+A broken connection stays broken (`is_open` is False); connect again to get a new one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _AS_SET = -1.0
 async def connect(
     address: Address, login: LoginIdentity, *, protocol: str, options: ConnectionOptions = DEFAULTS
 ) -> IpcConnection:
-    """Connects and logs in.
+    """Connect and log in.
 
     With SIMPLE the daemon is not asked anything before the first call, so a refusal shows there.
 
@@ -64,8 +64,8 @@ async def connect(
         protocol: what is spoken first; a daemon may know several, and each call names its own.
 
     Raises:
-        ConnectError: nobody there, an unknown host, no answer in time.
-        LoginError: the two sides found no way to authenticate, or one did not believe the other.
+        ConnectError: connection refused, unknown host, or no response in time.
+        LoginError: authentication failed: no common method, or one side rejected the other.
         RemoteError: the daemon refused the login with an exception (`SaslError`, `InvalidTokenError`...).
         ProtocolError, ConnectionLost: the other side is no Hadoop daemon, or went away.
     """
@@ -82,7 +82,7 @@ async def connect(
     except TimeoutError:
         connection._abort()
         raise ConnectError(
-            f"no answer from {address} to the login within {options.login_timeout:g} s",
+            f"{address} did not respond to the login within {options.login_timeout:g} s",
             ConnectFailure.TIMED_OUT,
         ) from None
     except BaseException:
@@ -92,7 +92,7 @@ async def connect(
 
 
 class _Stream(asyncio.Protocol):
-    """Where asyncio's callbacks arrive; kept apart so that a connection shows only what it is for."""
+    """The asyncio protocol of a connection, separate to keep its callbacks out of the public class."""
 
     def __init__(self, connection: IpcConnection) -> None:
         self._connection = connection
@@ -126,7 +126,7 @@ class IpcConnection:
     """Made by `connect`.
 
     Attributes:
-        address: whom it reaches.
+        address: address of the daemon.
         protocol: what its context names.
     """
 
@@ -171,7 +171,7 @@ class IpcConnection:
         timeout: float | None = _AS_SET,
         retry: CallId | None = None,
     ) -> Response:
-        """Calls, and waits for the answer. If the waiting is cancelled, the daemon goes on all the same.
+        """Call a method and wait for the response. Cancelling the wait does not cancel the call in the daemon.
 
         Args:
             timeout: seconds; None waits for ever; as the options have it if left out.
@@ -186,7 +186,7 @@ class IpcConnection:
         frame = call_frame(method, request, call)
         self._require_open(method)
         if call.number in self._pending:
-            raise ValueError(f"call {call.number} is on its way already")
+            raise ValueError(f"call {call.number} is already in flight")
         waiting = _Pending(self._name(method), self._loop.create_future())
         self._pending[call.number] = waiting
         limit = self._options.call_timeout if timeout == _AS_SET else timeout
@@ -198,8 +198,8 @@ class IpcConnection:
                 answer = await waiting.answer
         except TimeoutError:
             raise CallTimeout(
-                f"{waiting.method}: no answer from {self.address} within {limit:g} s; "
-                "the daemon may be overloaded, or stopped in the middle"
+                f"{waiting.method}: {self.address} did not respond within {limit:g} s; "
+                "the daemon may be overloaded or suspended"
             ) from None
         finally:
             self._pending.pop(call.number, None)
@@ -211,7 +211,7 @@ class IpcConnection:
             raise IpcProtocolError(f"{waiting.method}: {error}") from error
 
     async def close(self) -> None:
-        """Ends the connection; calls that wait fail. May be called twice."""
+        """Close the connection; pending calls fail. Idempotent."""
         self._is_closing = True
         self._abort()
         await self._closed.wait()
@@ -252,7 +252,7 @@ class IpcConnection:
             if answer.header.status is not RpcStatus.SUCCESS:
                 raise self._refused(answer, f"cannot log in at {self.address}")
             if answer.header.call_id != SASL_CALL_ID:
-                raise IpcProtocolError(f"an answer to call {answer.header.call_id} in the middle of the login")
+                raise IpcProtocolError(f"received a response to call {answer.header.call_id} during the login")
             return answer.sasl()
         except IpcProtocolError as error:
             raise IpcProtocolError(f"{self._where()}: {error}") from error
@@ -277,7 +277,7 @@ class IpcConnection:
         return b"".join(sasl_frame(RpcSasl(state=SaslState.WRAP, token=layer.wrap(piece))) for piece in pieces)
 
     def _watch(self) -> None:
-        """Sees to it that a daemon which is silent while calls wait gets a ping now and then."""
+        """Schedule pings while calls are pending and the daemon is silent."""
         self._last_heard = self._loop.time()
         if self._ping is None:
             self._ping = self._loop.call_later(self._options.ping_interval, self._ping_if_silent)
@@ -324,10 +324,10 @@ class IpcConnection:
     @staticmethod
     def _opened(layer: SecurityLayer, answer: RpcResponse) -> bytes:
         if answer.header.call_id != SASL_CALL_ID or answer.header.status is not RpcStatus.SUCCESS:
-            raise IpcProtocolError("an answer without the protection that was agreed on")
+            raise IpcProtocolError("received a response without the negotiated protection")
         message = answer.sasl()
         if message.state is not SaslState.WRAP or message.token is None:
-            raise IpcProtocolError("a step of the login after the login")
+            raise IpcProtocolError("received a login message after the login")
         return layer.unwrap(message.token)
 
     def _deliver(self, answer: RpcResponse) -> None:
@@ -337,7 +337,7 @@ class IpcConnection:
             return
         waiting = self._pending.get(header.call_id)
         if waiting is None or waiting.answer.done():
-            return  # nobody waits for it any more
+            return  # the caller no longer waits for it
         if header.status is RpcStatus.SUCCESS:
             waiting.answer.set_result(answer)
         else:
@@ -349,7 +349,7 @@ class IpcConnection:
         if self._error is None:
             self._error = self._reason(error)
             if self._reader.waits and not self._is_closing:
-                self._error = ConnectionLost(f"{self._error}, in the middle of an answer")
+                self._error = ConnectionLost(f"{self._error}, in the middle of a response")
         self._fail_all(self._error)
         self._closed.set()
         self._step_came.set()
@@ -360,20 +360,20 @@ class IpcConnection:
 
     def _reason(self, error: Exception | None) -> HadoopError:
         if self._is_closing:
-            return ConnectionLost(f"{self._where()}: we closed the connection")
+            return ConnectionLost(f"{self._where()}: the client closed the connection")
         said = f": {error.strerror or error}" if isinstance(error, OSError) else ""
         if self._is_ready:
             return ConnectionLost(f"{self._where()}: the daemon closed the connection{said}")
         text = f"{self._where()}: the daemon closed the connection during the login{said}"
         if self._negotiation.begun and self._login.method is LoginMethod.TOKEN:
             text += (
-                ". If it does so again, it cannot read the token, and says no word about it: "
-                "is it one of this cluster and for this kind of daemon?"
+                ". If this happens again, the daemon cannot read the token: "
+                "check that the token is from this cluster and for this kind of daemon."
             )
         return LoginDropped(text, maybe_executed=False)
 
     def _break(self, error: HadoopError, answer: RpcResponse | None = None) -> None:
-        """Ends a connection that is of no use any more."""
+        """Close a connection that is no longer usable."""
         if self._error is None:
             self._error = error
         if answer is not None:
@@ -424,7 +424,7 @@ def _short(protocol: str) -> str:
 
 
 def _copy(error: HadoopError) -> HadoopError:
-    """The same error for another waiter: a traceback belongs to one."""
+    """Return a copy of an error for another waiter: each needs its own traceback."""
     made = type(error).__new__(type(error))
     made.args = error.args
     with suppress(AttributeError):

@@ -1,4 +1,4 @@
-"""From a name and a port to a connected socket, with errors that say which step failed."""
+"""Connects a socket to a host and port, with errors that say which step failed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def dial(address: Address, options: ConnectionOptions) -> socket.socket:
             return await _dial(address, options)
     except TimeoutError:
         raise ConnectError(
-            f"cannot connect to {address}: no answer within {options.connect_timeout:g} s. "
-            "Is the address right, and may this machine reach it (firewall, VPN)?",
+            f"cannot connect to {address}: no response within {options.connect_timeout:g} s. "
+            "Is the address right, and can this machine reach it (firewall, VPN)?",
             ConnectFailure.TIMED_OUT,
         ) from None
 
@@ -41,7 +41,7 @@ async def _dial(address: Address, options: ConnectionOptions) -> socket.socket:
             _prepare(sock, options)
             await loop.sock_connect(sock, target)
             if sock.getsockname() == sock.getpeername():
-                raise ConnectionRefusedError(111, "Connection refused")  # Linux connects a free port with itself
+                raise ConnectionRefusedError(111, "Connection refused")  # Linux can connect a free port to itself
             return sock
         except OSError as error:
             sock.close()
@@ -63,7 +63,7 @@ async def _places(address: Address) -> list[Place]:
     except (OSError, UnicodeError) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConnectError(
-            f"cannot connect to {address}: the host is unknown here ({said}). "
+            f"cannot connect to {address}: unknown host ({said}). "
             "Is the name right, and does this machine's DNS know the cluster?",
             ConnectFailure.UNKNOWN_HOST,
         ) from None
@@ -81,7 +81,7 @@ def _failed(address: Address, failures: list[OSError]) -> ConnectError:
     refused = [error for error in failures if isinstance(error, ConnectionRefusedError)]
     if refused and len(refused) == len(failures):
         return ConnectError(
-            f"cannot connect to {address}: nobody listens there. Is the daemon running, and is the port right?",
+            f"cannot connect to {address}: connection refused. Is the daemon running, and is the port right?",
             ConnectFailure.REFUSED,
         )
     error = next((each for each in failures if not isinstance(each, ConnectionRefusedError)), None)

@@ -1,4 +1,4 @@
-"""What goes wrong between us and a Hadoop daemon.
+"""Errors of calls to a Hadoop daemon.
 
     HadoopError
     ├── ConnectError            no connection: refused, unknown host, time-out, unreachable (`failure` says which)
@@ -30,13 +30,13 @@ from tony.hadoop.remote_text import one_line, shown
 
 
 class HadoopError(InfraError):
-    """Something between us and a Hadoop daemon."""
+    """The base class of errors of calls to a Hadoop daemon."""
 
 
 class ConnectFailure(Enum):
-    """Why there is no connection."""
+    """The reason why a connection could not be made."""
 
-    #: The machine is there, and nobody listens on the port.
+    #: The host is reachable, but no process listens on the port.
     REFUSED = "refused"
     #: No such name in DNS or /etc/hosts.
     UNKNOWN_HOST = "unknown host"
@@ -59,7 +59,7 @@ class ConnectError(HadoopError):
 
 
 class ConnectionLost(HadoopError):  # noqa: N818 - a noun reads better where it is raised
-    """A connection ended before the answer came.
+    """The connection was closed before the response arrived.
 
     Attributes:
         maybe_executed: False only if the call never left this process.
@@ -71,11 +71,11 @@ class ConnectionLost(HadoopError):  # noqa: N818 - a noun reads better where it 
 
 
 class CallTimeout(HadoopError):  # noqa: N818
-    """No answer in time. The call may have been carried out, or may still be."""
+    """No response in time. The call may have been carried out, or may still be."""
 
 
 class LoginError(HadoopError):
-    """The two sides found no way to authenticate, or one did not believe the other."""
+    """Authentication failed: no common method, or one side rejected the other."""
 
 
 class LoginDropped(ConnectionLost, LoginError):  # noqa: N818
@@ -86,11 +86,11 @@ class LoginDropped(ConnectionLost, LoginError):  # noqa: N818
 
 
 class IpcProtocolError(HadoopError):
-    """The other side is no Hadoop daemon, or broke the rules of the wire."""
+    """The server is not a Hadoop daemon, or violated the protocol."""
 
 
 class RemoteError(HadoopError):
-    """An exception of the daemon's.
+    """An exception that the daemon returned.
 
     Attributes:
         class_name: of the Java exception, in full; empty if the daemon named none.
@@ -105,22 +105,22 @@ class RemoteError(HadoopError):
         self.class_name = one_line(class_name, 200)
         self.remote_message = shown(without_trace(message))
         self.fatal = fatal
-        simple = self.class_name.rpartition(".")[2] or "an error without a name"
+        simple = self.class_name.rpartition(".")[2] or "unnamed error"
         said = f"{where}: {simple}" if where else simple
         said = f"{said}: {self.remote_message}" if self.remote_message else said
         super().__init__(f"{said}\n{self.advice}" if self.advice else said)
 
 
 class StandbyError(RemoteError):
-    """This one is not active; the other one of the pair is, or will be."""
+    """The daemon is in standby; another one is or will become active."""
 
 
 class RetriableError(RemoteError):
-    """Not now; the same call may succeed in a moment."""
+    """A temporary error; the same call may succeed shortly."""
 
 
 class SafeModeError(RetriableError):
-    """The NameNode takes no changes at present."""
+    """The NameNode is in safe mode and accepts no changes."""
 
     advice = "It leaves safe mode by itself when enough blocks are reported; `hdfs dfsadmin -safemode get` says more."
 
@@ -138,7 +138,7 @@ class InvalidTokenError(RemoteError):
 
 
 class SaslError(RemoteError):
-    """The daemon did not believe us."""
+    """The daemon rejected the authentication."""
 
 
 class NoSuchMethodError(RemoteError):
@@ -174,7 +174,7 @@ class ContainerNotFoundError(YarnError):
 
 
 class ApplicationMasterNotRegisteredError(YarnError):
-    """The ResourceManager has forgotten us: register again and send everything again."""
+    """The ResourceManager lost the registration: register again and send everything again."""
 
 
 class InvalidApplicationMasterRequestError(YarnError):
@@ -182,7 +182,7 @@ class InvalidApplicationMasterRequestError(YarnError):
 
 
 class InvalidResourceRequestError(YarnError):
-    """An ask for more than any container may have, or for a label or a type that does not exist."""
+    """A request that exceeds the maximum container, or names an unknown label or type."""
 
 
 class InvalidContainerError(YarnError):
@@ -250,12 +250,12 @@ _CLASSES: dict[str, type[RemoteError]] = {
 
 
 def remote_error(class_name: str, message: str, *, where: str = "", fatal: bool = False) -> RemoteError:
-    """The error of ours for a Java exception.
+    """Return the error for a Java exception.
 
     Args:
         class_name: the Java class, in full.
         message: as on the wire, stack trace and all.
-        where: whom we asked for what: `127.0.0.1:8032 ApplicationClientProtocol.submitApplication`.
+        where: server and method: `127.0.0.1:8032 ApplicationClientProtocol.submitApplication`.
         fatal: whether the daemon closes the connection.
     """
     kind = _CLASSES.get(class_name)
@@ -271,5 +271,5 @@ def remote_error(class_name: str, message: str, *, where: str = "", fatal: bool 
 
 
 def without_trace(message: str) -> str:
-    """What a Java exception says, without its stack."""
+    """Return the message of a Java exception without its stack trace."""
     return message.partition("\n\tat ")[0].strip()

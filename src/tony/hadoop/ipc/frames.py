@@ -46,7 +46,7 @@ _COMPACT = 64 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallId:
-    """Names one call to the server; a repetition of the call has the same name, and servers that keep answers know it.
+    """The id of one call; a retry has the same id, so that servers with a retry cache recognize it.
 
     Attributes:
         client_id: 16 random bytes of this process.
@@ -60,11 +60,11 @@ class CallId:
 
     @staticmethod
     def new() -> CallId:
-        """A name that no call had."""
+        """Return an unused call id."""
         return CallId(client_id=client_id(), number=next(_numbers) & 0x7FFFFFFF)
 
     def again(self) -> CallId:
-        """The name for sending the same call once more."""
+        """Return the id for a retry of the call."""
         return CallId(client_id=self.client_id, number=self.number, retry_count=self.retry_count + 1)
 
 
@@ -73,7 +73,7 @@ _client: tuple[int, bytes] = (0, b"")
 
 
 def client_id() -> bytes:
-    """The 16 bytes that name this process to all servers; a forked child has its own."""
+    """Return the 16-byte client id of this process; a forked child has its own."""
     global _client
     pid = os.getpid()
     if _client[0] != pid:
@@ -97,13 +97,13 @@ def call_frame(method: Method[Request, Response], request: Request, call: CallId
     frame = framed(_header(call.number, call.client_id, call.retry_count), delimited(header), delimited(request))
     if len(frame) - 4 > MAX_FRAME:
         raise IpcProtocolError(
-            f"a request {method.name} of {len(frame)} bytes: Hadoop takes at most {MAX_FRAME} (ipc.maximum.data.length)"
+            f"request {method.name} has {len(frame)} bytes; Hadoop's limit is {MAX_FRAME} (ipc.maximum.data.length)"
         )
     return frame
 
 
 def context_frame(protocol: str, user: str | None = None, real_user: str | None = None) -> bytes:
-    """Says for whom the calls of this connection are.
+    """Return the frame with the user of a connection's calls.
 
     Args:
         user: whose name the calls bear; None where the authentication said it.
@@ -119,7 +119,7 @@ def sasl_frame(message: RpcSasl) -> bytes:
 
 
 def ping_frame() -> bytes:
-    """Asks for nothing and gets no answer; a dead connection shows when it cannot be delivered."""
+    """Return a ping frame: it gets no response, but a dead connection shows when it cannot be delivered."""
     return framed(_header(PING_CALL_ID, client_id()))
 
 
@@ -154,7 +154,7 @@ class RpcResponse:
         return _read(RpcSasl, self.frame, self.offset)
 
     def response(self, cls: type[Response]) -> Response:
-        """What the server answered to a call that succeeded."""
+        """Decode the response of a successful call."""
         return _read(cls, self.frame, self.offset)
 
 
@@ -180,7 +180,7 @@ def _read(cls: type[Response], frame: bytes, offset: int) -> Response:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames, whatever pieces they come in.
+    """Splits a stream of bytes into frames.
 
     Args:
         limit: bytes of the longest frame; what announces more is no answer of Hadoop's.
@@ -193,7 +193,7 @@ class FrameReader:
 
     @property
     def waits(self) -> bool:
-        """Whether a part of a frame is here."""
+        """Return True if part of a frame is buffered."""
         return len(self._buffer) > self._start
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -224,9 +224,9 @@ class FrameReader:
     def _nonsense(self, size: int) -> str:
         begin = bytes(self._buffer[self._start : self._start + 80])
         if begin.startswith(b"HTTP/"):
-            return "it speaks HTTP: this is the port of a web page, not of Hadoop's RPC"
+            return "it speaks HTTP: this is a web port, not a Hadoop RPC port"
         if begin[:1] in (b"\x15", b"\x16") and begin[1:2] == b"\x03":
-            return "it speaks TLS: this is no port of Hadoop's RPC"
+            return "it speaks TLS: this is not a Hadoop RPC port"
         if size and any(begin) and all(32 <= byte < 127 or byte in b"\r\n\t" for byte in begin):
-            return f"it is no Hadoop daemon; it says: {one_line(begin.decode('ascii'))}"
-        return f"it announces an answer of {size} bytes; {self._limit} are the most (ipc.maximum.response.length)"
+            return f"it is not a Hadoop daemon; it sent: {one_line(begin.decode('ascii'))}"
+        return f"it announces a response of {size} bytes; the limit is {self._limit} (ipc.maximum.response.length)"

@@ -1,4 +1,4 @@
-"""As whom, and by what proof, we speak with a daemon."""
+"""The user and authentication method of a connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tony.hadoop.tokens.token import HadoopToken
 
 
 class LoginMethod(Enum):
-    """How a user is known. The values in capitals are Hadoop's names on the wire."""
+    """The authentication method. The values in capitals are Hadoop's names on the wire."""
 
     #: We say who we are and are believed.
     SIMPLE = "simple"
@@ -22,16 +22,16 @@ class LoginMethod(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginIdentity:
-    """What a connection needs to know of its user; make one with `simple`, `with_token` or `kerberos`.
+    """The credentials of a connection; create one with `simple`, `with_token` or `kerberos`.
 
     Attributes:
         method: how the user is known.
         user: for SIMPLE: the name. For KERBEROS: the one to act for, None for oneself.
-        real_user: for SIMPLE: who really asks, if not `user` (impersonation must be allowed by the cluster).
+        real_user: for SIMPLE: the authenticated user, if not `user` (impersonation must be allowed by the cluster).
         token: for TOKEN.
-        server_principal: for KERBEROS: whom to expect, `rm/_HOST@EXAMPLE.COM` (`_HOST`: the host connected to).
-        server_pattern: for KERBEROS: a glob of principals that are as good (`...principal.pattern`).
-        protections: what is wanted after the login, in order of preference; empty: what the daemon offers first.
+        server_principal: for KERBEROS: expected principal, `rm/_HOST@EXAMPLE.COM` (`_HOST`: the host connected to).
+        server_pattern: for KERBEROS: a glob of further accepted principals (`...principal.pattern`).
+        protections: SASL protection levels in order of preference; empty: the daemon's first offer.
         fallback_to_simple: whether a daemon that wants no proof is believed
             (`ipc.client.fallback-to-simple-auth-allowed`).
     """
@@ -47,7 +47,7 @@ class LoginIdentity:
 
     @staticmethod
     def simple(user: str, real_user: str | None = None) -> LoginIdentity:
-        """A name that is believed: clusters whose `hadoop.security.authentication` is simple."""
+        """Return a login by user name, for clusters whose `hadoop.security.authentication` is simple."""
         return LoginIdentity(method=LoginMethod.SIMPLE, user=user, real_user=real_user)
 
     @staticmethod
@@ -58,7 +58,7 @@ class LoginIdentity:
         fallback_to_simple: bool = False,
         user: str | None = None,
     ) -> LoginIdentity:
-        """A token. The ResourceManager's scheduler and all NodeManagers want one on every cluster.
+        """Return a login by token. The ResourceManager's scheduler and all NodeManagers require one on every cluster.
 
         Args:
             user: the name to give where `fallback_to_simple` comes true.
@@ -80,11 +80,11 @@ class LoginIdentity:
         fallback_to_simple: bool = False,
         user: str | None = None,
     ) -> LoginIdentity:
-        """The ticket in the credential cache (KRB5CCNAME), or a keytab (KRB5_CLIENT_KTNAME).
+        """Return a Kerberos login: the ticket in the credential cache (KRB5CCNAME), or a keytab (KRB5_CLIENT_KTNAME).
 
         Args:
             server_principal: of the daemon, from the settings; or `server_pattern`. One of them is needed: without
-                it anybody with a principal could play the daemon.
+                it any principal could impersonate the daemon.
             user: on whose behalf, if not one's own (impersonation must be allowed by the cluster).
         """
         return LoginIdentity(
@@ -97,5 +97,5 @@ class LoginIdentity:
         )
 
     def protected(self, *protections: Protection) -> LoginIdentity:
-        """The same login with other protections."""
+        """Return a copy with other protections."""
         return replace(self, protections=protections)

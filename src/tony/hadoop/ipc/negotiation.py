@@ -1,4 +1,4 @@
-"""The conversation in which both sides agree on how to authenticate, and do it. No socket in sight.
+"""The SASL negotiation and authentication, without I/O.
 
 we    NEGOTIATE
 they  NEGOTIATE with what they take (TOKEN with its challenge already)   or SUCCESS: no authentication wanted
@@ -75,14 +75,14 @@ class Negotiation:
         """
         self._steps += 1
         if self.done or self._steps > _MOST_STEPS:
-            raise IpcProtocolError(self._at("the daemon goes on with a login that should be over"))
+            raise IpcProtocolError(self._at("the daemon continues a login that is complete"))
         try:
             return self._next(message)
         except SaslFailure as error:
             raise LoginError(self._at(str(error))) from error
 
     def context(self, protocol: str) -> bytes:
-        """The frame that follows: for whom the calls are."""
+        """Return the connection-context frame, with the user of the calls."""
         login = self._login
         if self._is_simple:
             user = login.user or _os_user()
@@ -106,14 +106,14 @@ class Negotiation:
         if message.state is SaslState.NEGOTIATE and not begun:
             return self._initiate(message.auths)
         if message.state is SaslState.NEGOTIATE:
-            raise LoginError(self._at("the daemon did not take the way to log in that it had offered itself"))
+            raise LoginError(self._at("the daemon refused the authentication method that it had offered"))
         if message.state is SaslState.SUCCESS:
             self._succeed(message.token, begun)
             return b""
         if message.state is SaslState.CHALLENGE and self._gssapi is not None and message.token is not None:
             reply = self._gssapi.step(message.token)
             return sasl_frame(RpcSasl(state=SaslState.RESPONSE, token=reply))
-        raise IpcProtocolError(self._at(f"the daemon sends {message.state.name} where it makes no sense"))
+        raise IpcProtocolError(self._at(f"unexpected {message.state.name} from the daemon"))
 
     def _initiate(self, auths: tuple[SaslAuth, ...]) -> bytes:
         method = self._login.method.name
@@ -134,7 +134,7 @@ class Negotiation:
     def _first_digest(self, auth: SaslAuth) -> bytes:
         token = self._login.token
         if token is None:
-            raise LoginError(self._at("a login by token without a token"))
+            raise LoginError(self._at("login by token, but there is no token"))
         uri = f"{auth.protocol or ''}/{auth.server_id or ''}"
         self._digest = DigestClient(token.identifier, token.password, uri=uri, wanted=self._login.protections)
         return self._digest.answer(auth.challenge or b"")
@@ -142,13 +142,13 @@ class Negotiation:
     def _first_gssapi(self, auth: SaslAuth) -> bytes:
         service, host = auth.protocol or "", auth.server_id or ""
         if not (service and host and f"{service}{host}".isprintable() and len(service) + len(host) < 1000):
-            raise LoginError(self._at("the daemon does not say under which principal it runs"))
+            raise LoginError(self._at("the daemon does not name its principal"))
         expected = self._principals(self._login, self._address.host)
         if not expected:
             raise LoginError(
                 self._at(
-                    "no principal of the daemon is set, so anybody could play it. Set "
-                    "yarn.resourcemanager.principal or dfs.namenode.kerberos.principal, as the cluster has it."
+                    "no principal of the daemon is set, so any principal could impersonate it. Set "
+                    "yarn.resourcemanager.principal or dfs.namenode.kerberos.principal as the cluster does."
                 )
             )
         from tony.hadoop.sasl.gssapi import GssapiClient, matches
@@ -156,8 +156,8 @@ class Negotiation:
         if not matches(f"{service}/{host}", expected):
             raise LoginError(
                 self._at(
-                    f"the daemon says that it is {one_line(service)}/{one_line(host)}, and "
-                    f"{' or '.join(expected)} is expected. Look at the principal in the settings."
+                    f"the daemon is {one_line(service)}/{one_line(host)}, but "
+                    f"{' or '.join(expected)} is expected. Check the principal in the settings."
                 )
             )
         self._gssapi = GssapiClient(service, host, expected=expected, wanted=self._login.protections)
@@ -170,8 +170,8 @@ class Negotiation:
             if not self._login.fallback_to_simple:
                 raise LoginError(
                     self._at(
-                        f"the daemon wants no proof of who we are, and {self._login.method.value} was to be used. "
-                        "It may be the wrong daemon, or an impostor. If it is meant to be so, set "
+                        f"the daemon requires no authentication, but {self._login.method.value} was to be used. "
+                        "It may be the wrong daemon, or an impostor. If that is intended, set "
                         "ipc.client.fallback-to-simple-auth-allowed to true."
                     )
                 )
@@ -181,7 +181,7 @@ class Negotiation:
             self.layer = self._digest.layer()
         elif self._gssapi is not None:
             if token or not self._gssapi.complete:
-                raise LoginError(self._at("the daemon calls the login done before it proved who it is"))
+                raise LoginError(self._at("the daemon ended the login before it authenticated itself"))
             self.layer = self._gssapi.layer()
         self.done = True
 
@@ -189,14 +189,14 @@ class Negotiation:
         method = self._login.method.name
         for auth in auths:
             if auth.method == method:
-                return f"the daemon wants the mechanism {one_line(auth.mechanism, 60)} for {method}; we have none such"
+                return f"unsupported SASL mechanism {one_line(auth.mechanism, 60)} for {method}"
         theirs = ", ".join(one_line(auth.method, 40) for auth in auths[:8]) or "nothing"
         advice = {
             "TOKEN": "Only a token that this daemon knows can be used",
             "KERBEROS": "Set hadoop.security.authentication to simple if the cluster is not secure",
             "SIMPLE": "Set hadoop.security.authentication to kerberos if the cluster is secure",
         }[method]
-        return f"the daemon takes {theirs}, and we come with {method}. {advice}."
+        return f"the daemon accepts {theirs}, but the login method is {method}. {advice}."
 
     def _at(self, text: str) -> str:
         return f"cannot log in at {self._address}: {text}"

@@ -1,4 +1,4 @@
-"""Which Kerberos principals a daemon may have: the settings say, and only the host may be filled in."""
+"""The Kerberos principals that the settings allow for a daemon."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tony.hadoop.ipc.login_method import LoginIdentity
 
 
 def expected_principals(login: LoginIdentity, host: str) -> tuple[str, ...]:
-    """Globs of the principals that a daemon on this host may have, by the settings. May ask the DNS.
+    """Return globs of the principals that the settings allow for a daemon on this host. May query the DNS.
 
     Args:
-        host: whom we connect to; takes the place of `_HOST`, and so does its full name.
+        host: host of the daemon; it and its full name replace `_HOST`.
     """
     found: list[str] = []
     if login.server_principal:

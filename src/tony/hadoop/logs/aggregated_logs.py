@@ -175,7 +175,7 @@ class AggregatedLogs:
         Args:
             log: which.
             offset: of the first byte; what lies behind the end is empty.
-            length: at most so many bytes; None for all.
+            length: maximum number of bytes; None for all.
 
         Raises:
             MalformedLogFile: damaged.

@@ -26,7 +26,7 @@ class Decoded(Protocol):
         ...
 
     def skip(self, size: int) -> None:
-        """Leaves bytes out; an error if there are not so many."""
+        """Skip bytes; raise an error if fewer are left."""
         ...
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Inflated:
         """Leaves plain bytes out.
 
         Raises:
-            MalformedLogFile: there are not so many.
+            MalformedLogFile: fewer bytes are left.
         """
         while size:
             part = self.some(min(size, _PIECE))
@@ -96,7 +96,7 @@ def exactly(source: Decoded, size: int) -> bytes:
     """The next `size` bytes, which should be few.
 
     Raises:
-        MalformedLogFile: there are not so many.
+        MalformedLogFile: fewer bytes are left.
     """
     parts = []
     while size:

@@ -106,7 +106,7 @@ def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length
         index: of the file.
         entry: which log file.
         offset: of the first byte wanted.
-        length: at most so many.
+        length: maximum number of bytes.
 
     Raises:
         MalformedLogFile: damaged.

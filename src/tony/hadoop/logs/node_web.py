@@ -1,8 +1,8 @@
 """Logs of a container at the NodeManager that runs it (or ran it, while its application lives), over HTTP.
 
 The REST interface (`/ws/v1/node/containers/{id}/logs`) gives the very bytes of a file, behind a head of a few lines
-that says how long the file was at that moment. It cannot begin at an offset, but it can give the last so many bytes,
-and with the length in the head that is as good: one asks for enough, and leaves out what one has. The pages made for
+that says how long the file was at that moment. It cannot begin at an offset, but it can return the last N bytes,
+and with the length in the head that is as good: request enough, and skip what is already known. The pages made for
 people (`/node/containerlogs/...`) do take offsets, but are of no use to programs: what is no UTF-8 has become a
 question mark there, and the rest is escaped.
 
@@ -109,7 +109,7 @@ class NodeWeb:
 
     Args:
         url: `http://host:port`, from a node's or container's report.
-        user: as whom to ask, where the cluster believes names; empty for nobody.
+        user: user name to send, on clusters with simple authentication; empty to send none.
         options: time-outs, and https.
 
     Raises:
@@ -179,7 +179,7 @@ class NodeWeb:
         self.close()
 
     def _stream(self, container: str, name: str, last: int | None) -> LogStream:
-        """The last so many bytes, or all, with the head read."""
+        """Open the last bytes of a log, or all, after its head."""
         path = f"/ws/v1/node/containers/{quote(container, safe='')}/logs/{quote(name, safe='')}"
         answer = self._get(path, {} if last is None else {"size": str(-last)}, accept="text/plain")
         where = f"{self._origin}, {name} of {container}"

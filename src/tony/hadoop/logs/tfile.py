@@ -287,7 +287,7 @@ class TFileValue:
         return not self._more()
 
     def close(self) -> None:
-        """Nothing: whoever has the block closes it."""
+        """Do nothing: the owner of the block closes it."""
 
     def _more(self) -> bool:
         while not self._left and not self._last:
@@ -355,7 +355,7 @@ def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, len
         index: of the file.
         entry: which log file.
         offset: of the first byte wanted.
-        length: at most so many.
+        length: maximum number of bytes.
 
     Raises:
         MalformedLogFile: damaged.

@@ -137,8 +137,8 @@ class IntegrityLayer:
 
     @staticmethod
     def _check(expected: bytes, mac: bytes) -> None:
-        if expected != mac:  # one wrong guess ends the connection: its time tells nobody anything
-            raise SaslFailure("a sealed message whose signature is wrong: damaged, or not the daemon's")
+        if expected != mac:  # a mismatch ends the connection, so timing reveals nothing
+            raise SaslFailure("a message has a wrong signature: it is damaged or not from the daemon")
 
 
 class PrivacyLayer(IntegrityLayer):
@@ -208,6 +208,6 @@ def _make_cipher(name: str, key: bytes, *, encrypt: bool) -> _Cipher:
 
 
 def _spread(seven: bytes) -> bytes:
-    """7 bytes of key as the 8 that DES takes: 7 bits in each, and one of parity that nobody looks at."""
+    """Expand a 7-byte key to the 8 bytes that DES takes: 7 bits in each, and an unused parity bit."""
     bits = int.from_bytes(seven, "big")
     return bytes((bits >> (49 - 7 * each) & 0x7F) << 1 for each in range(8))

@@ -7,7 +7,7 @@ from tony.dataclass import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopToken:
-    """What a daemon gave out so that somebody may speak with it.
+    """A token that a daemon issued for authentication to it.
 
     Attributes:
         identifier: who may do what until when, in the maker's own format (see `identifiers`).

@@ -27,7 +27,7 @@ class WritableReader:
         return len(self._data) - self.offset
 
     def take(self, size: int) -> bytes:
-        """So many bytes.
+        """Return the next `size` bytes.
 
         Raises:
             Malformed: there are fewer.

@@ -1,4 +1,4 @@
-"""ApplicationClientProtocol: what clients ask of the ResourceManager, port 8032."""
+"""ApplicationClientProtocol: calls from clients to the ResourceManager, port 8032."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
 
 
 class Scope(IntEnum):
-    """Whose applications."""
+    """The applications to list, by ownership."""
 
     ALL = 0
     VIEWABLE = 1
@@ -55,63 +55,57 @@ class Scope(IntEnum):
 
 
 class GetNewApplicationRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetNewApplicationResponse(ProtoMessage):
-    """An id of one's own, and the most that one container may have."""
+    """A new application id, and the maximum resource of one container."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
     maximum_capability: Resource | None = optional(2, Resource)
 
 
 class SubmitApplicationRequest(ProtoMessage):
-    """The application."""
-
     context: ApplicationSubmissionContext | None = optional(1, ApplicationSubmissionContext)
 
 
 class SubmitApplicationResponse(ProtoMessage):
-    """Nothing: poll the report until it is accepted."""
+    """An empty message: poll the report until the application is accepted."""
 
 
 class GetApplicationReportRequest(ProtoMessage):
-    """Which application."""
-
     application_id: ApplicationId | None = optional(1, ApplicationId)
 
 
 class GetApplicationReportResponse(ProtoMessage):
-    """Its report."""
-
     report: ApplicationReport | None = optional(1, ApplicationReport)
 
 
 class KillApplicationRequest(ProtoMessage):
-    """Which application, and why."""
+    """The application to kill, and the reason."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
     diagnostics: str | None = optional(2, STRING)
 
 
 class KillApplicationResponse(ProtoMessage):
-    """Ask again until it is done."""
+    """Whether the application is killed; repeat the call until it is."""
 
     completed: bool = optional(1, BOOL, False)
 
 
 class FailApplicationAttemptRequest(ProtoMessage):
-    """Which attempt to end, so that the next one starts."""
+    """The attempt to end, so that the next one starts."""
 
     attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
 
 
 class FailApplicationAttemptResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetApplicationsRequest(ProtoMessage):
-    """Which applications; what is empty does not choose."""
+    """Filters for applications; an empty field does not filter."""
 
     types: tuple[str, ...] = repeated(1, STRING)
     states: tuple[ApplicationState, ...] = repeated(2, ENUM(ApplicationState))
@@ -128,120 +122,102 @@ class GetApplicationsRequest(ProtoMessage):
 
 
 class GetApplicationsResponse(ProtoMessage):
-    """The applications."""
-
     applications: tuple[ApplicationReport, ...] = repeated(1, ApplicationReport)
 
 
 class GetApplicationAttemptReportRequest(ProtoMessage):
-    """Which attempt."""
-
     attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
 
 
 class GetApplicationAttemptReportResponse(ProtoMessage):
-    """Its report."""
-
     report: AttemptReport | None = optional(1, AttemptReport)
 
 
 class GetApplicationAttemptsRequest(ProtoMessage):
-    """Whose attempts."""
-
     application_id: ApplicationId | None = optional(1, ApplicationId)
 
 
 class GetApplicationAttemptsResponse(ProtoMessage):
-    """The attempts."""
-
     attempts: tuple[AttemptReport, ...] = repeated(1, AttemptReport)
 
 
 class GetContainerReportRequest(ProtoMessage):
-    """Which container."""
-
     container_id: ContainerId | None = optional(1, ContainerId)
 
 
 class GetContainerReportResponse(ProtoMessage):
-    """Its report."""
-
     report: ContainerReport | None = optional(1, ContainerReport)
 
 
 class GetContainersRequest(ProtoMessage):
-    """Of which attempt. The ResourceManager itself knows only running containers."""
+    """The attempt of the containers. The ResourceManager itself knows only running containers."""
 
     attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
 
 
 class GetContainersResponse(ProtoMessage):
-    """The containers."""
-
     containers: tuple[ContainerReport, ...] = repeated(1, ContainerReport)
 
 
 class MoveApplicationRequest(ProtoMessage):
-    """Which application, to which queue."""
+    """The application to move, and its new queue."""
 
     application_id: ApplicationId = required(1, ApplicationId)
     target_queue: str = required(2, STRING)
 
 
 class MoveApplicationResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class UpdateApplicationPriorityRequest(ProtoMessage):
-    """Which application, and its new priority."""
+    """The application, and its new priority."""
 
     application_id: ApplicationId = required(1, ApplicationId)
     priority: Priority = required(2, Priority)
 
 
 class UpdateApplicationPriorityResponse(ProtoMessage):
-    """The priority that it really has: queues have limits."""
+    """The effective priority: queues limit it."""
 
     priority: Priority | None = optional(1, Priority)
 
 
 class UpdateApplicationTimeoutsRequest(ProtoMessage):
-    """Which application, and the new ends."""
+    """The application, and its new timeouts."""
 
     application_id: ApplicationId = required(1, ApplicationId)
     timeouts: tuple[TimeoutExpiry, ...] = repeated(2, TimeoutExpiry)
 
 
 class UpdateApplicationTimeoutsResponse(ProtoMessage):
-    """The ends that it really has."""
+    """The effective timeouts."""
 
     timeouts: tuple[TimeoutExpiry, ...] = repeated(1, TimeoutExpiry)
 
 
 class GetClusterNodesRequest(ProtoMessage):
-    """Nodes in which states; none means all that are active."""
+    """The states of the nodes to list; empty for all active nodes."""
 
     states: tuple[NodeState, ...] = repeated(1, ENUM(NodeState))
 
 
 class GetClusterNodesResponse(ProtoMessage):
-    """The nodes."""
-
     nodes: tuple[NodeReport, ...] = repeated(1, NodeReport)
 
 
 class GetClusterMetricsRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetClusterMetricsResponse(ProtoMessage):
-    """The nodes in numbers."""
+    """Counts of the cluster's nodes by state."""
 
     metrics: ClusterMetrics | None = optional(1, ClusterMetrics)
 
 
 class GetQueueInfoRequest(ProtoMessage):
-    """Which queue, and what of it."""
+    """The queue, and the details to include."""
 
     queue: str | None = optional(1, STRING)
     include_applications: bool | None = optional(2, BOOL)
@@ -250,90 +226,88 @@ class GetQueueInfoRequest(ProtoMessage):
 
 
 class GetQueueInfoResponse(ProtoMessage):
-    """The queue."""
-
     queue: QueueInfo | None = optional(1, QueueInfo)
 
 
 class GetQueueUserAclsRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetQueueUserAclsResponse(ProtoMessage):
-    """What the caller may do, queue by queue."""
+    """The caller's permissions on each queue."""
 
     queues: tuple[QueueUserAcls, ...] = repeated(1, QueueUserAcls)
 
 
 class GetClusterNodeLabelsRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetClusterNodeLabelsResponse(ProtoMessage):
-    """The labels that the cluster has."""
+    """The labels of the cluster."""
 
     old_labels: tuple[str, ...] = repeated(1, STRING)
     labels: tuple[NodeLabel, ...] = repeated(2, NodeLabel)
 
 
 class GetNodeToLabelsRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetNodeToLabelsResponse(ProtoMessage):
-    """The labels, node by node."""
+    """The labels of each node."""
 
     nodes: tuple[NodeLabels, ...] = repeated(1, NodeLabels)
 
 
 class GetLabelsToNodesRequest(ProtoMessage):
-    """Of which labels; none means all."""
+    """The labels to list nodes of; empty for all."""
 
     labels: tuple[str, ...] = repeated(1, STRING)
 
 
 class GetLabelsToNodesResponse(ProtoMessage):
-    """The nodes, label by label."""
+    """The nodes of each label."""
 
     labels: tuple[LabelNodes, ...] = repeated(1, LabelNodes)
 
 
 class GetResourceTypesRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetResourceTypesResponse(ProtoMessage):
-    """All that the cluster counts, memory and vcores included."""
+    """All resource types of the cluster, including memory and vcores."""
 
     types: tuple[ResourceTypeInfo, ...] = repeated(1, ResourceTypeInfo)
 
 
 class NodeAttributeInfo(ProtoMessage):
-    """An attribute that nodes have."""
+    """A node attribute of the cluster."""
 
     key: NodeAttributeKey = required(1, NodeAttributeKey)
     type: NodeAttributeType = required(2, ENUM(NodeAttributeType))
 
 
 class GetClusterNodeAttributesRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetClusterNodeAttributesResponse(ProtoMessage):
-    """The attributes that the cluster has."""
+    """The node attributes of the cluster."""
 
     attributes: tuple[NodeAttributeInfo, ...] = repeated(1, NodeAttributeInfo)
 
 
 class SignalContainerRequest(ProtoMessage):
-    """Which container's processes get which signal."""
+    """The container, and the signal to send to its processes."""
 
     container_id: ContainerId = required(1, ContainerId)
     command: SignalCommand = required(2, ENUM(SignalCommand))
 
 
 class SignalContainerResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 GET_NEW_APPLICATION: Final = Method(

@@ -1,4 +1,4 @@
-"""ApplicationMasterProtocol: what an application's master asks of the ResourceManager, port 8030."""
+"""ApplicationMasterProtocol: calls from the AM to the ResourceManager, port 8030."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
 
 
 class MasterCommand(IntEnum):
-    """What old ResourceManagers tell a master; those of 3.x throw exceptions instead."""
+    """A command of an old ResourceManager to the AM; 3.x throws exceptions instead."""
 
     RESYNC = 1
     SHUTDOWN = 2
 
 
 class CountedResource(IntEnum):
-    """What the scheduler really looks at."""
+    """The resources that the scheduler takes into account."""
 
     MEMORY = 0
     CPU = 1
 
 
 class UpdateType(IntEnum):
-    """How a container changes."""
+    """The kind of a container update."""
 
     INCREASE_RESOURCE = 0
     DECREASE_RESOURCE = 1
@@ -51,7 +51,7 @@ class UpdateType(IntEnum):
 
 
 class RegisterRequest(ProtoMessage):
-    """Where the master is. The URL may be `host:port`; empty means none."""
+    """The address of the AM. The URL may be `host:port`; empty means none."""
 
     host: str | None = optional(1, STRING)
     rpc_port: int | None = optional(2, INT32)
@@ -60,14 +60,14 @@ class RegisterRequest(ProtoMessage):
 
 
 class NodeToken(ProtoMessage):
-    """What a node wants to see before it listens to this master."""
+    """The token with which the AM authenticates to a NodeManager."""
 
     node: NodeId | None = optional(1, NodeId)
     token: Token | None = optional(2, Token)
 
 
 class RegisterResponse(ProtoMessage):
-    """What the master needs to know of the cluster, and of containers that earlier attempts left running."""
+    """The cluster's limits, and the containers that earlier attempts left running."""
 
     maximum_capability: Resource | None = optional(1, Resource)
     client_to_am_master_key: bytes | None = optional(2, BYTES)
@@ -80,14 +80,14 @@ class RegisterResponse(ProtoMessage):
 
 
 class Blacklist(ProtoMessage):
-    """Changes of the list of hosts (or racks) that get no containers of ours."""
+    """Changes to the list of hosts (or racks) excluded for this application."""
 
     additions: tuple[str, ...] = repeated(1, STRING)
     removals: tuple[str, ...] = repeated(2, STRING)
 
 
 class UpdateContainerRequest(ProtoMessage):
-    """A change of a container: of its resource, or of its execution type, not of both."""
+    """A requested change to a container's resource or to its execution type, but not both."""
 
     container_version: int = required(1, INT32)
     container_id: ContainerId = required(2, ContainerId)
@@ -97,7 +97,7 @@ class UpdateContainerRequest(ProtoMessage):
 
 
 class UpdateContainerError(ProtoMessage):
-    """A change that is not to be."""
+    """A container update that was refused."""
 
     reason: str | None = optional(1, STRING)
     request: UpdateContainerRequest | None = optional(2, UpdateContainerRequest)
@@ -112,7 +112,7 @@ class UpdatedContainer(ProtoMessage):
 
 
 class AllocateRequest(ProtoMessage):
-    """The heartbeat, with all that changed since the last one. Asks are totals."""
+    """The heartbeat, with all changes since the last one. Container requests are totals."""
 
     asks: tuple[ResourceRequest, ...] = repeated(1, ResourceRequest)
     releases: tuple[ContainerId, ...] = repeated(2, ContainerId)
@@ -125,53 +125,53 @@ class AllocateRequest(ProtoMessage):
 
 
 class PreemptedContainer(ProtoMessage):
-    """A container that is to go."""
+    """A container selected for preemption."""
 
     id: ContainerId | None = optional(1, ContainerId)
 
 
 class PreemptedResource(ProtoMessage):
-    """As much as this is to be given back."""
+    """An amount of resources to give back."""
 
     request: ResourceRequest | None = optional(1, ResourceRequest)
 
 
 class StrictPreemption(ProtoMessage):
-    """These will be killed."""
+    """Containers that will be killed."""
 
     containers: tuple[PreemptedContainer, ...] = repeated(1, PreemptedContainer)
 
 
 class NegotiablePreemption(ProtoMessage):
-    """As much as this, or these will be killed."""
+    """Resources to give back, and the containers that are killed otherwise."""
 
     resources: tuple[PreemptedResource, ...] = repeated(1, PreemptedResource)
     containers: tuple[PreemptedContainer, ...] = repeated(2, PreemptedContainer)
 
 
 class Preemption(ProtoMessage):
-    """What the scheduler wants back."""
+    """A preemption notice of the scheduler."""
 
     strict: StrictPreemption | None = optional(1, StrictPreemption)
     negotiable: NegotiablePreemption | None = optional(2, NegotiablePreemption)
 
 
 class CollectorInfo(ProtoMessage):
-    """Where the application's timeline collector listens."""
+    """The address of the application's timeline collector."""
 
     address: str | None = optional(1, STRING)
     token: Token | None = optional(2, Token)
 
 
 class EnhancedHeadroom(ProtoMessage):
-    """How busy the cluster is (3.4)."""
+    """The cluster's load (3.4)."""
 
     total_pending: int | None = optional(1, INT32)
     total_active_cores: int | None = optional(2, INT32)
 
 
 class AllocateResponse(ProtoMessage):
-    """What happened since the last heartbeat. `limit` is what the queue could still give."""
+    """Events since the last heartbeat. `limit` is the headroom of the queue."""
 
     command: MasterCommand | None = optional(1, ENUM(MasterCommand))
     response_id: int | None = optional(2, INT32)
@@ -193,7 +193,7 @@ class AllocateResponse(ProtoMessage):
 
 
 class FinishRequest(ProtoMessage):
-    """How it ended, and where its history can be read."""
+    """The final status and the URL of the application's history."""
 
     diagnostics: str | None = optional(1, STRING)
     tracking_url: str | None = optional(2, STRING)
@@ -201,7 +201,7 @@ class FinishRequest(ProtoMessage):
 
 
 class FinishResponse(ProtoMessage):
-    """Ask again until it is unregistered."""
+    """Whether the AM is unregistered; repeat the call until it is."""
 
     unregistered: bool = optional(1, BOOL, False)
 
@@ -213,7 +213,7 @@ REGISTER: Final = Method(
     response=RegisterResponse,
     idempotent=True,
 )
-#: The response id makes a repetition harmless.
+#: Safe to repeat because of the response id.
 ALLOCATE: Final = Method(
     protocol=PROTOCOL,
     name="allocate",

@@ -1,6 +1,6 @@
-"""ContainerManagementProtocol: what an application's master asks of a NodeManager.
+"""ContainerManagementProtocol: calls from the AM to a NodeManager.
 
-Most calls are about several containers. That some of them failed is no error of the call: it is in `failed`.
+Most calls cover several containers. If some of them fail, the call succeeds and lists them in `failed`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROTOCOL: Final = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
 
 
 class LocalizationState(IntEnum):
-    """Whether a file is there yet."""
+    """The state of a file's localization."""
 
     PENDING = 1
     COMPLETED = 2
@@ -40,20 +40,18 @@ class ContainerFailure(ProtoMessage):
 
 
 class StartContainerRequest(ProtoMessage):
-    """What to run, and the token that came with the container."""
+    """The launch context, and the token that came with the container."""
 
     context: ContainerLaunchContext | None = optional(1, ContainerLaunchContext)
     token: Token | None = optional(2, Token)
 
 
 class StartContainersRequest(ProtoMessage):
-    """What to start."""
-
     requests: tuple[StartContainerRequest, ...] = repeated(1, StartContainerRequest)
 
 
 class StartContainersResponse(ProtoMessage):
-    """What was started, and what was not."""
+    """The containers that were started, and those that were not."""
 
     services: tuple[BytesPair, ...] = repeated(1, BytesPair)
     succeeded: tuple[ContainerId, ...] = repeated(2, ContainerId)
@@ -61,26 +59,22 @@ class StartContainersResponse(ProtoMessage):
 
 
 class StopContainersRequest(ProtoMessage):
-    """What to stop."""
-
     container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
 
 
 class StopContainersResponse(ProtoMessage):
-    """What was stopped, and what was not."""
+    """The containers that were stopped, and those that were not."""
 
     succeeded: tuple[ContainerId, ...] = repeated(1, ContainerId)
     failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
 
 
 class GetContainerStatusesRequest(ProtoMessage):
-    """Whose status."""
-
     container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
 
 
 class GetContainerStatusesResponse(ProtoMessage):
-    """The statuses, and what is not known here."""
+    """The statuses, and the containers that the node does not know."""
 
     statuses: tuple[ContainerStatus, ...] = repeated(1, ContainerStatus)
     failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
@@ -93,25 +87,25 @@ class UpdateContainersRequest(ProtoMessage):
 
 
 class UpdateContainersResponse(ProtoMessage):
-    """What was changed, and what was not."""
+    """The containers that were updated, and those that were not."""
 
     succeeded: tuple[ContainerId, ...] = repeated(1, ContainerId)
     failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
 
 
 class LocalizeRequest(ProtoMessage):
-    """More files for a container that runs."""
+    """More files for a running container."""
 
     container_id: ContainerId | None = optional(1, ContainerId)
     local_resources: tuple[NamedLocalResource, ...] = repeated(2, NamedLocalResource)
 
 
 class LocalizeResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class ReinitializeRequest(ProtoMessage):
-    """Another program for a container."""
+    """A new program for a running container."""
 
     container_id: ContainerId | None = optional(1, ContainerId)
     context: ContainerLaunchContext | None = optional(2, ContainerLaunchContext)
@@ -119,11 +113,11 @@ class ReinitializeRequest(ProtoMessage):
 
 
 class ReinitializeResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class RestartResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class LocalizationStatus(ProtoMessage):
@@ -142,19 +136,17 @@ class ContainerLocalization(ProtoMessage):
 
 
 class GetLocalizationStatusesRequest(ProtoMessage):
-    """Whose files."""
-
     container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
 
 
 class GetLocalizationStatusesResponse(ProtoMessage):
-    """The files, and what is not known here."""
+    """The files, and the containers that the node does not know."""
 
     statuses: tuple[ContainerLocalization, ...] = repeated(1, ContainerLocalization)
     failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
 
 
-#: Not to be repeated blindly: the second time it fails with "already started".
+#: Not idempotent: a repeated call fails with "already started".
 START_CONTAINERS: Final = Method(
     protocol=PROTOCOL,
     name="startContainers",

@@ -1,4 +1,4 @@
-"""One call of a protocol: what it is named, what goes and what comes back."""
+"""The description of an RPC method: its name, request and response."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Method(Generic[Request, Response]):
     """A method of one of Hadoop's protocols; versions are 1 everywhere.
 
     Attributes:
-        protocol: the name that the connection context and each call carry (Java's `@ProtocolInfo`).
-        name: the method, as Java spells it.
-        request: the type of what is sent.
-        response: the type of what comes back.
-        idempotent: whether it may be sent a second time when nobody knows what became of the first: Hadoop marks it
-            as idempotent, or as done at most once (the server knows the repetition).
+        protocol: the protocol name in the connection context and in each call (Java's `@ProtocolInfo`).
+        name: the Java method name.
+        request: type of the request.
+        response: type of the response.
+        idempotent: whether it may be sent again when the outcome of the first call is unknown: Hadoop marks it as
+            idempotent, or as at-most-once (the server recognizes the retry).
     """
 
     protocol: str

@@ -1,7 +1,7 @@
-"""ClientProtocol of the NameNode, as far as it is about names and tokens: no blocks, no data.
+"""ClientProtocol of the NameNode, limited to names and tokens: no blocks, no data.
 
-Times are milliseconds since 1970, permissions the usual twelve bits. Calls that would change the file system a second
-time when repeated are recognized by the NameNode when they carry the same call id with a higher retry count.
+Times are milliseconds since 1970, permissions the usual twelve bits. The NameNode recognizes a repeated call that is
+not idempotent by its call id and higher retry count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 
 
 class FileType(IntEnum):
-    """What a name is."""
+    """The type of a path."""
 
     FOLDER = 1
     FILE = 2
@@ -44,7 +44,7 @@ class FileType(IntEnum):
 
 
 class SafeModeAction(IntEnum):
-    """What to do about safe mode."""
+    """An action on the safe mode."""
 
     LEAVE = 1
     ENTER = 2
@@ -53,13 +53,11 @@ class SafeModeAction(IntEnum):
 
 
 class Permission(ProtoMessage):
-    """The twelve bits."""
-
     bits: int = required(1, UINT32)
 
 
 class FileStatus(ProtoMessage):
-    """What the NameNode knows of a name. In listings the path is the last part only; for a single one it is empty."""
+    """The status of a path. In listings `path` is the last component only; for a single path it is empty."""
 
     type: FileType = required(1, ENUM(FileType))
     path: bytes = required(2, BYTES)
@@ -77,19 +75,17 @@ class FileStatus(ProtoMessage):
 
 
 class GetFileInfoRequest(ProtoMessage):
-    """Which name."""
-
     path: str = required(1, STRING)
 
 
 class GetFileInfoResponse(ProtoMessage):
-    """Absent if there is no such name."""
+    """The status; absent if the path does not exist."""
 
     status: FileStatus | None = optional(1, FileStatus)
 
 
 class MkdirsRequest(ProtoMessage):
-    """Which folder. `masked` is what remains after the umask, `unmasked` what was before it (for default ACLs)."""
+    """The folder. `masked` has the umask applied, `unmasked` has not (for default ACLs)."""
 
     path: str = required(1, STRING)
     masked: Permission = required(2, Permission)
@@ -104,18 +100,18 @@ class MkdirsResponse(ProtoMessage):
 
 
 class SetPermissionRequest(ProtoMessage):
-    """Which name, and its new bits."""
+    """The path, and its new permission bits."""
 
     path: str = required(1, STRING)
     permission: Permission = required(2, Permission)
 
 
 class SetPermissionResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class SetOwnerRequest(ProtoMessage):
-    """Which name, its new owner and group."""
+    """The path, its new owner and group."""
 
     path: str = required(1, STRING)
     owner: str | None = optional(2, STRING)
@@ -123,11 +119,11 @@ class SetOwnerRequest(ProtoMessage):
 
 
 class SetOwnerResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class SetTimesRequest(ProtoMessage):
-    """Which name, and its new times; 2^64 - 1 leaves a time as it is."""
+    """The path, and its new times; 2^64 - 1 leaves a time unchanged."""
 
     path: str = required(1, STRING)
     modification_time: int = required(2, UINT64)
@@ -135,37 +131,37 @@ class SetTimesRequest(ProtoMessage):
 
 
 class SetTimesResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class DeleteRequest(ProtoMessage):
-    """Which name, and whether with all that is in it."""
+    """The path, and whether to delete recursively."""
 
     path: str = required(1, STRING)
     recursive: bool = required(2, BOOL)
 
 
 class DeleteResponse(ProtoMessage):
-    """False if there was no such name."""
+    """False if the path did not exist."""
 
     result: bool = required(1, BOOL)
 
 
 class RecoverLeaseRequest(ProtoMessage):
-    """Which file shall be taken from its writer."""
+    """The file whose lease to recover."""
 
     path: str = required(1, STRING)
     client_name: str = required(2, STRING)
 
 
 class RecoverLeaseResponse(ProtoMessage):
-    """Whether the file is closed by now."""
+    """Whether the file is closed."""
 
     result: bool = required(1, BOOL)
 
 
 class RenameRequest(ProtoMessage):
-    """From where to where (`rename2`: fails loudly, and may overwrite)."""
+    """Source and target (`rename2`: raises on failure, and may overwrite)."""
 
     source: str = required(1, STRING)
     target: str = required(2, STRING)
@@ -174,11 +170,11 @@ class RenameRequest(ProtoMessage):
 
 
 class RenameResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetListingRequest(ProtoMessage):
-    """Which folder, and after which entry to go on."""
+    """The folder, and the entry after which to continue."""
 
     path: str = required(1, STRING)
     start_after: bytes = required(2, BYTES)
@@ -186,24 +182,24 @@ class GetListingRequest(ProtoMessage):
 
 
 class Listing(ProtoMessage):
-    """Some of a folder's entries, in order, and how many are still to come."""
+    """A part of a folder's entries, in order, and the number of remaining ones."""
 
     entries: tuple[FileStatus, ...] = repeated(1, FileStatus)
     remaining: int = required(2, UINT32)
 
 
 class GetListingResponse(ProtoMessage):
-    """Absent if there is no such folder."""
+    """The listing; absent if the folder does not exist."""
 
     listing: Listing | None = optional(1, Listing)
 
 
 class GetFsStatsRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class GetFsStatsResponse(ProtoMessage):
-    """The file system in bytes and blocks."""
+    """Statistics of the file system, in bytes and blocks."""
 
     capacity: int = required(1, UINT64)
     used: int = required(2, UINT64)
@@ -214,8 +210,6 @@ class GetFsStatsResponse(ProtoMessage):
 
 
 class SetSafeModeRequest(ProtoMessage):
-    """GET only asks."""
-
     action: SafeModeAction = required(1, ENUM(SafeModeAction))
     checked: bool = optional(2, BOOL, False)
 
@@ -227,11 +221,11 @@ class SetSafeModeResponse(ProtoMessage):
 
 
 class GetServerDefaultsRequest(ProtoMessage):
-    """Nothing."""
+    """An empty message."""
 
 
 class ServerDefaults(ProtoMessage):
-    """How files are written if nothing else is said."""
+    """The server's defaults for writing files."""
 
     block_size: int = required(1, UINT64)
     bytes_per_checksum: int = required(2, UINT32)
@@ -242,8 +236,6 @@ class ServerDefaults(ProtoMessage):
 
 
 class GetServerDefaultsResponse(ProtoMessage):
-    """The defaults."""
-
     defaults: ServerDefaults = required(1, ServerDefaults)
 
 

@@ -1,6 +1,6 @@
-"""Requests with placement constraints: near, apart, at most so many on a node (package `hadoop.yarn`, 3.1 and later).
+"""Requests with placement constraints: affinity, anti-affinity, cardinality (package `hadoop.yarn`, 3.1 and later).
 
-The cluster takes them only if `yarn.resourcemanager.placement-constraints.handler` is `scheduler` or
+The cluster accepts them only if `yarn.resourcemanager.placement-constraints.handler` is `scheduler` or
 `placement-processor`; its default is `disabled`.
 """
 
@@ -20,7 +20,7 @@ NO_LIMIT: Final = (1 << 31) - 1
 
 
 class PlacementTargetType(IntEnum):
-    """What a constraint looks at: attributes of nodes, or tags of the containers that are there."""
+    """The subject of a constraint: node attributes, or the allocation tags of containers on the node."""
 
     NODE_ATTRIBUTE = 1
     ALLOCATION_TAG = 2
@@ -28,7 +28,7 @@ class PlacementTargetType(IntEnum):
 
 
 class AttributeOperation(IntEnum):
-    """How an attribute is compared; constraints on tags compare nothing."""
+    """The comparison of an attribute; constraints on tags use NONE."""
 
     NONE = 1
     EQUAL = 2
@@ -36,7 +36,7 @@ class AttributeOperation(IntEnum):
 
 
 class CompositeKind(IntEnum):
-    """How constraints are joined."""
+    """The operator that joins constraints."""
 
     AND = 1
     OR = 2
@@ -44,14 +44,14 @@ class CompositeKind(IntEnum):
 
 
 class RejectionReason(IntEnum):
-    """Why a request was given back."""
+    """The reason why a scheduling request was rejected."""
 
     COULD_NOT_PLACE_ON_NODE = 1
     COULD_NOT_SCHEDULE_ON_NODE = 2
 
 
 class PlacementTarget(ProtoMessage):
-    """What a constraint looks at. For tags the key is a namespace, `self` for the application's own."""
+    """The target of a constraint. For tags the key is a namespace, `self` for the application's own."""
 
     type: PlacementTargetType = required(1, ENUM(PlacementTargetType))
     key: str | None = optional(2, STRING)
@@ -59,7 +59,7 @@ class PlacementTarget(ProtoMessage):
 
 
 class SimpleConstraint(ProtoMessage):
-    """Between `minimum` and `maximum` containers like the targets in the scope where this one goes."""
+    """Requires `minimum` to `maximum` containers that match the targets in the scope of the new container."""
 
     scope: str = required(1, STRING)
     targets: tuple[PlacementTarget, ...] = repeated(2, PlacementTarget)
@@ -69,8 +69,6 @@ class SimpleConstraint(ProtoMessage):
 
 
 class CompositeConstraint(ProtoMessage):
-    """Several constraints joined."""
-
     kind: CompositeKind = required(1, ENUM(CompositeKind))
     children: tuple[PlacementConstraint, ...] = repeated(2, lambda: PlacementConstraint)
 
@@ -83,21 +81,21 @@ class PlacementConstraint(ProtoMessage):
 
 
 class PlacementConstraintEntry(ProtoMessage):
-    """A constraint for all containers with some tags, given at the registration."""
+    """A constraint for all containers with the given tags, sent at registration."""
 
     tags: tuple[str, ...] = repeated(1, STRING)
     constraint: PlacementConstraint | None = optional(2, PlacementConstraint)
 
 
 class ResourceSizing(ProtoMessage):
-    """How many of what size are still wanted."""
+    """The number and size of the containers still requested."""
 
     count: int | None = optional(1, INT32)
     resources: Resource | None = optional(2, Resource)
 
 
 class SchedulingRequest(ProtoMessage):
-    """What a resource request is, with tags and a constraint and without places."""
+    """A request for containers with tags and a constraint, but without hosts or racks."""
 
     allocation_request_id: int = optional(1, INT64, 0)
     priority: Priority | None = optional(2, Priority)
@@ -108,7 +106,7 @@ class SchedulingRequest(ProtoMessage):
 
 
 class RejectedRequest(ProtoMessage):
-    """A scheduling request that the ResourceManager gave up."""
+    """A scheduling request that the ResourceManager rejected."""
 
     reason: RejectionReason = required(1, ENUM(RejectionReason))
     request: SchedulingRequest = required(2, SchedulingRequest)
@@ -124,22 +122,22 @@ def _of_tags(scope: str, minimum: int, maximum: int, tags: tuple[str, ...]) -> P
 
 
 def apart(scope: str, *tags: str) -> PlacementConstraint:
-    """Not where a container of the application with one of these tags is."""
+    """Return a constraint: no container of the application with one of these tags in the same scope."""
     return _of_tags(scope, 0, 0, tags)
 
 
 def together(scope: str, *tags: str) -> PlacementConstraint:
-    """Only where a container of the application with such a tag is."""
+    """Return a constraint: at least one container of the application with such a tag in the same scope."""
     return _of_tags(scope, 1, NO_LIMIT, tags)
 
 
 def at_most(count: int, scope: str, *tags: str) -> PlacementConstraint:
-    """Only where no more than `count` others of the application with such a tag are."""
+    """Return a constraint: at most `count` other containers of the application with such a tag in the same scope."""
     return _of_tags(scope, 0, count, tags)
 
 
 def on_attribute(name: str, *values: str, differs: bool = False) -> PlacementConstraint:
-    """Only on nodes whose attribute has (or, if it differs, has not) one of these values."""
+    """Return a constraint: only nodes whose attribute has (or, if `differs`, does not have) one of these values."""
     target = PlacementTarget(type=PlacementTargetType.NODE_ATTRIBUTE, key=name, values=values)
     operation = AttributeOperation.NOT_EQUAL if differs else AttributeOperation.EQUAL
     simple = SimpleConstraint(scope=NODE, targets=(target,), minimum=-1, maximum=-1, operation=operation)
@@ -147,5 +145,5 @@ def on_attribute(name: str, *values: str, differs: bool = False) -> PlacementCon
 
 
 def all_of(*constraints: PlacementConstraint) -> PlacementConstraint:
-    """Where each of them allows it."""
+    """Return the conjunction of constraints."""
     return PlacementConstraint(composite=CompositeConstraint(kind=CompositeKind.AND, children=constraints))

@@ -1,4 +1,4 @@
-"""proto2, as far as Hadoop uses it: messages as classes, and their bytes.
+"""The subset of proto2 that Hadoop uses: messages as classes, encoded to and decoded from bytes.
 
     class NodeId(Message):
         host: str | None = optional(1, STRING)
@@ -7,16 +7,16 @@
     data = encode(NodeId(host="node-1", port=45454))
     assert decode(NodeId, data).host == "node-1"
 
-Hadoop's messages are some hundred, and all of one simple kind; the field numbers are facts of Hadoop's protocol. This
-is no general protobuf: groups and extensions are skipped, maps are lists of pairs, as proto2 has them.
+Hadoop has about a hundred messages, all simple; the field numbers come from Hadoop's protocol files. This is not a
+general protobuf library: groups and extensions are skipped, and maps are lists of pairs, as in proto2.
 
-What is given to a constructor is *present*, and is written, be it the default or not; `None` means absent. An absent
-field reads as its default, or None; an absent repeated one as (). Messages are immutable, compare by what their fields
-read as, and can be keys. Enums are closed: a number that we do not know reads as absent. Their text shows no bytes,
-for these are mostly passwords.
+A value passed to a constructor is *present* and is written even if it equals the default; `None` means absent. An
+absent field reads as its default, or None; an absent repeated field reads as (). Messages are immutable and hashable,
+and compare by the values of their fields. Enums are closed: an unknown number reads as absent. `repr` hides the content
+of bytes fields, which are mostly passwords.
 
-Nothing is computed when a class is made (a program of ours imports hundreds and uses twenty): the plan of its fields is
-drawn up when the class is first used, and read by one loop for all classes.
+The plan of a class's fields is built on first use, not at import: a process imports hundreds of classes and uses about
+twenty. One loop reads the plans of all classes.
 
 Wire format: https://protobuf.dev/programming-guides/encoding/
 """
@@ -30,11 +30,11 @@ from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
 
 from tony.errors import InfraError
 
-#: More than any answer of Hadoop's may have (`ipc.maximum.response.length`).
+#: Bytes; larger than any Hadoop response may be (`ipc.maximum.response.length`).
 MAX_SIZE: Final = 128 << 20
-#: Messages in messages; Hadoop's deepest is some ten.
+#: Nesting depth; Hadoop's deepest message has about ten levels.
 MAX_DEPTH: Final = 100
-#: Values of one repeated field. An empty message takes two bytes on the wire, and some hundred here.
+#: Values of one repeated field. An empty message takes two bytes on the wire and about a hundred in memory.
 MAX_REPEATED: Final = 1 << 20
 
 _MASK64: Final = (1 << 64) - 1
@@ -43,18 +43,18 @@ _START_GROUP, _END_GROUP = 3, 4
 
 
 class MalformedMessage(InfraError):  # noqa: N818 - a noun reads better where it is raised
-    """Bytes that are no message of the type that they claim to be."""
+    """Bytes that are not a valid message of the expected type."""
 
 
 class FieldKind:
-    """How the values of a field are written.
+    """The encoding of a field's values.
 
     Attributes:
-        name: for messages to people.
-        wire: the number of protobuf's wire type.
-        write: from the value to what is written (a number for varints, else bytes); ValueError says what is wanted.
-        read: the other direction, or None if the number on the wire is the value.
-        small: whether a number below 128 must be read, too.
+        name: used in error messages.
+        wire: protobuf wire type.
+        write: encodes a value (to a number for varints, else to bytes); raises ValueError for an invalid value.
+        read: decodes a value; None if the number on the wire is the value.
+        small: whether `read` must also be applied to numbers below 128.
     """
 
     __slots__ = ("name", "read", "small", "wire", "write")
@@ -74,7 +74,7 @@ class FieldKind:
 def _within(low: int, high: int) -> Callable[[Any], int]:
     def checked(value: Any) -> int:
         if not isinstance(value, int) or not low <= value <= high:
-            raise ValueError(f"a whole number between {low} and {high} is wanted")
+            raise ValueError(f"must be an integer between {low} and {high}")
         return int(value) & _MASK64
 
     return checked
@@ -96,13 +96,13 @@ def _zigzag(value: int) -> int:
 
 def _utf8(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise ValueError("text is wanted")
+        raise ValueError("must be text")
     return value.encode()
 
 
 def _raw(value: Any) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError("bytes are wanted")
+        raise ValueError("must be bytes")
     return value
 
 
@@ -120,14 +120,14 @@ STRING: Final = FieldKind("string", _BYTES, _utf8, None)
 BYTES: Final = FieldKind("bytes", _BYTES, _raw, None)
 
 
-def ENUM(members: type[IntEnum]) -> FieldKind:  # noqa: N802 - one of the kinds
-    """A closed enum."""
+def ENUM(members: type[IntEnum]) -> FieldKind:  # noqa: N802 - named like the other kinds
+    """Return the field kind of a closed enum."""
     known = {int(member) & _MASK64: member for member in members}
     return FieldKind(members.__name__, _VARINT, lambda value: members(value) & _MASK64, known.get, small=True)
 
 
 class Field:
-    """What a class body says of a field; the class has its default in this place once it is used."""
+    """The declaration of a field in a class body; replaced by the field's default when the class is first used."""
 
     __slots__ = ("default", "kind", "number", "repeated", "required")
 
@@ -136,29 +136,29 @@ class Field:
 
 
 def optional(number: int, kind: Any, default: Any = None) -> Any:
-    """A field that may be absent.
+    """Declare a field that may be absent.
 
     Args:
-        number: the field's number.
-        kind: INT32 and the like, a class of messages, or a function that answers one (for a class made later).
-        default: what an absent field reads as.
+        number: field number.
+        kind: a field kind such as INT32, a message class, or a function that returns one (for a class defined later).
+        default: value of an absent field.
     """
     return Field(number, kind, default)
 
 
 def required(number: int, kind: Any) -> Any:
-    """A field without which there is no message."""
+    """Declare a field that must be present."""
     return Field(number, kind, None, required=True)
 
 
 def repeated(number: int, kind: Any) -> Any:
-    """A field with any number of values; a tuple."""
+    """Declare a field with any number of values; it reads as a tuple."""
     return Field(number, kind, (), repeated=True)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(required,))
 class ProtoMessage:
-    """The base of all messages."""
+    """The base class of all messages."""
 
     _plan: ClassVar[_Plan | None] = None
 
@@ -182,7 +182,7 @@ class ProtoMessage:
     __delattr__ = cast(Any, __setattr__)
 
     def has(self, name: str) -> bool:
-        """Whether a field is present, be it with its default."""
+        """Return True if a field is present, even with its default value."""
         return name in self.__dict__
 
     def __eq__(self, other: object) -> bool:
@@ -214,16 +214,16 @@ def _shown(value: Any) -> str:
 
 
 def replace(message: AnyMessage, **changes: Any) -> AnyMessage:
-    """A copy in which some fields are other ones; None takes a field away."""
+    """Return a copy with some fields changed; None removes a field."""
     return type(message)(**{**message.__dict__, **changes})
 
 
-# What the loops do with a field. The order is the one in which they are asked for.
+# How a field is decoded; the comparisons in `_fill` depend on the order.
 _PLAIN, _READ, _MESSAGE, _STRING, _RAW, _FIXED, _PACKED = range(7)
 
 
 class _Plan:
-    """What the loops know of a class."""
+    """The fields of a message class, prepared for encoding and decoding."""
 
     __slots__ = ("by_key", "fields", "names", "repeated", "required")
 
@@ -232,9 +232,9 @@ class _Plan:
         self.names = tuple(mine)
         self.required = tuple(name for name, field in mine.items() if field.required)
         self.repeated = frozenset(name for name, field in mine.items() if field.repeated)
-        #: What stands before a value on the wire -> (what to do, name, class or reader, whether repeated).
+        #: Key on the wire -> (how to decode, name, class or reader, whether repeated).
         self.by_key: dict[int, tuple[int, str, Any, bool]] = {}
-        #: In the order of their numbers: name, key as bytes, class or kind, whether repeated.
+        #: By field number: name, key as bytes, class or kind, whether repeated.
         self.fields: list[tuple[str, bytes, Any, bool]] = []
         for name, field in sorted(mine.items(), key=lambda item: item[1].number):
             self._add(name, field)
@@ -266,7 +266,7 @@ def _plan_of(cls: type[ProtoMessage]) -> _Plan:
 
 
 def varint(value: int) -> bytes:
-    """A number that is not negative, seven bits in a byte."""
+    """Encode a non-negative number as a varint."""
     if value < 0x80:
         return _SHORT[value]
     out = bytearray()
@@ -281,10 +281,10 @@ _SHORT: Final = tuple(bytes((number,)) for number in range(0x80))
 
 
 def encode(message: ProtoMessage) -> bytes:
-    """The bytes of a message, fields in the order of their numbers.
+    """Encode a message, with its fields in the order of their numbers.
 
     Raises:
-        ValueError: a value that its field cannot hold; says which.
+        ValueError: a field cannot hold its value; the message names the field.
     """
     cls = type(message)
     values = message.__dict__
@@ -296,7 +296,7 @@ def encode(message: ProtoMessage) -> bytes:
             out += key
             if not isinstance(kind, FieldKind):
                 if type(value) is not kind:
-                    raise ValueError(f"{cls.__name__}.{name} is a {kind.__name__}, not {type(value).__name__}")
+                    raise ValueError(f"{cls.__name__}.{name} must be a {kind.__name__}, not a {type(value).__name__}")
                 data = encode(value)
                 out += varint(len(data))
                 out += data
@@ -304,7 +304,7 @@ def encode(message: ProtoMessage) -> bytes:
             try:
                 data = kind.write(value)
             except (ValueError, TypeError, struct.error, OverflowError) as error:
-                raise ValueError(f"{cls.__name__}.{name} ({kind.name}) cannot be this: {error}") from None
+                raise ValueError(f"{cls.__name__}.{name} ({kind.name}): invalid value: {error}") from None
             if kind.wire == _VARINT:
                 out += varint(cast(int, data))
             else:
@@ -315,25 +315,25 @@ def encode(message: ProtoMessage) -> bytes:
 
 
 def decode(cls: type[AnyMessage], data: bytes) -> AnyMessage:
-    """The message that some bytes hold. Fields that are not known are skipped.
+    """Decode a message. Unknown fields are skipped.
 
     Raises:
-        MalformedMessage: these are no bytes of such a message.
+        MalformedMessage: the bytes are not such a message.
     """
     if len(data) > MAX_SIZE:
-        raise MalformedMessage(f"a {cls.__name__} of {len(data)} bytes; {MAX_SIZE} are the most that is read")
+        raise MalformedMessage(f"{cls.__name__} has {len(data)} bytes; the limit is {MAX_SIZE}")
     message = cls.__new__(cls)
     try:
         _fill(cls, message.__dict__, data, 0, len(data), MAX_DEPTH)
     except IndexError:
-        raise MalformedMessage(f"a {cls.__name__} that ends in the middle of a field") from None
+        raise MalformedMessage(f"{cls.__name__} ends in the middle of a field") from None
     return message
 
 
 def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int, end: int, depth: int) -> None:
-    """Reads the fields between two places into `values`. Long for a reason: calls are what takes time here."""
+    """Decode the fields in `data[at:end]` into `values`. One long function, because calls dominate the run time."""
     if not depth:
-        raise MalformedMessage(f"a {cls.__name__} lies more than {MAX_DEPTH} messages deep")
+        raise MalformedMessage(f"{cls.__name__} is nested more than {MAX_DEPTH} messages deep")
     plan = cls._plan or _plan_of(cls)
     known = plan.by_key
     value: Any
@@ -357,9 +357,9 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
             if what > _READ:
                 start, at = at, at + value
                 if at > end:
-                    raise MalformedMessage(f"{cls.__name__}.{name} is longer than what it lies in")
+                    raise MalformedMessage(f"{cls.__name__}.{name} is longer than its enclosing message")
                 if what == _MESSAGE:
-                    fresh = None if many else values.get(name)  # given twice: the second adds to the first
+                    fresh = None if many else values.get(name)  # a repeated occurrence is merged into the first
                     value = fresh or extra.__new__(extra)
                     _fill(extra, value.__dict__, data, start, at, depth - 1)
                 elif what == _STRING:
@@ -372,7 +372,7 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
             elif what == _READ:
                 value = extra(value)
                 if value is None:
-                    continue  # a member of an enum that we do not know
+                    continue  # unknown enum value
         else:
             size = 4 if extra.wire == _FOUR else 8
             value = extra.read(data[at : at + size]) if at + size <= end else None
@@ -382,27 +382,27 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
         else:
             values[name] = value
     if at != end:
-        raise MalformedMessage(f"a {cls.__name__} that ends in the middle of a field")
+        raise MalformedMessage(f"{cls.__name__} ends in the middle of a field")
     for name in plan.repeated:
         if name in values:
             values[name] = tuple(values[name])
     for name in plan.required:
         if name not in values:
-            raise MalformedMessage(f"a {cls.__name__} without its {name}")
+            raise MalformedMessage(f"{cls.__name__} lacks the required field {name}")
 
 
 def _add(cls: type[ProtoMessage], values: dict[str, Any], name: str, new: Iterable[Any]) -> None:
-    """While a message is read, its repeated fields are lists."""
+    """Append to a repeated field, which is a list while its message is decoded."""
     items = values.get(name)
     if type(items) is not list:
         items = values[name] = list(items or ())
     items.extend(new)
     if len(items) > MAX_REPEATED:
-        raise MalformedMessage(f"more than {MAX_REPEATED} of {cls.__name__}.{name}")
+        raise MalformedMessage(f"more than {MAX_REPEATED} values of {cls.__name__}.{name}")
 
 
 def _unpacked(cls: type[ProtoMessage], name: str, kind: FieldKind, data: bytes) -> list[Any]:
-    """The values of a repeated field that were written into one piece; every reader must take that."""
+    """Decode a packed repeated field; proto2 requires every parser to accept packed values."""
     values = []
     at = 0
     if kind.wire == _VARINT:
@@ -418,16 +418,16 @@ def _unpacked(cls: type[ProtoMessage], name: str, kind: FieldKind, data: bytes) 
 
 
 def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int, depth: int) -> int:
-    """The place behind a field that is not known."""
+    """Return the offset after an unknown field."""
     wire = key & 7
     if key >> 3 == 0 or key >> 3 >= 1 << 29:
-        raise MalformedMessage(f"a {cls.__name__} with a field of number {key >> 3}")
+        raise MalformedMessage(f"{cls.__name__} has an invalid field number: {key >> 3}")
     if wire == _VARINT:
         return read_varint(data, at)[1]
     if wire == _BYTES:
         size, at = read_varint(data, at)
         if at + size > end:
-            raise MalformedMessage(f"field {key >> 3} of a {cls.__name__} is longer than what it lies in")
+            raise MalformedMessage(f"field {key >> 3} of {cls.__name__} is longer than its enclosing message")
         return at + size
     if wire in (_FOUR, _EIGHT):
         return at + (4 if wire == _FOUR else 8)
@@ -438,15 +438,15 @@ def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int, dep
             if inner == closing:
                 return at
             at = _skip(cls, data, at, end, inner, depth - 1)
-    raise MalformedMessage(f"field {key >> 3} of a {cls.__name__} has wire type {wire}")
+    raise MalformedMessage(f"field {key >> 3} of {cls.__name__} has the unsupported wire type {wire}")
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of at most 64 bits, and the place behind it.
+    """Return the varint at an offset (at most 64 bits), and the offset after it.
 
     Raises:
-        IndexError: the data end before the number does.
-        MalformedMessage: it is longer than ten bytes.
+        IndexError: the data end in the middle of the varint.
+        MalformedMessage: the varint is longer than ten bytes.
     """
     value = shift = 0
     while True:
@@ -457,30 +457,30 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return value & _MASK64, at
         shift += 7
         if shift >= 70:
-            raise MalformedMessage("a number of more than ten bytes")
+            raise MalformedMessage("varint is longer than ten bytes")
 
 
 def delimited(message: ProtoMessage) -> bytes:
-    """A message with its length before it."""
+    """Encode a message, prefixed with its length."""
     data = encode(message)
     return varint(len(data)) + data
 
 
 def read_delimited(data: bytes, offset: int = 0) -> tuple[bytes, int]:
-    """The bytes of the message that starts with its length at `offset`, and the place behind it.
+    """Return the bytes of the length-prefixed message at `offset`, and the offset after it.
 
     Raises:
-        MalformedMessage: the data end before the message does.
+        MalformedMessage: the data end in the middle of the message.
     """
     try:
         size, start = read_varint(data, offset)
     except IndexError:
-        raise MalformedMessage("the data end where a message's length should be") from None
+        raise MalformedMessage("the data end in the length prefix of a message") from None
     if start + size > len(data):
-        raise MalformedMessage(f"a message of {size} bytes of which only {len(data) - start} came")
+        raise MalformedMessage(f"message of {size} bytes is truncated: only {len(data) - start} bytes were received")
     return data[start : start + size], start + size
 
 
 def pairs(entries: Mapping[str, Any], entry: Callable[..., AnyMessage]) -> tuple[AnyMessage, ...]:
-    """A map as proto2 has it: messages with `key` and `value`, in the order of the keys."""
+    """Encode a mapping as proto2 does: messages with `key` and `value`, sorted by key."""
     return tuple(entry(key=key, value=entries[key]) for key in sorted(entries))

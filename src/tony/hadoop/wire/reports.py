@@ -24,7 +24,7 @@ from tony.hadoop.wire.yarn_records import (
 
 
 class ApplicationState(IntEnum):
-    """Where an application stands. The last three are ends."""
+    """The state of an application; the last three are final."""
 
     NEW = 1
     NEW_SAVING = 2
@@ -37,7 +37,7 @@ class ApplicationState(IntEnum):
 
 
 class AttemptState(IntEnum):
-    """Where a try to run an application's master stands."""
+    """The state of an application attempt."""
 
     NEW = 1
     SUBMITTED = 2
@@ -53,7 +53,7 @@ class AttemptState(IntEnum):
 
 
 class LogAggregationStatus(IntEnum):
-    """Whether an application's logs are in the file system yet."""
+    """The progress of aggregating an application's logs into the file system."""
 
     DISABLED = 1
     NOT_STARTED = 2
@@ -65,7 +65,7 @@ class LogAggregationStatus(IntEnum):
 
 
 class QueueState(IntEnum):
-    """Stopped and draining queues take no applications."""
+    """The state of a queue; stopped and draining queues accept no applications."""
 
     STOPPED = 1
     RUNNING = 2
@@ -73,41 +73,41 @@ class QueueState(IntEnum):
 
 
 class QueueAcl(IntEnum):
-    """What a user may do with a queue."""
+    """The permissions of a user on a queue."""
 
     SUBMIT_APPLICATIONS = 1
     ADMINISTER_QUEUE = 2
 
 
 class TimeoutType(IntEnum):
-    """All there is so far: the time from the submission on."""
+    """The kind of an application timeout; YARN has only the lifetime since submission."""
 
     LIFETIME = 1
 
 
 class ReservationId(ProtoMessage):
-    """A reservation of the cluster's future."""
+    """The id of a reservation of future cluster capacity."""
 
     number: int | None = optional(1, INT64)
     cluster_timestamp: int | None = optional(2, INT64)
 
 
 class TimeoutSeconds(ProtoMessage):
-    """A time-out at the submission, in seconds."""
+    """A timeout given at submission, in seconds."""
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     timeout: int | None = optional(2, INT64)
 
 
 class TimeoutExpiry(ProtoMessage):
-    """A time-out that changes: its new end, as ISO 8601."""
+    """An updated timeout: the new expiry time, in ISO 8601."""
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     expire_time: str | None = optional(2, STRING)
 
 
 class ApplicationTimeout(ProtoMessage):
-    """A time-out in a report: its end as ISO 8601, and the seconds that remain."""
+    """A timeout in a report: the expiry time in ISO 8601, and the remaining seconds."""
 
     type: TimeoutType = required(1, ENUM(TimeoutType))
     expire_time: str | None = optional(2, STRING)
@@ -115,14 +115,14 @@ class ApplicationTimeout(ProtoMessage):
 
 
 class ApplicationTimeoutEntry(ProtoMessage):
-    """A time-out of a report under its type."""
+    """A timeout of a report, keyed by its type."""
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     timeout: ApplicationTimeout | None = optional(2, ApplicationTimeout)
 
 
 class ApplicationSubmissionContext(ProtoMessage):
-    """All that the ResourceManager is told of an application. `am_requests` wins over `resource`."""
+    """The description of a submitted application. `am_requests` takes precedence over `resource`."""
 
     application_id: ApplicationId | None = optional(1, ApplicationId)
     name: str | None = optional(2, STRING)
@@ -146,7 +146,7 @@ class ApplicationSubmissionContext(ProtoMessage):
 
 
 class ResourceUsage(ProtoMessage):
-    """What an application uses, and has used."""
+    """The current and accumulated resource usage of an application."""
 
     num_used_containers: int | None = optional(1, INT32)
     num_reserved_containers: int | None = optional(2, INT32)
@@ -162,7 +162,7 @@ class ResourceUsage(ProtoMessage):
 
 
 class ApplicationReport(ProtoMessage):
-    """An application as the ResourceManager sees it."""
+    """The ResourceManager's report of an application."""
 
     id: ApplicationId | None = optional(1, ApplicationId)
     user: str | None = optional(2, STRING)
@@ -195,7 +195,7 @@ class ApplicationReport(ProtoMessage):
 
 
 class AttemptReport(ProtoMessage):
-    """A try to run an application's master."""
+    """The report of an application attempt."""
 
     id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
     host: str | None = optional(2, STRING)
@@ -210,7 +210,7 @@ class AttemptReport(ProtoMessage):
 
 
 class ContainerReport(ProtoMessage):
-    """A container as the ResourceManager, or the history service, knows it."""
+    """A report of a container, by the ResourceManager or the history service."""
 
     id: ContainerId | None = optional(1, ContainerId)
     resource: Resource | None = optional(2, Resource)
@@ -228,7 +228,7 @@ class ContainerReport(ProtoMessage):
 
 
 class QueueStatistics(ProtoMessage):
-    """A queue in numbers."""
+    """Statistics of a queue."""
 
     apps_submitted: int | None = optional(1, INT64)
     apps_running: int | None = optional(2, INT64)
@@ -265,14 +265,14 @@ class QueueConfiguration(ProtoMessage):
 
 
 class QueueConfigurationEntry(ProtoMessage):
-    """A queue's share under the label; the empty label is that of nodes without one."""
+    """A queue's share, keyed by label; the empty label stands for nodes without one."""
 
     label: str = required(1, STRING)
     configuration: QueueConfiguration | None = optional(2, QueueConfiguration)
 
 
 class QueueInfo(ProtoMessage):
-    """A queue. Capacities are parts of one, of the parent's."""
+    """A queue. Capacities are fractions (0 to 1) of the parent's capacity."""
 
     name: str | None = optional(1, STRING)
     capacity: float | None = optional(2, FLOAT)
@@ -292,14 +292,14 @@ class QueueInfo(ProtoMessage):
 
 
 class QueueUserAcls(ProtoMessage):
-    """What the caller may do with a queue."""
+    """The caller's permissions on a queue."""
 
     queue: str | None = optional(1, STRING)
     acls: tuple[QueueAcl, ...] = repeated(2, ENUM(QueueAcl))
 
 
 class ClusterMetrics(ProtoMessage):
-    """The nodes in numbers."""
+    """Counts of the cluster's nodes by state."""
 
     node_managers: int | None = optional(1, INT32)
     decommissioned: int | None = optional(2, INT32)
@@ -312,7 +312,7 @@ class ClusterMetrics(ProtoMessage):
 
 
 class NodeLabel(ProtoMessage):
-    """A label of nodes. Nodes with an exclusive one take only what asks for it."""
+    """A node label. Nodes with an exclusive label run only containers requested with that label."""
 
     name: str | None = optional(1, STRING)
     exclusive: bool = optional(2, BOOL, True)

@@ -22,17 +22,17 @@ from tony.hadoop.wire.proto import (
     required,
 )
 
-#: Call ids that are no calls.
+#: Call ids of frames that are not calls.
 AUTHORIZATION_FAILED_CALL_ID: Final = -1
 CONNECTION_CONTEXT_CALL_ID: Final = -3
 PING_CALL_ID: Final = -4
 SASL_CALL_ID: Final = -33
-#: The retry count of everything that is no call.
+#: The retry count of frames that are not calls.
 NO_RETRY: Final = -1
 
 
 class RpcKind(IntEnum):
-    """How requests are written; ours are protobufs."""
+    """The serialization of requests; this client sends protobufs."""
 
     BUILTIN = 0
     WRITABLE = 1
@@ -40,7 +40,7 @@ class RpcKind(IntEnum):
 
 
 class RpcOperation(IntEnum):
-    """What a packet is; ours are whole calls."""
+    """The kind of a packet; this client sends complete calls."""
 
     FINAL_PACKET = 0
     CONTINUATION_PACKET = 1
@@ -48,7 +48,7 @@ class RpcOperation(IntEnum):
 
 
 class RpcStatus(IntEnum):
-    """How a call ended. After FATAL the server closes the connection."""
+    """The outcome of a call. After FATAL the server closes the connection."""
 
     SUCCESS = 0
     ERROR = 1
@@ -56,7 +56,7 @@ class RpcStatus(IntEnum):
 
 
 class RpcErrorCode(IntEnum):
-    """Where a call failed; those from 10 on are fatal."""
+    """The reason why a call failed; codes of 10 and above are fatal."""
 
     APPLICATION = 1
     NO_SUCH_METHOD = 2
@@ -84,14 +84,14 @@ class SaslState(IntEnum):
 
 
 class CallerContext(ProtoMessage):
-    """Who asked for this, for audit logs."""
+    """The origin of a call, for audit logs."""
 
     context: str = required(1, STRING)
     signature: bytes | None = optional(2, BYTES)
 
 
 class RpcRequestHeader(ProtoMessage):
-    """The first message of each packet from the client. Kind and operation are optional in name only."""
+    """The first message of each packet from the client. The server requires `kind` and `operation` anyway."""
 
     rpc_kind: RpcKind | None = optional(1, ENUM(RpcKind))
     rpc_op: RpcOperation | None = optional(2, ENUM(RpcOperation))
@@ -103,7 +103,7 @@ class RpcRequestHeader(ProtoMessage):
 
 
 class RequestHeader(ProtoMessage):
-    """The second message of a call: what is called."""
+    """The second message of a call: method and protocol."""
 
     method_name: str = required(1, STRING)
     protocol: str = required(2, STRING)
@@ -111,7 +111,7 @@ class RequestHeader(ProtoMessage):
 
 
 class UserInformation(ProtoMessage):
-    """For whom the calls are, and who makes them (only if that is another)."""
+    """The effective user of the calls, and the real user if it differs (impersonation)."""
 
     effective_user: str | None = optional(1, STRING)
     real_user: str | None = optional(2, STRING)
@@ -139,12 +139,12 @@ class RpcResponseHeader(ProtoMessage):
 
     @property
     def call_id(self) -> int:
-        """The id as the request had it: requests have signed ids, answers the same bits without sign."""
+        """Return the id as the request had it: requests carry signed ids, responses the same bits unsigned."""
         return self.unsigned_call_id - (1 << 32) if self.unsigned_call_id >> 31 else self.unsigned_call_id
 
 
 class SaslAuth(ProtoMessage):
-    """One way to authenticate. What the client chooses must equal the server's, but for the challenge."""
+    """One way to authenticate. The client's choice must equal the server's offer except for the challenge."""
 
     method: str = required(1, STRING)
     mechanism: str = required(2, STRING)
@@ -187,13 +187,13 @@ class Credentials(ProtoMessage):
 
 
 class GetDelegationTokenRequest(ProtoMessage):
-    """Who may renew the token: a principal."""
+    """The principal that may renew the token."""
 
     renewer: str = required(1, STRING)
 
 
 class GetDelegationTokenResponse(ProtoMessage):
-    """Absent where the server is not secure."""
+    """The new token; absent if the server is not secure."""
 
     token: Token | None = optional(1, Token)
 
@@ -205,7 +205,7 @@ class RenewDelegationTokenRequest(ProtoMessage):
 
 
 class RenewDelegationTokenResponse(ProtoMessage):
-    """The new end, in milliseconds since 1970."""
+    """The new expiry time, in milliseconds since 1970."""
 
     expiry_time: int = required(1, UINT64)
 
@@ -217,4 +217,4 @@ class CancelDelegationTokenRequest(ProtoMessage):
 
 
 class CancelDelegationTokenResponse(ProtoMessage):
-    """Nothing."""
+    """An empty message."""

@@ -1,7 +1,7 @@
 """YARN's records that more than one protocol uses (package `hadoop.yarn`).
 
-Facts: hadoop-yarn-api's yarn_protos.proto, 3.4; older peers know fewer of the fields, with the same numbers. Names are
-ours. Memory is MiB, times are milliseconds (since 1970, or long), as YARN has them.
+Facts: hadoop-yarn-api's yarn_protos.proto, 3.4; older peers know fewer of the fields, with the same numbers. The
+Python names differ from the Java ones. Memory is in MiB; times are milliseconds (since 1970, or durations), as in YARN.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ExecutionType(IntEnum):
 
 
 class ContainerState(IntEnum):
-    """What a container does."""
+    """The state of a container."""
 
     NEW = 1
     RUNNING = 2
@@ -41,7 +41,7 @@ class ContainerState(IntEnum):
 
 
 class ContainerSubState(IntEnum):
-    """What a container does, more exactly."""
+    """The detailed state of a container."""
 
     SCHEDULED = 1
     RUNNING = 2
@@ -51,7 +51,7 @@ class ContainerSubState(IntEnum):
 
 
 class NodeState(IntEnum):
-    """What the ResourceManager thinks of a node."""
+    """The state of a node in the ResourceManager."""
 
     NEW = 1
     RUNNING = 2
@@ -64,7 +64,7 @@ class NodeState(IntEnum):
 
 
 class NodeUpdate(IntEnum):
-    """Why a node is told of."""
+    """The reason why a node is reported."""
 
     USABLE = 0
     UNUSABLE = 1
@@ -72,7 +72,7 @@ class NodeUpdate(IntEnum):
 
 
 class FinalStatus(IntEnum):
-    """What an application's master said of its end."""
+    """The final status that the AM reported."""
 
     UNDEFINED = 0
     SUCCEEDED = 1
@@ -82,7 +82,7 @@ class FinalStatus(IntEnum):
 
 
 class LocalResourceType(IntEnum):
-    """Archives are unpacked into a folder, by the end of the file's name."""
+    """The kind of a local resource. Archives are unpacked into a folder; the file name extension selects the format."""
 
     ARCHIVE = 1
     FILE = 2
@@ -90,7 +90,7 @@ class LocalResourceType(IntEnum):
 
 
 class LocalResourceVisibility(IntEnum):
-    """Who shares a node's copy: all users, all applications of the user, the application's containers."""
+    """Sharing of a node's copy: by all users, by the user's applications, or by the application's containers."""
 
     PUBLIC = 1
     PRIVATE = 2
@@ -98,14 +98,14 @@ class LocalResourceVisibility(IntEnum):
 
 
 class AccessType(IntEnum):
-    """What an access list of an application is about."""
+    """The permission that an application ACL grants."""
 
     VIEW = 1
     MODIFY = 2
 
 
 class RetryPolicy(IntEnum):
-    """When a node starts a container's command again by itself."""
+    """When the NodeManager restarts a container's command by itself."""
 
     NEVER = 0
     ALL_ERRORS = 1
@@ -113,7 +113,7 @@ class RetryPolicy(IntEnum):
 
 
 class SignalCommand(IntEnum):
-    """What a node shall do to a container's processes: SIGQUIT, SIGTERM, SIGKILL."""
+    """The signal to send to a container's processes: SIGQUIT, SIGTERM or SIGKILL."""
 
     THREAD_DUMP = 1
     GRACEFUL_SHUTDOWN = 2
@@ -121,29 +121,29 @@ class SignalCommand(IntEnum):
 
 
 class ResourceKind(IntEnum):
-    """All there is so far."""
+    """The kind of a resource; YARN has only countable resources."""
 
     COUNTABLE = 0
 
 
 class ApplicationId(ProtoMessage):
-    """An application: its number, and when the ResourceManager started that gave it."""
+    """An application id: a sequence number and the start time of the ResourceManager that issued it."""
 
     number: int | None = optional(1, INT32)
     cluster_timestamp: int | None = optional(2, INT64)
 
 
 class ApplicationAttemptId(ProtoMessage):
-    """A try to run an application's master."""
+    """The id of an application attempt."""
 
     application: ApplicationId | None = optional(1, ApplicationId)
     number: int | None = optional(2, INT32)
 
 
 class ContainerId(ProtoMessage):
-    """A container: the upper 24 bits of `number` count the ResourceManager's restarts, the lower 40 are a sequence.
+    """A container id: the upper 24 bits of `number` count ResourceManager restarts, the lower 40 are a sequence.
 
-    The sequence starts again after a restart: the whole id is the name.
+    The sequence starts again after a restart, so only the whole id is unique.
     """
 
     application: ApplicationId | None = optional(1, ApplicationId)
@@ -152,7 +152,7 @@ class ContainerId(ProtoMessage):
 
 
 class NodeId(ProtoMessage):
-    """A NodeManager: its host and the port of its RPC server. The host is as the ResourceManager resolved it."""
+    """A NodeManager: its host and the port of its RPC server. The host name is as the ResourceManager resolved it."""
 
     host: str | None = optional(1, STRING)
     port: int | None = optional(2, INT32)
@@ -162,7 +162,7 @@ class NodeId(ProtoMessage):
 
 
 class Priority(ProtoMessage):
-    """Containers: lower numbers first. Applications: higher numbers first."""
+    """A priority. For containers lower numbers come first, for applications higher numbers."""
 
     priority: int | None = optional(1, INT32)
 
@@ -189,7 +189,7 @@ class FloatPair(ProtoMessage):
 
 
 class ResourceValue(ProtoMessage):
-    """How much of a named resource, such as `yarn.io/gpu`. Units are "", k, M, G, Ki, Mi, Gi and so on."""
+    """An amount of a named resource, such as `yarn.io/gpu`. Units are "", k, M, G, Ki, Mi, Gi and so on."""
 
     name: str = required(1, STRING)
     value: int | None = optional(2, INT64)
@@ -200,20 +200,20 @@ class ResourceValue(ProtoMessage):
 
 
 class Resource(ProtoMessage):
-    """An amount of everything. Entries of `others` for memory and vcores are ignored by receivers."""
+    """Amounts of all resource types. Receivers ignore entries of `others` for memory and vcores."""
 
     memory: int | None = optional(1, INT64)
     vcores: int | None = optional(2, INT32)
     others: tuple[ResourceValue, ...] = repeated(3, ResourceValue)
 
     def amounts(self) -> dict[str, int]:
-        """All of it by name, memory in MiB as `memory-mb`, cores as `vcores`; the units of others are theirs."""
+        """Return the amounts by name: memory in MiB as `memory-mb`, cores as `vcores`, others in their own units."""
         named = {each.name: each.value or 0 for each in self.others if each.name not in ("memory-mb", "vcores")}
         return {"memory-mb": self.memory or 0, "vcores": self.vcores or 0, **named}
 
 
 class ResourceTypeInfo(ProtoMessage):
-    """A resource that the cluster counts."""
+    """A resource type of the cluster."""
 
     name: str = required(1, STRING)
     units: str | None = optional(2, STRING)
@@ -221,7 +221,7 @@ class ResourceTypeInfo(ProtoMessage):
 
 
 class ResourceUtilization(ProtoMessage):
-    """What is really used."""
+    """The measured resource utilization."""
 
     physical_memory: int | None = optional(1, INT32)
     virtual_memory: int | None = optional(2, INT32)
@@ -230,7 +230,7 @@ class ResourceUtilization(ProtoMessage):
 
 
 class Container(ProtoMessage):
-    """A granted container. `token` is what its node wants to see at the start; it lives for ten minutes."""
+    """A granted container. `token` authorizes its start on the node; it expires after ten minutes."""
 
     id: ContainerId | None = optional(1, ContainerId)
     node: NodeId | None = optional(2, NodeId)
@@ -250,7 +250,7 @@ NO_EXIT_STATUS = -1000
 
 
 class ContainerStatus(ProtoMessage):
-    """What became of a container. Exit codes below zero are YARN's own: see `tony.hadoop.yarn.exit_status`."""
+    """The status of a container. Exit codes below zero are YARN's own: see `tony.hadoop.yarn.exit_status`."""
 
     id: ContainerId | None = optional(1, ContainerId)
     state: ContainerState | None = optional(2, ENUM(ContainerState))
@@ -263,7 +263,7 @@ class ContainerStatus(ProtoMessage):
 
 
 class Url(ProtoMessage):
-    """A file's place. For `hdfs://name/path` without port the port is -1."""
+    """The location of a file. For `hdfs://name/path` without port the port is -1."""
 
     scheme: str | None = optional(1, STRING)
     host: str | None = optional(2, STRING)
@@ -273,7 +273,7 @@ class Url(ProtoMessage):
 
 
 class LocalResource(ProtoMessage):
-    """A file that a node brings into a container's folder. Size and timestamp must be exactly the file's."""
+    """A file that the NodeManager localizes for a container. Size and timestamp must exactly match the file."""
 
     resource: Url | None = optional(1, Url)
     size: int | None = optional(2, INT64)
@@ -285,21 +285,21 @@ class LocalResource(ProtoMessage):
 
 
 class NamedLocalResource(ProtoMessage):
-    """A local resource under the name that its link in the container's folder gets."""
+    """A local resource, keyed by the name of its link in the container's working directory."""
 
     key: str | None = optional(1, STRING)
     value: LocalResource | None = optional(2, LocalResource)
 
 
 class ApplicationAcl(ProtoMessage):
-    """Who may view or modify: `user1,user2 group1,group2`, or `*`."""
+    """The users and groups that may view or modify: `user1,user2 group1,group2`, or `*`."""
 
     access: AccessType | None = optional(1, ENUM(AccessType))
     acl: str = optional(2, STRING, " ")
 
 
 class ContainerRetryContext(ProtoMessage):
-    """When a node starts a command again by itself."""
+    """The policy by which the NodeManager restarts a container's command by itself."""
 
     policy: RetryPolicy = optional(1, ENUM(RetryPolicy), RetryPolicy.NEVER)
     error_codes: tuple[int, ...] = repeated(2, INT32)
@@ -309,9 +309,9 @@ class ContainerRetryContext(ProtoMessage):
 
 
 class ContainerLaunchContext(ProtoMessage):
-    """What a container runs. Every variable of `environment` can be read in the logs: secrets go into `tokens`.
+    """The program of a container. Variables in `environment` are visible in the logs: put secrets into `tokens`.
 
-    The commands are joined by blanks, and stand inside double quotes in a bash script.
+    The commands are joined by spaces and placed inside double quotes in a bash script.
     """
 
     local_resources: tuple[NamedLocalResource, ...] = repeated(1, NamedLocalResource)
@@ -325,7 +325,7 @@ class ContainerLaunchContext(ProtoMessage):
 
 
 class LogAggregationContext(ProtoMessage):
-    """Which files of a container's log folder are kept. Patterns are Java's regular expressions."""
+    """Patterns (Java regular expressions) of the container log files to aggregate."""
 
     include: str = optional(1, STRING, ".*")
     exclude: str = optional(2, STRING, "")
@@ -336,7 +336,7 @@ class LogAggregationContext(ProtoMessage):
 
 
 class SerializedException(ProtoMessage):
-    """A Java exception inside an answer."""
+    """A Java exception inside a response."""
 
     message: str | None = optional(1, STRING)
     trace: str | None = optional(2, STRING)
@@ -345,14 +345,14 @@ class SerializedException(ProtoMessage):
 
 
 class ExecutionTypeRequest(ProtoMessage):
-    """Which kind of container is wanted, and whether another will not do."""
+    """The requested execution type, and whether it is mandatory."""
 
     execution_type: ExecutionType = optional(1, ENUM(ExecutionType), ExecutionType.GUARANTEED)
     enforce: bool = optional(2, BOOL, False)
 
 
 class ResourceRequest(ProtoMessage):
-    """How many containers are wanted in all, at a place: a host, a rack, or `*`."""
+    """The total number of containers requested at a location: a host, a rack, or `*`."""
 
     priority: Priority | None = optional(1, Priority)
     resource_name: str | None = optional(2, STRING)
@@ -372,21 +372,19 @@ class NodeAttributeKey(ProtoMessage):
 
 
 class NodeAttributeType(IntEnum):
-    """All there is so far."""
+    """The type of a node attribute; YARN has only strings."""
 
     STRING = 1
 
 
 class NodeAttribute(ProtoMessage):
-    """A node's attribute."""
-
     key: NodeAttributeKey = required(1, NodeAttributeKey)
     type: NodeAttributeType = optional(2, ENUM(NodeAttributeType), NodeAttributeType.STRING)
     value: str = optional(3, STRING, "")
 
 
 class NodeReport(ProtoMessage):
-    """A node as the ResourceManager sees it."""
+    """The ResourceManager's report of a node."""
 
     id: NodeId | None = optional(1, NodeId)
     http_address: str | None = optional(2, STRING)

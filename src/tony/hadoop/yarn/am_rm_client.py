@@ -1,31 +1,31 @@
-"""An application's master and its ResourceManager: registration, heartbeat, the end.
+"""The AM's client of the ResourceManager: registration, heartbeat, unregistration.
 
     client = MasterClient(scheduler_proxy(settings, token))
     registration = await client.register(host, port, tracking_url)
-    beating = asyncio.create_task(client.run(handler))       # handler(news) is called for everything that happens
-    client.want(1, 4, Ask(resource=Resource(memory=512, vcores=1), hosts=hosts, racks=racks))
+    beating = asyncio.create_task(client.run(handler))       # handler(update) is called for all that happens
+    client.want(1, 4, ContainerRequest(resource=Resource(memory=512, vcores=1), hosts=hosts, racks=racks))
     ...
     client.release(container.id)
     await client.finish(FinalStatus.SUCCEEDED, "4 tasks succeeded", "")   # `run` ends, too
     await client.close()
 
 `want`, `release`, `exclude`, `include`, `show` and `wake` may be called at any time, also before the registration and
-from the handler; each makes the next heartbeat go out at once. What the words mean is told in `request_table`.
-`NodeTokens` (attribute `node_tokens`) is what a `NodeClients` needs to talk with the nodes.
+from the handler; each triggers a heartbeat at once. `request_table` explains the terms.
+`NodeTokens` (attribute `node_tokens`) is what `NodeClients` needs to authenticate to the nodes.
 
-What is dealt with here, and never seen by the caller:
+Handled here, invisible to the caller:
 
-- a ResourceManager that was restarted or failed over: registered again, everything said again;
-- a lost answer: the same request once more, so that nothing is granted or told twice;
-- a new token for the master, when the ResourceManager's key rolls: used from the next call on, over a new connection;
-- an ask that can never be granted: the others go on, it comes as `AllocationUpdate.refused`;
-- an ask that finds no place now (`AllocationUpdate.rejected`): asked again after a pause that grows to ten seconds;
-- containers that are granted too much when totals change: given back.
+- a ResourceManager that restarted or failed over: register again, and send all requests again;
+- a lost response: repeat the same request, so that nothing is granted or reported twice;
+- a new AM token, when the ResourceManager's key rolls: used from the next call on, over a new connection;
+- a request that can never be granted: reported as `AllocationUpdate.refused`, while the others continue;
+- a request that cannot be placed now (`AllocationUpdate.rejected`): repeated after a pause that grows to ten seconds;
+- surplus containers, granted while totals change: given back.
 
-What ends `run`: `finish`; `AttemptOver` (the ResourceManager wants no more of this attempt: stop everything, and
-leave); `Unavailable` (no ResourceManager for longer than the configuration's patience).
+What ends `run`: `finish`; `AttemptOver` (the ResourceManager has ended this attempt: stop everything and exit);
+`Unavailable` (no ResourceManager for longer than the configuration allows).
 
-The heartbeat is a task of its own: the handler must not wait for anything, and is no coroutine.
+The heartbeat runs in its own task: the handler must not block, and is not a coroutine.
 """
 
 from __future__ import annotations
@@ -82,18 +82,18 @@ from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 from tony.hadoop.yarn.nm_tokens import NodeTokens
 from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest
 
-#: Seconds between two questions whether the end is stored; it takes the ResourceManager some 20 ms.
+#: Seconds between two checks whether the unregistration is stored; it takes the ResourceManager about 20 ms.
 _FINISH_PAUSE: Final = 0.02
-#: Odd answers in a row, or refused logins, that a heartbeat bears. A ResourceManager that starts may know our token
-#: only a moment after it knows us.
+#: Consecutive unexpected responses or refused logins that are tolerated. A starting ResourceManager may know the
+#: attempt slightly before its token.
 _PATIENCE: Final = 5
 _ODD_PAUSE: Final = 1.0
 
-#: Calls that may go unanswered, one after the other, before a master is taken for dead.
+#: Consecutive calls that may go unanswered before the ResourceManager considers the AM dead.
 _CHANCES: Final = 4
 
-#: How else a ResourceManager says that it does not like an ask: a label that there is not, a request that the scheduler
-#: itself threw out (the class is spelt so), one with constraints where their handler is disabled.
+#: Other refusals of a request by the ResourceManager: an unknown label, a request that the scheduler itself rejected
+#: (the misspelt class is Hadoop's), a constraint while its handler is disabled.
 _REFUSALS: Final = (
     "InvalidLabelResourceRequestException",
     "SchedulerInvalidResoureRequestException",
@@ -108,20 +108,20 @@ def _now() -> float:
 
 
 class AttemptOver(HadoopError):  # noqa: N818 - a noun reads better where it is raised
-    """The ResourceManager wants no more of this attempt: it was killed, or another one runs. Stop everything."""
+    """The ResourceManager has ended this attempt: it was killed, or another one runs. Stop everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What the ResourceManager said at the registration.
+    """The response of the ResourceManager to the registration.
 
     Attributes:
-        maximum: the most that one container may have; None if it did not say.
-        queue: where the application runs.
-        containers: of earlier attempts, still running, with their tokens for the nodes kept already.
-        resource_types: all that the cluster counts. An ask for what is not here is granted without it!
-        acls: who may view and modify the application.
-        client_key: checks the tokens of clients (secure clusters only); secret.
+        maximum: maximum resource of one container; None if unknown.
+        queue: queue in which the application runs.
+        containers: running containers of earlier attempts; their NodeManager tokens are stored already.
+        resource_types: resource types of the cluster. Any other type in a request is silently ignored!
+        acls: users that may view and modify the application.
+        client_key: key to verify client tokens (secure clusters only); secret.
     """
 
     maximum: Resource | None = None
@@ -140,16 +140,17 @@ def scheduler_proxy(
     options: ConnectionOptions | None = None,
     protections: tuple[Protection, ...] = (),
 ) -> FailoverProxy:
-    """The ResourceManagers' door for masters, all of a pair.
+    """Return a failover proxy to the scheduler service (for AMs) of all ResourceManagers.
 
-    A master of which the active one hears nothing for too long is given up: so from one that hangs we go over in time.
+    The ResourceManager gives up an AM that is silent for too long, so calls time out early enough to fail over from a
+    ResourceManager that hangs.
 
     Args:
-        settings: of the cluster.
-        token: the master's, from its token file (kind `YARN_AM_RM_TOKEN`). Wanted on insecure clusters, too.
-        policy: how long to look for an active one; as the configuration has it if left out.
-        options: of the connections; likewise.
-        protections: of the traffic, in order of preference.
+        settings: configuration of the cluster.
+        token: AM token from the token file (kind `YARN_AM_RM_TOKEN`); required on insecure clusters, too.
+        policy: how long to search for an active ResourceManager; default from the configuration.
+        options: connection options; default from the configuration.
+        protections: SASL protection levels, in order of preference.
     """
     daemons = schedulers(settings)
     if options is None:
@@ -168,19 +169,19 @@ def scheduler_proxy(
 
 
 class MasterClient:
-    """One application attempt. For one event loop.
+    """The client of one application attempt. Use it in one event loop.
 
     Args:
-        proxy: leads to the ResourceManager, see `scheduler_proxy`. Closed by `close`.
-        protections: for logins with new tokens, as in the proxy's own.
-        pace: of the heartbeat.
+        proxy: proxy to the ResourceManager, see `scheduler_proxy`. Closed by `close`.
+        protections: SASL protection levels for logins with new tokens, as for the proxy.
+        pace: heartbeat intervals.
 
     Attributes:
-        node_tokens: what NodeManagers want to see.
-        token: the newest of the master's tokens that came with an answer, if one did.
-        answers: heartbeats that were answered.
-        cluster_nodes: how many nodes there are, as the last answer had it; None before it was said.
-        is_renewed: a ResourceManager had to be told of us again: it was restarted, or another one took over.
+        node_tokens: NodeManager tokens.
+        token: newest AM token received in a response, if any.
+        answers: number of answered heartbeats.
+        cluster_nodes: number of nodes in the last response; None before the first.
+        is_renewed: the AM had to register again: the ResourceManager restarted or failed over.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class MasterClient:
         self._registration: RegisterRequest | None = None
         self._recovered: tuple[Container, ...] = ()
         self._woken = asyncio.Event()
-        #: One call at a time: a heartbeat, a registration, or the end.
+        #: Serializes calls: heartbeat, registration and unregistration.
         self._turn = asyncio.Lock()
         self._is_ending = False
         self._changed_at = -math.inf
@@ -204,44 +205,44 @@ class MasterClient:
         self._heard_at = -math.inf
         self._known_at = _now()
         self._odd = 0
-        #: Key -> what asks for it again; and the pause before that, as long as none of it was granted.
+        #: Key -> the timer that repeats its request; and the pause before that, while none of it is granted.
         self._again: dict[int, asyncio.TimerHandle] = {}
         self._pauses: dict[int, float] = {}
 
-    # -- what the caller wants
+    # -- requests of the caller
 
     def want(self, key: int, total: int, ask: ContainerRequest | None = None) -> None:
-        """From now on `total` containers of `key` are still to come, beside those that the handler was told of.
+        """Set the number of outstanding containers of a key, not counting those already granted to the handler.
 
         Args:
-            key: any number from 0 on; it comes back as the container's `allocation_request_id`.
-            total: 0 to want no more.
-            ask: what they are to be like; may be left out when the key is known.
+            key: any non-negative number; returned as the container's `allocation_request_id`.
+            total: number of containers; 0 to cancel.
+            ask: properties of the containers; optional when the key is known.
         """
         self._table.want(key, total, ask)
         self.wake()
 
     def outstanding(self, key: int | None = None) -> int:
-        """How many containers are still to come: of a key, or of all."""
+        """Return the number of outstanding containers, of one key or of all."""
         return self._table.outstanding(key)
 
     def release(self, container: ContainerId) -> None:
-        """Gives a container back; if it runs, its node ends it. Its end is told as any other, with status -100."""
+        """Release a container; if it runs, its node stops it. Its end is reported as usual, with status -100."""
         self._table.release(container)
         self.wake()
 
     def exclude(self, host: str) -> None:
-        """No more containers on this host."""
+        """Exclude a host from new containers."""
         self._table.exclude(host)
         self.wake()
 
     def include(self, host: str) -> None:
-        """Takes an exclusion back."""
+        """Undo the exclusion of a host."""
         self._table.include(host)
         self.wake()
 
     def show(self, tracking_url: str) -> None:
-        """Another page for people."""
+        """Set the tracking URL."""
         self._table.show(tracking_url)
         if self._registration is not None:
             self._registration = replace(self._registration, tracking_url=tracking_url)
@@ -249,7 +250,7 @@ class MasterClient:
 
     @property
     def progress(self) -> float:
-        """Between 0 and 1; goes with the next heartbeat."""
+        """The progress between 0 and 1, sent with the next heartbeat."""
         return self._table.progress
 
     @progress.setter
@@ -257,18 +258,18 @@ class MasterClient:
         self._table.progress = value
 
     def wake(self) -> None:
-        """The next heartbeat goes out now, and the following ones soon."""
+        """Send the next heartbeat now, and the following ones at the fast interval."""
         self._changed_at = asyncio.get_running_loop().time()
         self._woken.set()
 
     @property
     def silence(self) -> float:
-        """Seconds for which a heartbeat has waited for its answer; 0 if none waits."""
+        """Return the seconds for which a heartbeat has waited for its response; 0 if none is pending."""
         return asyncio.get_running_loop().time() - self._sent_at if self._heard_at < self._sent_at else 0.0
 
     @property
     def unknown_for(self) -> float:
-        """Seconds for which the ResourceManager has said nothing of us, those included in which this machine slept."""
+        """Return the seconds since the ResourceManager last responded, including time the machine was suspended."""
         return _now() - self._known_at
 
     # -- registration
@@ -282,19 +283,19 @@ class MasterClient:
         *,
         is_heir: bool = False,
     ) -> Registration:
-        """Says that the master is there, and where.
+        """Register the AM.
 
         Args:
-            host: where clients find the master.
-            port: where it listens; -1 if it does not.
-            tracking_url: its page for people, `http://host:port/` or `host:port`; empty for none.
-            constraints: for all containers with some tags.
-            is_heir: an earlier attempt may have left containers. Only one answer names them: if it is lost this attempt
-                can know of none.
+            host: host name of the AM, for clients.
+            port: RPC port of the AM; -1 if it has none.
+            tracking_url: URL of the AM's web page, `http://host:port/` or `host:port`; empty for none.
+            constraints: constraints for all containers with given tags.
+            is_heir: an earlier attempt may have left containers. Only the first response lists them: if it is lost,
+                this attempt cannot learn of them.
 
         Raises:
-            AttemptOver: this attempt is over before it began, or what it should inherit was told to nobody.
-            HadoopError: what else the ResourceManager said.
+            AttemptOver: this attempt was ended before it registered, or the list of inherited containers was lost.
+            HadoopError: any other error of the ResourceManager.
         """
         self._registration = RegisterRequest(
             host=host, rpc_port=port, tracking_url=tracking_url, placement_constraints=tuple(constraints)
@@ -319,9 +320,9 @@ class MasterClient:
                 raise
             if must_tell:
                 raise AttemptOver(
-                    "the answer to the registration was lost, and with it what earlier attempts have left"
+                    "the response to the registration was lost, and with it the list of containers of earlier attempts"
                 ) from error
-            response = RegisterResponse()  # the first one got through, and its answer was lost
+            response = RegisterResponse()  # the first call succeeded, but its response was lost
         except (ApplicationAttemptNotFoundError, InvalidTokenError) as error:
             raise AttemptOver(f"this attempt cannot register: {error}") from error
         self.node_tokens.put(response.previous_node_tokens)
@@ -337,15 +338,15 @@ class MasterClient:
     # -- the heartbeat
 
     async def run(self, handler: Handler) -> None:
-        """Keeps the attempt alive, and tells what happens, until `finish` is called.
+        """Send heartbeats and report updates, until `finish` is called.
 
         Args:
-            handler: is called with what an answer brought, if it brought anything. What it raises ends `run`.
+            handler: called with each non-empty update. An exception that it raises ends `run`.
 
         Raises:
-            AttemptOver: the ResourceManager wants no more of this attempt.
-            Unavailable: there is no ResourceManager any more.
-            HadoopError: it refuses us again and again.
+            AttemptOver: the ResourceManager has ended this attempt.
+            Unavailable: no ResourceManager can be reached.
+            HadoopError: the ResourceManager refuses the heartbeat repeatedly.
         """
         self.wake()
         while not self._is_ending:
@@ -366,7 +367,7 @@ class MasterClient:
             response = await self._proxy.call(ALLOCATE, self._table.request())
         except ApplicationMasterNotRegisteredError:
             self._odd += 1
-            if self._odd > _PATIENCE:  # it forgets us each time: not so fast
+            if self._odd > _PATIENCE:  # it forgets the registration each time: slow down
                 await asyncio.sleep(_ODD_PAUSE)
             await self._register_again()
             return AllocationUpdate()
@@ -405,7 +406,7 @@ class MasterClient:
         return news
 
     def _plan(self, news: AllocationUpdate) -> None:
-        """Has what found no place asked for again: when another is granted soon, else ever more seldom."""
+        """Schedule the repetition of rejected requests: soon after a grant, else with growing pauses."""
         for container in news.granted:
             self._pauses.pop(container.allocation_request_id, None)
         for each in news.rejected:
@@ -421,7 +422,7 @@ class MasterClient:
             self.wake()
 
     def _is_refusal(self, error: RemoteError) -> bool:
-        """Whether an ask is what the ResourceManager does not like: it says so, or says the same again and again."""
+        """Return True if the error concerns a container request: by its class, or because it keeps recurring."""
         if not self._table.is_asking:
             return False
         if isinstance(error, InvalidResourceRequestError):
@@ -430,7 +431,7 @@ class MasterClient:
         return any(each in said for each in _REFUSALS) or self._odd >= _PATIENCE
 
     async def _bear(self, error: HadoopError) -> None:
-        """An answer that may be a better one in a moment."""
+        """Wait after an error that may be temporary; raise it if it recurs too often."""
         self._odd += 1
         if self._odd > _PATIENCE:
             if isinstance(error, InvalidTokenError):
@@ -439,7 +440,7 @@ class MasterClient:
         await asyncio.sleep(_ODD_PAUSE)
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due, or somebody wakes us."""
+        """Wait until the next heartbeat is due or `wake` is called."""
         loop = asyncio.get_running_loop()
         if self._table.is_changed:
             self.wake()
@@ -454,17 +455,17 @@ class MasterClient:
     # -- the end
 
     async def finish(self, status: FinalStatus, diagnostics: str = "", tracking_url: str = "") -> None:
-        """Says how it ended, as often as it takes until it is stored. Then the process has some seconds to leave.
+        """Unregister the AM, repeating the call until it is stored. Then the process has a few seconds to exit.
 
-        The containers that still run should have been stopped before: the nodes take seconds to hear of the end.
+        Stop running containers first: the nodes learn of the end only after seconds.
 
         Args:
-            status: for people and for those who wait for the application.
-            diagnostics: what there is to say.
-            tracking_url: where the history can be read; empty for nowhere.
+            status: final status of the application.
+            diagnostics: text for the user.
+            tracking_url: URL of the job history; empty for none.
 
         Raises:
-            AttemptOver: the attempt was over before.
+            AttemptOver: the attempt had already ended.
         """
         self._is_ending = True
         self._woken.set()
@@ -482,15 +483,15 @@ class MasterClient:
                     continue
                 except (ApplicationAttemptNotFoundError, InvalidTokenError) as error:
                     if is_sent:
-                        return  # it was stored, and the attempt forgotten
-                    raise AttemptOver(f"this attempt was over before it said so: {error}") from error
+                        return  # the unregistration was stored and the attempt removed
+                    raise AttemptOver(f"this attempt had ended before it could unregister: {error}") from error
                 if answer.unregistered:
                     return
                 is_sent = True
                 await asyncio.sleep(_FINISH_PAUSE)
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self._is_ending = True
         self._woken.set()
         for timer in self._again.values():

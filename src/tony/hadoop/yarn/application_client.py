@@ -1,7 +1,7 @@
-"""What a client asks of the ResourceManager: submit, watch, kill; nodes, queues, labels, resources, tokens.
+"""The client of the ResourceManager: submit, watch, kill; nodes, queues, labels, resources, tokens.
 
-Answers are the records of the wire, unwrapped; times in them are milliseconds, memory is MiB. Everything here may be
-asked again when an answer got lost, and the proxy does so.
+Results are wire records, unwrapped; their times are in milliseconds, memory in MiB. Every call here is safe to repeat
+when a response is lost, and the proxy does so.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from tony.hadoop.wire.yarn_records import (
 if TYPE_CHECKING:
     from datetime import datetime
 
-#: Where an application is not yet one that the scheduler has taken.
+#: States before the scheduler has accepted an application.
 UNDECIDED: Final = frozenset((ApplicationState.NEW, ApplicationState.NEW_SAVING, ApplicationState.SUBMITTED))
-#: Where nothing will happen to it any more.
+#: Final states.
 ENDED: Final = frozenset((ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED))
-#: Seconds between two looks at something that takes a moment: at first, later, and when it takes really long.
+#: Seconds between polls: at first, later, and after a long wait.
 _FIRST, _SOON, _LATER = 0.02, 0.05, 0.2
 _LONG: Final = 2.0
 
 
 class ApplicationRejected(HadoopError):  # noqa: N818 - a noun reads better where it is raised
-    """The ResourceManager took an application and threw it out before anything of it ran.
+    """The ResourceManager rejected a submitted application before any of it ran.
 
     Attributes:
-        report: with the diagnostics.
+        report: application report with the diagnostics.
     """
 
     def __init__(self, message: str, report: ApplicationReport) -> None:
@@ -70,16 +70,16 @@ class ApplicationRejected(HadoopError):  # noqa: N818 - a noun reads better wher
 
 
 class NotDoneInTime(HadoopError):  # noqa: N818
-    """The ResourceManager answers, but what was asked for does not get done."""
+    """The ResourceManager responds, but an operation did not complete in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApplication:
-    """An id to submit with.
+    """A new application id to submit with.
 
     Attributes:
-        id: of one's own.
-        maximum: the most that one container of the cluster may have.
+        id: application id.
+        maximum: maximum resource of one container.
     """
 
     id: ApplicationId
@@ -87,11 +87,11 @@ class NewApplication:
 
 
 class ApplicationClient:
-    """ApplicationClientProtocol, through a proxy of the ResourceManagers.
+    """A client of ApplicationClientProtocol, through a failover proxy.
 
     Args:
-        proxy: whom to ask.
-        token_service: what delegation tokens of these ResourceManagers have as their service.
+        proxy: the proxy of the ResourceManagers.
+        token_service: service name of these ResourceManagers' delegation tokens.
     """
 
     def __init__(self, proxy: FailoverProxy, *, token_service: str = "") -> None:
@@ -99,7 +99,7 @@ class ApplicationClient:
         self._token_service = token_service
 
     async def close(self) -> None:
-        """Ends the connections."""
+        """Close the connections."""
         await self._proxy.close()
 
     async def __aenter__(self) -> ApplicationClient:
@@ -111,30 +111,29 @@ class ApplicationClient:
     # -- one application
 
     async def new_application(self) -> NewApplication:
-        """An id, and what containers may be."""
+        """Return a new application id and the maximum container resource."""
         answer = await self._proxy.call(wire.GET_NEW_APPLICATION, wire.GetNewApplicationRequest())
         if answer.application_id is None:
-            raise IpcProtocolError(f"{self._proxy.name}: an answer to getNewApplication without an id")
+            raise IpcProtocolError(f"{self._proxy.name}: the response to getNewApplication has no id")
         return NewApplication(id=answer.application_id, maximum=answer.maximum_capability or Resource())
 
     async def submit(self, context: ApplicationSubmissionContext, *, patience: float = 60.0) -> ApplicationReport:
-        """Submits, and waits until the scheduler has taken the application.
+        """Submit an application, and wait until the scheduler has accepted it.
 
-        A ResourceManager that failed over before it had stored the application does not know it: then the same
-        context is submitted again.
+        If the ResourceManager fails over before it has stored the application, the same context is submitted again.
 
         Args:
-            context: with an id from `new_application`.
-            patience: seconds until the scheduler must have taken it.
+            context: submission context, with an id from `new_application`.
+            patience: seconds within which the scheduler must accept it.
 
         Raises:
-            ApplicationRejected: it was thrown out: no such queue, no right to use it, too many applications in it...
-            InvalidResourceRequestError: its master is larger than any container may be, or has an unknown label.
-            NotDoneInTime: it is still undecided.
+            ApplicationRejected: the queue does not exist, is not permitted, has too many applications, ...
+            InvalidResourceRequestError: the AM is larger than the maximum container, or has an unknown label.
+            NotDoneInTime: the application is neither accepted nor rejected in time.
         """
         application = context.application_id
         if application is None:
-            raise ValueError("the context has no application id; new_application() gives one")
+            raise ValueError("the context has no application id; get one from new_application()")
         request = wire.SubmitApplicationRequest(context=context)
         await self._proxy.call(wire.SUBMIT_APPLICATION, request)
         watch = _Watch(patience)
@@ -148,21 +147,21 @@ class ApplicationClient:
                     return _accepted(report)
             if not await watch.pause():
                 raise NotDoneInTime(
-                    f"{ids.application_text(application)} was submitted, but after {patience:g} s the scheduler has "
-                    "not taken it. Is the ResourceManager's state store reachable, and is it overloaded?"
+                    f"{ids.application_text(application)} was submitted, but the scheduler has not accepted it "
+                    f"after {patience:g} s. Is the ResourceManager's state store reachable, and is it overloaded?"
                 )
 
     async def report(self, application: ApplicationId) -> ApplicationReport:
-        """How an application stands.
+        """Return the report of an application.
 
         Raises:
-            ApplicationNotFoundError: the ResourceManager does not know it, or not any more.
+            ApplicationNotFoundError: the ResourceManager does not know it, or no longer.
         """
         request = wire.GetApplicationReportRequest(application_id=application)
         answer = await self._proxy.call(wire.GET_APPLICATION_REPORT, request)
         if answer.report is None:
             raise IpcProtocolError(
-                f"{self._proxy.name}: no report of {ids.application_text(application)} in its answer"
+                f"{self._proxy.name}: the response has no report of {ids.application_text(application)}"
             )
         return answer.report
 
@@ -180,14 +179,14 @@ class ApplicationClient:
         finished: tuple[int, int] | None = None,
         scope: wire.Scope = wire.Scope.ALL,
     ) -> tuple[ApplicationReport, ...]:
-        """The applications that fit everything given; what is empty does not choose.
+        """Return the applications that match all filters; an empty filter matches all.
 
         Args:
-            tags: one of them is enough. They are compared exactly, and Java's clients submit them in lower case.
-            limit: so many at most.
-            started: from and to, milliseconds since 1970.
-            finished: likewise.
-            scope: whose.
+            tags: any of these tags, compared exactly; Java clients submit tags in lower case.
+            limit: maximum number of applications.
+            started: range of start times (from, to), milliseconds since 1970.
+            finished: range of finish times, likewise.
+            scope: ownership of the applications.
         """
         start_begin, start_end = started or (None, None)
         finish_begin, finish_end = finished or (None, None)
@@ -208,13 +207,13 @@ class ApplicationClient:
         return (await self._proxy.call(wire.GET_APPLICATIONS, request)).applications
 
     async def kill(self, application: ApplicationId, why: str = "", *, patience: float = 60.0) -> None:
-        """Kills an application, and waits until the ResourceManager says that it is done. Containers may take longer.
+        """Kill an application, and wait until the ResourceManager confirms it. Containers may take longer to end.
 
-        One that has ended stays as it is.
+        An application that has already ended is left unchanged.
 
         Raises:
             ApplicationNotFoundError: the ResourceManager does not know it.
-            NotDoneInTime: it is still not killed.
+            NotDoneInTime: it is not killed in time.
         """
         request = wire.KillApplicationRequest(application_id=application, diagnostics=why or None)
         watch = _Watch(patience)
@@ -223,12 +222,12 @@ class ApplicationClient:
                 raise NotDoneInTime(f"{ids.application_text(application)} is not killed after {patience:g} s")
 
     async def move(self, application: ApplicationId, queue: str) -> None:
-        """Moves an application to another queue."""
+        """Move an application to another queue."""
         request = wire.MoveApplicationRequest(application_id=application, target_queue=queue)
         await self._proxy.call(wire.MOVE_APPLICATION, request)
 
     async def set_priority(self, application: ApplicationId, priority: int) -> int:
-        """Changes the priority (higher goes first), and tells what it has become: queues have limits."""
+        """Set the priority (higher goes first), and return the effective one: queues limit it."""
         request = wire.UpdateApplicationPriorityRequest(
             application_id=application, priority=Priority(priority=priority)
         )
@@ -236,8 +235,8 @@ class ApplicationClient:
         return priority if answer.priority is None or answer.priority.priority is None else answer.priority.priority
 
     async def set_lifetime_end(self, application: ApplicationId, end: datetime) -> None:
-        """Says when the ResourceManager shall kill an application that has a lifetime, or that had none so far."""
-        from datetime import UTC  # here: a millisecond that most programs need not spend
+        """Set the time when the ResourceManager kills the application, whether or not it has a lifetime already."""
+        from datetime import UTC  # imported here: it takes a millisecond that most programs need not spend
 
         text = end.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{end.microsecond // 1000:03}+0000"
         expiry = TimeoutExpiry(type=TimeoutType.LIFETIME, expire_time=text)
@@ -247,45 +246,45 @@ class ApplicationClient:
     # -- attempts and containers
 
     async def attempts(self, application: ApplicationId) -> tuple[AttemptReport, ...]:
-        """All tries to run an application's master, first to last."""
+        """Return all attempts of an application, first to last."""
         request = wire.GetApplicationAttemptsRequest(application_id=application)
         found = (await self._proxy.call(wire.GET_APPLICATION_ATTEMPTS, request)).attempts
         return tuple(sorted(found, key=lambda each: (each.id.number if each.id else None) or 0))
 
     async def attempt(self, attempt: ApplicationAttemptId) -> AttemptReport:
-        """How a try stands.
+        """Return the report of an application attempt.
 
         Raises:
-            ApplicationAttemptNotFoundError: there is no such try.
+            ApplicationAttemptNotFoundError: there is no such attempt.
         """
         request = wire.GetApplicationAttemptReportRequest(attempt_id=attempt)
         answer = await self._proxy.call(wire.GET_APPLICATION_ATTEMPT_REPORT, request)
         if answer.report is None:
-            raise IpcProtocolError(f"{self._proxy.name}: no report of {ids.attempt_text(attempt)} in its answer")
+            raise IpcProtocolError(f"{self._proxy.name}: the response has no report of {ids.attempt_text(attempt)}")
         return answer.report
 
     async def fail_attempt(self, attempt: ApplicationAttemptId) -> None:
-        """Ends a try, so that the next one starts if there may be one."""
+        """End an attempt, so that the next one starts if attempts are left."""
         await self._proxy.call(wire.FAIL_APPLICATION_ATTEMPT, wire.FailApplicationAttemptRequest(attempt_id=attempt))
 
     async def containers(self, attempt: ApplicationAttemptId) -> tuple[ContainerReport, ...]:
-        """The containers of a try. Without the history service: those that live, and only while the try does."""
+        """Return the containers of an attempt; without the history service only live ones of a live attempt."""
         return (await self._proxy.call(wire.GET_CONTAINERS, wire.GetContainersRequest(attempt_id=attempt))).containers
 
     async def container(self, container: ContainerId) -> ContainerReport:
-        """A container that lives.
+        """Return the report of a live container.
 
         Raises:
-            ContainerNotFoundError: it does not.
+            ContainerNotFoundError: the container is not alive.
         """
         request = wire.GetContainerReportRequest(container_id=container)
         answer = await self._proxy.call(wire.GET_CONTAINER_REPORT, request)
         if answer.report is None:
-            raise IpcProtocolError(f"{self._proxy.name}: no report of {ids.container_text(container)} in its answer")
+            raise IpcProtocolError(f"{self._proxy.name}: the response has no report of {ids.container_text(container)}")
         return answer.report
 
     async def signal(self, container: ContainerId, command: SignalCommand) -> None:
-        """Has a container's node send its processes a signal, with the next heartbeat."""
+        """Send a signal to a container's processes; the node learns of it with its next heartbeat."""
         await self._proxy.call(
             wire.SIGNAL_CONTAINER, wire.SignalContainerRequest(container_id=container, command=command)
         )
@@ -293,52 +292,52 @@ class ApplicationClient:
     # -- the cluster
 
     async def nodes(self, states: Collection[NodeState] = ()) -> tuple[NodeReport, ...]:
-        """The nodes in these states (all that there are if none is given), with rack, labels, size and use."""
+        """Return the nodes in these states (all nodes if empty), with rack, labels, capacity and usage."""
         return (await self._proxy.call(wire.GET_CLUSTER_NODES, wire.GetClusterNodesRequest(states=tuple(states)))).nodes
 
     async def metrics(self) -> ClusterMetrics:
-        """The nodes in numbers."""
+        """Return counts of the cluster's nodes."""
         answer = await self._proxy.call(wire.GET_CLUSTER_METRICS, wire.GetClusterMetricsRequest())
         return answer.metrics or ClusterMetrics()
 
     async def resource_types(self) -> tuple[ResourceTypeInfo, ...]:
-        """What the cluster counts. A type that is not among these is ignored in requests, without a word."""
+        """Return the cluster's resource types. Requests silently ignore any other type."""
         return (await self._proxy.call(wire.GET_RESOURCE_TYPES, wire.GetResourceTypesRequest())).types
 
     async def labels(self) -> tuple[NodeLabel, ...]:
-        """The labels that nodes may have."""
+        """Return the node labels of the cluster."""
         answer = await self._proxy.call(wire.GET_CLUSTER_NODE_LABELS, wire.GetClusterNodeLabelsRequest())
         return answer.labels or tuple(NodeLabel(name=name) for name in answer.old_labels)
 
     async def labels_of_nodes(self) -> dict[NodeId, tuple[str, ...]]:
-        """Node -> its labels, for those that have one. A port of 0 means all nodes of the host."""
+        """Return the labels by node, for nodes that have any. Port 0 means all nodes of the host."""
         found = (await self._proxy.call(wire.GET_NODE_TO_LABELS, wire.GetNodeToLabelsRequest())).nodes
         return {each.node: each.labels for each in found if each.node}
 
     async def nodes_of_labels(self, labels: Collection[str] = ()) -> dict[str, tuple[NodeId, ...]]:
-        """Label -> its nodes; of all labels if none is given."""
+        """Return the nodes by label, for all labels if empty."""
         request = wire.GetLabelsToNodesRequest(labels=tuple(labels))
         found = (await self._proxy.call(wire.GET_LABELS_TO_NODES, request)).labels
         return {each.label: each.nodes for each in found if each.label}
 
     async def node_attributes(self) -> tuple[wire.NodeAttributeInfo, ...]:
-        """The attributes that nodes have."""
+        """Return the node attributes of the cluster."""
         request = wire.GetClusterNodeAttributesRequest()
         return (await self._proxy.call(wire.GET_CLUSTER_NODE_ATTRIBUTES, request)).attributes
 
     async def queue(
         self, name: str = "root", *, children: bool = True, recursive: bool = True, applications: bool = False
     ) -> QueueInfo | None:
-        """A queue, and those below it.
+        """Return a queue, and those below it.
 
         Args:
-            name: its path, or for a leaf that is alone of its name the last part of it.
-            children: whether its children are told.
-            recursive: and theirs.
-            applications: whether the applications in each are told, too.
+            name: path of the queue; for a leaf with a unique name the last part is enough.
+            children: whether to include its children.
+            recursive: whether to include all descendants.
+            applications: whether to include the applications of each queue.
 
         Returns:
-            None if there is no such queue.
+            the queue, or None if it does not exist.
         """
         request = wire.GetQueueInfoRequest(
             queue=name, include_applications=applications, include_children=children, recursive=recursive
@@ -346,20 +345,20 @@ class ApplicationClient:
         return (await self._proxy.call(wire.GET_QUEUE_INFO, request)).queue
 
     async def queue_rights(self) -> dict[str, frozenset[QueueAcl]]:
-        """Queue -> what the caller may do with it."""
+        """Return the caller's permissions by queue."""
         found = (await self._proxy.call(wire.GET_QUEUE_USER_ACLS, wire.GetQueueUserAclsRequest())).queues
         return {each.queue or "": frozenset(each.acls) for each in found}
 
     # -- tokens
 
     async def delegation_token(self, renewer: str) -> HadoopToken | None:
-        """A token with which programs without a ticket may speak with the ResourceManager.
+        """Get a delegation token, with which programs without a Kerberos ticket can call the ResourceManager.
 
         Args:
-            renewer: the short name or principal of who may renew it.
+            renewer: short name or principal of the user that may renew it.
 
         Returns:
-            None if this cluster gives none out.
+            the token, or None if this cluster issues none.
         """
         answer = await self._proxy.call(wire.GET_DELEGATION_TOKEN, GetDelegationTokenRequest(renewer=renewer))
         if answer.token is None or not answer.token.identifier:
@@ -367,17 +366,17 @@ class ApplicationClient:
         return from_message(answer.token, service=self._token_service or None)
 
     async def renew_token(self, token: HadoopToken) -> int:
-        """Renews a token (as the renewer), and tells its new end, in milliseconds since 1970."""
+        """Renew a token (as the renewer); return its new expiry time in milliseconds since 1970."""
         request = RenewDelegationTokenRequest(token=to_message(token))
         return (await self._proxy.call(wire.RENEW_DELEGATION_TOKEN, request)).expiry_time
 
     async def cancel_token(self, token: HadoopToken) -> None:
-        """Ends a token."""
+        """Cancel a token."""
         await self._proxy.call(wire.CANCEL_DELEGATION_TOKEN, CancelDelegationTokenRequest(token=to_message(token)))
 
 
 class _Watch:
-    """Pauses between looks, and the end of patience."""
+    """Growing pauses between polls, until a deadline."""
 
     def __init__(self, patience: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -386,7 +385,7 @@ class _Watch:
         self._next = _FIRST
 
     async def pause(self) -> bool:
-        """Waits a moment; False, at once, when the time is up."""
+        """Wait until the next poll; return False at once if the deadline has passed."""
         waited = self._loop.time() - self._start
         if waited >= self._patience:
             return False
@@ -396,7 +395,7 @@ class _Watch:
 
 
 def _accepted(report: ApplicationReport) -> ApplicationReport:
-    """The report, unless it is that of an application which never got anywhere."""
+    """Return the report, or raise ApplicationRejected if the application was rejected."""
     attempt = report.current_attempt
     if report.state is not ApplicationState.FAILED or (attempt is not None and (attempt.number or 0) > 0):
         return report

@@ -1,7 +1,7 @@
-"""The exit statuses of containers that are YARN's own, and no exit code of a program's.
+"""YARN's own container exit statuses, as opposed to exit codes of the program.
 
-Facts: org.apache.hadoop.yarn.api.records.ContainerExitStatus. Everything from 0 on is what the container's command
-ended with, as a shell says it: 137 is SIGKILL, 143 SIGTERM, and YARN itself sends both.
+Facts: org.apache.hadoop.yarn.api.records.ContainerExitStatus. A status of 0 or more is the exit code of the
+container's command, in shell notation: 137 is SIGKILL, 143 SIGTERM; YARN itself sends both.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from enum import IntEnum
 
 
 class YarnExitStatus(IntEnum):
-    """Why a container ended, if not by itself."""
+    """The reason why YARN ended a container."""
 
-    #: It has not ended; or it was never started, for its files could not be fetched.
+    #: Not ended yet, or never started because its files could not be fetched.
     INVALID = -1000
-    #: Released by its master, left by a dead attempt, or on a node that was lost.
+    #: Released by its AM, left by a dead attempt, or on a node that was lost.
     ABORTED = -100
     #: The node's disks failed.
     DISKS_FAILED = -101
-    #: The scheduler wanted it back for others.
+    #: Preempted by the scheduler.
     PREEMPTED = -102
-    #: It had more virtual memory than the node allows for what it asked for.
+    #: Exceeded the virtual memory that the node allows for the requested memory.
     KILLED_EXCEEDED_VMEM = -103
-    #: It had more memory than it asked for.
+    #: Exceeded the requested physical memory.
     KILLED_EXCEEDED_PMEM = -104
-    #: Stopped by its master.
+    #: Stopped by its AM.
     KILLED_BY_APPMASTER = -105
-    #: The ResourceManager wanted it gone: the node came back after being lost, the attempt is over...
+    #: Killed by the ResourceManager, for example when a lost node came back or the attempt ended.
     KILLED_BY_RESOURCEMANAGER = -106
-    #: Its application was over.
+    #: The application had ended.
     KILLED_AFTER_APP_COMPLETION = -107
-    #: The node's own scheduler wanted the room (opportunistic containers).
+    #: Killed by the node's container scheduler to make room (opportunistic containers).
     KILLED_BY_CONTAINER_SCHEDULER = -108
-    #: It wrote more logs than the node allows.
+    #: Wrote more logs than the node allows.
     KILLED_FOR_EXCESS_LOGS = -109
 
 
-#: Ends that say nothing about the program: the same command may well succeed elsewhere.
+#: Statuses not caused by the program: the same command may succeed elsewhere.
 NOT_THE_PROGRAM = frozenset(
     {
         YarnExitStatus.ABORTED,
@@ -49,7 +49,7 @@ NOT_THE_PROGRAM = frozenset(
 
 
 def exit_status(status: int) -> YarnExitStatus | None:
-    """What YARN says with a status, or None if it is a program's, or one that we do not know."""
+    """Return the YARN status, or None if it is a program's exit code or unknown."""
     try:
         return YarnExitStatus(status)
     except ValueError:

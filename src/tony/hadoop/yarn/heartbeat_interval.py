@@ -1,4 +1,4 @@
-"""How often a master's heartbeat goes to the ResourceManager."""
+"""The interval between the AM's heartbeats to the ResourceManager."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _JUST_NOW = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatInterval:
-    """Fast while something is to be expected, slow while not; all in seconds.
+    """Heartbeat intervals in seconds: fast while changes are expected, slow otherwise.
 
     Attributes:
-        fast: while containers are wanted, or something has just changed.
-        slow: when nothing is expected; also the longest while containers are wanted and do not come.
-        settle: for so long after a change it stays fast: ends come in groups.
-        share: who has waited for long waits a little longer between two questions: this part of the time waited.
-        first: of `fast`, this part while what was asked for within the last second has not come: a scheduler that
-            does not wait for its nodes grants it in milliseconds.
-        least: between any two heartbeats, however often one is asked for.
-        again: before what found no place is asked for once more; twice as long each time that none of it comes.
-        again_most: at most.
+        fast: interval while containers are outstanding, or shortly after a change.
+        slow: interval when nothing is expected; also the longest while containers are outstanding.
+        settle: time after a change during which the interval stays fast: containers tend to end in groups.
+        share: the interval grows with the time waited; it is at least this fraction of it.
+        first: fraction of `fast` used while a request of the last second is outstanding: a scheduler that does not
+            wait for node heartbeats grants it in milliseconds.
+        least: minimum between any two heartbeats.
+        again: delay before a rejected request is repeated; doubles each time nothing of it is granted.
+        again_most: maximum of that delay.
     """
 
     fast: float = 0.05
@@ -34,11 +34,11 @@ class HeartbeatInterval:
     again_most: float = 10.0
 
     def interval(self, since_change: float, *, wanting: bool) -> float:
-        """Seconds until the next heartbeat, if nothing happens before.
+        """Return the seconds until the next heartbeat if nothing happens before.
 
         Args:
-            since_change: seconds since something last changed here or there.
-            wanting: whether containers are asked for that have not come.
+            since_change: seconds since the last change, local or in the ResourceManager.
+            wanting: whether requested containers are outstanding.
         """
         if wanting and since_change < _JUST_NOW:
             return self.fast * self.first

@@ -1,12 +1,12 @@
-"""An application's master and the NodeManagers: start containers, stop them, ask after them.
+"""The AM's client of the NodeManagers: start containers, stop them, query their status.
 
     nodes = NodeClients(master.node_tokens)
     await nodes.start(container, context)
     for container_id, error in (await nodes.stop(container.node, [container.id])).items(): ...
     await nodes.close()
 
-One connection for each node that is in use, opened when it is needed, with the newest token; any number of calls at
-once. Answers about several containers come one by one: that some fail is no failure of the others.
+One connection per node in use, opened on demand with the newest token; calls may run concurrently. Calls for several
+containers return a result for each: a failure of one does not affect the others.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.hadoop.yarn.nm_tokens import NodeTokens
 
-#: What a NodeManager says when a container is started a second time: by its list, and by the token it has seen.
+#: Messages of a NodeManager when a container is started twice: it is running, or its token was already used.
 _STARTED_ALREADY: Final = ("already is running on this node", "Attempt to relaunch the same container")
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
@@ -67,11 +67,11 @@ Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
 
 class NoNodeToken(HadoopError):  # noqa: N818 - a noun reads better where it is raised
-    """The ResourceManager gave no token for the node, so no container of ours can be there."""
+    """The ResourceManager issued no token for the node, so this application has no container there."""
 
 
 class _Slot:
-    """A node that is in use."""
+    """The connection to a node, and its calls."""
 
     __slots__ = ("connection", "lock", "retired", "token", "users")
 
@@ -79,23 +79,23 @@ class _Slot:
         self.connection: IpcConnection | None = None
         self.lock = asyncio.Lock()
         self.token: HadoopToken | None = None
-        #: Connections with an old token, on which calls still wait.
+        #: Connections with an old token that still have calls in flight.
         self.retired: list[IpcConnection] = []
-        #: Calls that are on their way, or about to be.
+        #: Calls in flight or about to start.
         self.users = 0
 
 
 class NodeClients:
-    """All the nodes of an application. For one event loop.
+    """The client of all nodes of an application. Use it in one event loop.
 
     Args:
-        tokens: the newest token of each node, kept up to date by the master's client.
-        protections: of the traffic, in order of preference.
-        options: of the connections.
-        most: connections that stay open; of more, the ones are closed that were not used for longest.
-        dialing: connections that are made at once.
-        patience: seconds for which a node is sought that cannot be reached; it may be starting.
-        connector: makes connections; for tests.
+        tokens: newest token of each node, kept up to date by `MasterClient`.
+        protections: SASL protection levels, in order of preference.
+        options: connection options.
+        most: maximum number of open connections; the least recently used ones are closed first.
+        dialing: maximum number of simultaneous connection attempts.
+        patience: seconds to retry an unreachable node, which may be starting.
+        connector: creates connections; replaced in tests.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class NodeClients:
     # -- calls
 
     async def start(self, container: Container, context: ContainerLaunchContext) -> None:
-        """Starts a container that was granted, within the ten minutes that its token lives.
+        """Start a granted container; its token expires after ten minutes.
 
         Raises:
-            RemoteError: the node refused it; the class follows the Java exception.
-            NoNodeToken: nothing was granted on that node.
-            HadoopError: the node cannot be reached. It may have been started all the same: release it.
+            RemoteError: the node refused; the class depends on the Java exception.
+            NoNodeToken: no container was granted on that node.
+            HadoopError: the node cannot be reached. The container may have been started: release it.
         """
         if container.node is None or container.id is None:
             raise ValueError(f"no container of a node: {container}")
@@ -135,7 +135,7 @@ class NodeClients:
                 answer = await self._call(container.node, START_CONTAINERS, request, until)
                 break
             except ConnectionLost:
-                # Nobody knows whether it runs. The node does: it starts nothing twice.
+                # The outcome is unknown; repeating is safe, because the node starts no container twice.
                 if loop.time() >= until:
                     raise
                 is_repeated = True
@@ -145,10 +145,10 @@ class NodeClients:
                 raise error
 
     async def stop(self, node: NodeId, containers: Iterable[ContainerId]) -> dict[ContainerId, HadoopError | None]:
-        """Ends containers: SIGTERM, and SIGKILL some 250 ms later. Their exit status will be -105.
+        """Stop containers: SIGTERM, and SIGKILL about 250 ms later. Their exit status will be -105.
 
         Returns:
-            for each the reason why not, or None. Containers that ended before are no failure.
+            the error of each container, or None if it was stopped or had already ended.
 
         Raises:
             HadoopError: the node cannot be reached, or refused the whole call.
@@ -162,7 +162,7 @@ class NodeClients:
     async def statuses(
         self, node: NodeId, containers: Iterable[ContainerId]
     ) -> dict[ContainerId, ContainerStatus | HadoopError]:
-        """What containers of a node do, or why that is not known.
+        """Return the status of each container of a node, or the error why it is unknown.
 
         Raises:
             HadoopError: the node cannot be reached, or refused the whole call.
@@ -178,7 +178,7 @@ class NodeClients:
         return found
 
     async def signal(self, node: NodeId, container: ContainerId, command: SignalCommand) -> None:
-        """Sends the processes of a container a signal.
+        """Send a signal to the processes of a container.
 
         Raises:
             HadoopError: the node cannot be reached, or refused.
@@ -187,7 +187,7 @@ class NodeClients:
         await self._call(node, SIGNAL_CONTAINER, request, self._until())
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Close all connections."""
         slots, self._slots = self._slots, OrderedDict()
         for slot in slots.values():
             await _hang_up(slot)
@@ -198,7 +198,7 @@ class NodeClients:
         return asyncio.get_running_loop().time() + self._patience
 
     async def _call(self, node: NodeId, method: Method[Request, Response], request: Request, until: float) -> Response:
-        """Calls, and repeats what may be repeated until the time is up."""
+        """Call a method, repeating it if that is safe until the deadline."""
         loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
         while True:
             try:
@@ -231,7 +231,7 @@ class NodeClients:
             token = self._tokens.get(node)
             if token is None:
                 raise NoNodeToken(
-                    f"no token for node {node}: the ResourceManager gives one with the first container on a node"
+                    f"no token for node {node}: the ResourceManager issues one with the first container on a node"
                 )
             connection = slot.connection
             if connection is not None and connection.is_open and slot.token == token:
@@ -249,7 +249,7 @@ class NodeClients:
             return new
 
     async def _tidy(self) -> None:
-        """Closes connections that were not used for longest, if there are too many."""
+        """Close the least recently used connections if there are too many."""
         if len(self._slots) <= self._most:
             return
         for node, slot in list(self._slots.items()):

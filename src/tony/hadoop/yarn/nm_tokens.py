@@ -1,7 +1,7 @@
-"""What NodeManagers want to see before they listen to an application's master.
+"""The tokens with which the AM authenticates to NodeManagers.
 
-The ResourceManager gives one with the first container on each node, and again when its key rolls. Nodes are known by
-their ids, as in a container: the token's own service is written otherwise.
+The ResourceManager issues one with the first container on each node, and again when its key rolls. They are stored by
+node id, as in a container; the service inside the token is written differently.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from tony.hadoop.wire.yarn_records import NodeId
 
 
 class NodeTokens:
-    """The newest token of each node. Kept by the master's client, read by those of the nodes."""
+    """The newest token of each node, written by `MasterClient` and read by `NodeClients`."""
 
     def __init__(self) -> None:
         self._tokens: dict[NodeId, HadoopToken] = {}
 
     def put(self, tokens: Iterable[NodeToken]) -> None:
-        """Keeps what an answer of the ResourceManager brought."""
+        """Store the tokens of a ResourceManager response."""
         for each in tokens:
             if each.node is not None and each.token is not None:
                 self._tokens[each.node] = from_message(each.token)
 
     def get(self, node: NodeId) -> HadoopToken | None:
-        """The newest token of a node."""
+        """Return the newest token of a node, if there is one."""
         return self._tokens.get(node)
 
     def __len__(self) -> int:

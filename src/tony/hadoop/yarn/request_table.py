@@ -1,27 +1,26 @@
-"""What an application's master wants, as the ResourceManager must be told it: without connections, without time.
+"""The table of an AM's outstanding container requests, as sent to the ResourceManager; no I/O, no clock.
 
     table = AskTable()
-    table.want(1, 4, Ask(resource=Resource(memory=512, vcores=1), hosts=("node-1",)))
+    table.want(1, 4, ContainerRequest(resource=Resource(memory=512, vcores=1), hosts=("node-1",)))
     response = ...send(table.request())
     news = table.answered(response)          # or table.refused(...), or table.forgotten()
 
-**The protocol.** An ask is a statement of how many are still to come, for a priority, a key (`allocation_request_id`)
-and a place. The ResourceManager counts down when it grants, so we do the same. A host is asked for by three entries:
-host, rack, and `*` with the real total; a host alone is never served, `*` alone only once per node and heartbeat.
+**Protocol.** A request states the number of outstanding containers for a priority, a key (`allocation_request_id`) and
+a location. The ResourceManager counts down when it grants, and so does this table. A host takes three entries: host,
+rack, and `*` with the real total; a host entry alone is never served, `*` alone only once per node and heartbeat.
 
-**Lost answers.** A request is repeated exactly as it was until it is answered: for a response id that it knows the
-ResourceManager repeats its answer without looking at the rest.
+**Lost responses.** A request is repeated unchanged until it is answered: for a known response id the ResourceManager
+repeats its response without reading the rest.
 
-**Grants that cross an ask.** A total that was sent before its sender knew of a grant is too high by that grant; the
-next request corrects it. What was granted too much until then is given back at once and never shown (`surplus`).
+**Grants that cross a request.** A total that was sent before a grant arrived is too high by that grant; the next
+request corrects it. Containers granted in excess until then are released at once (`surplus`).
 
-**Rejections.** Scheduling requests are totals as well, unless the ResourceManager's handler of constraints is
-`placement-processor`. That one adds up what it is asked, and gives back (rejects) what finds no place at the moment,
-after a few tries of its own. It may fit later, so it stays wanted, and is told as `AllocationUpdate.rejected`; `again`
-says it once more, and that alone.
+**Rejections.** Scheduling requests are totals as well, unless the ResourceManager's constraint handler is
+`placement-processor`. That one adds requests up, and rejects those that it cannot place after a few retries. They may
+fit later, so they stay outstanding and are reported as `AllocationUpdate.rejected`; `again` repeats only them.
 
-**A new ResourceManager** has forgotten the asks, the releases and the list of excluded hosts: `forgotten()` makes the
-next request say all of it again.
+**A new ResourceManager** does not know requests, releases and excluded hosts: after `forgotten()` the next request
+contains all of them.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ DEFAULT_RACK = "/default-rack"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRequest:
-    """What the containers of a key are to be like.
+    """The properties of the containers of a key.
 
     Attributes:
-        resource: of each.
+        resource: resource of each container.
         priority: lower numbers are served first.
-        hosts: where they would best be, as `NodeReport.id.host` has the names.
-        racks: the racks of these hosts (`NodeReport.rack`); `/default-rack` if none is given.
-        strict: only on these hosts.
-        label: node-label expression; None is the queue's own.
-        tags: allocation tags that constraints of other asks see. Needs a cluster that takes scheduling requests, as
-            does `constraint`; neither goes with `hosts` and `label`.
-        constraint: where they may be, see `tony.hadoop.wire.placement`.
+        hosts: preferred hosts, named as in `NodeReport.id.host`.
+        racks: racks of these hosts (`NodeReport.rack`); default `/default-rack`.
+        strict: whether only these hosts are allowed.
+        label: node-label expression; None is the queue's default.
+        tags: allocation tags, visible to constraints of other requests. Like `constraint` they need a cluster that
+            accepts scheduling requests, and exclude `hosts` and `label`.
+        constraint: placement constraint, see `tony.hadoop.wire.placement`.
     """
 
     resource: Resource
@@ -75,18 +74,18 @@ class ContainerRequest:
 
     @property
     def is_scheduling_request(self) -> bool:
-        """Whether it must be asked for the newer way."""
+        """Return True if it must be sent as a scheduling request."""
         return bool(self.tags) or self.constraint is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRequest:
-    """An ask that will never be granted, and is not asked for any more.
+    """A request that can never be granted and has been dropped.
 
     Attributes:
-        key: of the ask.
-        count: how many were still wanted.
-        reason: as the ResourceManager says it.
+        key: key of the request.
+        count: number of containers that were outstanding.
+        reason: message of the ResourceManager.
     """
 
     key: int
@@ -96,12 +95,12 @@ class RefusedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """An ask for which there is no place now. It is still wanted, but the ResourceManager does not seek any more.
+    """A request that cannot be placed now. It is still outstanding, but the ResourceManager has given it up.
 
     Attributes:
-        key: of the ask.
-        count: how many found no place.
-        reason: as the ResourceManager says it.
+        key: key of the request.
+        count: number of containers that could not be placed.
+        reason: reason of the ResourceManager.
     """
 
     key: int
@@ -111,21 +110,20 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationUpdate:
-    """What an answer of the ResourceManager's means.
+    """The content of a ResourceManager response.
 
     Attributes:
-        granted: containers, whose `allocation_request_id` is the key. They must be started or released within ten
-            minutes.
-        completed: containers that ended, each once; also those that nobody here knows (of earlier attempts).
-        recovered: containers of earlier attempts that were found again, after a restart of the ResourceManager.
-        refused: asks that are not to be.
-        rejected: asks that found no place now, and are to be said again (`AskTable.again`).
-        surplus: containers that nobody wanted any more; they have been given back.
+        granted: containers, with the key as `allocation_request_id`. Start or release them within ten minutes.
+        completed: containers that ended, each once, including unknown ones of earlier attempts.
+        recovered: containers of earlier attempts, reported after a restart of the ResourceManager.
+        refused: requests that can never be granted.
+        rejected: requests that cannot be placed now; repeat them with `AskTable.again`.
+        surplus: containers granted in excess; they have been released.
         nodes: nodes whose state changed.
         preempted: containers that will be killed.
-        preemptible: containers that will be killed unless as much is given back otherwise.
-        headroom: what the queue could still give, if it was said.
-        cluster_nodes: how many nodes there are, if it was said.
+        preemptible: containers that will be killed unless the same amount is released otherwise.
+        headroom: resources still available in the queue, if reported.
+        cluster_nodes: number of nodes, if reported.
     """
 
     granted: tuple[Container, ...] = ()
@@ -142,7 +140,7 @@ class AllocationUpdate:
 
     @property
     def is_any(self) -> bool:
-        """Whether something happened; numbers alone are nothing."""
+        """Return True if there is any event; headroom and node count do not matter."""
         return bool(
             self.granted
             or self.completed
@@ -158,12 +156,12 @@ class AllocationUpdate:
 
 @dataclass(slots=True, kw_only=True)
 class _Want:
-    """A key.
+    """The state of a key.
 
     Attributes:
-        changed: the ResourceManager must be told.
-        sought: how many it seeks, as far as we know. Less than `outstanding` where it rejected some.
-        told: what the ResourceManager may still hold of it: place and priority -> its entry.
+        changed: whether the total must be sent.
+        sought: number that the ResourceManager still tries to place; less than `outstanding` after rejections.
+        told: entries that the ResourceManager may still hold: location and priority -> entry.
     """
 
     ask: ContainerRequest
@@ -175,7 +173,7 @@ class _Want:
 
 @dataclass(slots=True, kw_only=True)
 class _Flight:
-    """A request that has not been answered."""
+    """A request without a response so far."""
 
     request: AllocateRequest
     carried: dict[int, dict[tuple[str, int], ResourceRequest | SchedulingRequest]]
@@ -183,10 +181,10 @@ class _Flight:
 
 
 class AskTable:
-    """All that is wanted, released and excluded.
+    """All outstanding requests, releases and exclusions.
 
     Attributes:
-        progress: between 0 and 1, for people who look at the application.
+        progress: progress of the application, between 0 and 1.
     """
 
     def __init__(self) -> None:
@@ -194,7 +192,7 @@ class AskTable:
         self._wants: dict[int, _Want] = {}
         self._excluded: set[str] = set()
         self._told_excluded: frozenset[str] = frozenset()
-        #: Released, and not yet seen to have ended.
+        #: Released, but not yet reported as completed.
         self._releasing: dict[ContainerId, None] = {}
         self._unsent: dict[ContainerId, None] = {}
         self._granted: set[ContainerId] = set()
@@ -203,31 +201,31 @@ class AskTable:
         self._tracking_url: str | None = None
         self._response_id = 0
         self._flight: _Flight | None = None
-        #: Scheduling requests are no totals here.
+        #: The ResourceManager adds scheduling requests up, instead of reading them as totals.
         self._adds_up = False
-        #: After a refusal: ask for one key at a time, to find the one that is refused.
+        #: After a refusal: send one key at a time, to find the refused one.
         self._singly: set[int] = set()
 
-    # -- what is wanted
+    # -- requests of the caller
 
     def want(self, key: int, total: int, ask: ContainerRequest | None = None) -> None:
-        """From now on so many containers of a key are still to come, beside those that were granted already.
+        """Set the number of outstanding containers of a key, not counting those already granted.
 
         Args:
-            key: any number from 0 on; one for each kind of container.
-            total: 0 to want no more.
-            ask: what they are to be like; may be left out when the key is known.
+            key: any non-negative number; one for each kind of container.
+            total: number of containers; 0 to cancel.
+            ask: properties of the containers; optional when the key is known.
 
         Raises:
-            ValueError: a negative number, or a key of which nothing is known.
+            ValueError: a negative number, or an unknown key without `ask`.
         """
         want = self._wants.get(key)
         if ask is None:
             ask = want.ask if want else None
         if key < 0 or total < 0 or ask is None:
-            raise ValueError(f"key {key}, {total} containers, {ask}: numbers from 0 on, and an ask are wanted")
+            raise ValueError(f"key {key}, {total} containers, {ask}: must not be negative; a new key needs a request")
         if ask.is_scheduling_request and (ask.hosts or ask.racks or ask.label is not None):
-            raise ValueError(f"key {key}: an ask with tags or a constraint has no hosts, racks and label")
+            raise ValueError(f"key {key}: a request with tags or a constraint cannot have hosts, racks or a label")
         if want is None:
             if total:
                 self._wants[key] = _Want(ask=ask, outstanding=total, told={})
@@ -235,44 +233,44 @@ class AskTable:
             want.ask, want.outstanding, want.changed = ask, total, True
 
     def outstanding(self, key: int | None = None) -> int:
-        """How many are still to come: of a key, or of all."""
+        """Return the number of outstanding containers, of one key or of all."""
         if key is None:
             return sum(want.outstanding for want in self._wants.values())
         return self._wants[key].outstanding if key in self._wants else 0
 
     def again(self, key: int) -> None:
-        """Has what was rejected of a key sought once more."""
+        """Repeat the rejected part of a key's request."""
         want = self._wants.get(key)
         if want is not None and want.outstanding > want.sought:
             want.changed = True
 
     def release(self, container: ContainerId) -> None:
-        """Gives a container back, started or not; its end will be told."""
+        """Release a container, started or not; its end will be reported."""
         if container not in self._ended and container not in self._releasing:
             self._releasing[container] = None
             self._unsent[container] = None
 
     def exclude(self, host: str) -> None:
-        """No more containers on this host."""
+        """Exclude a host from new containers."""
         self._excluded.add(host)
 
     def include(self, host: str) -> None:
-        """Takes an exclusion back."""
+        """Undo the exclusion of a host."""
         self._excluded.discard(host)
 
     def show(self, tracking_url: str) -> None:
-        """Another page for people."""
+        """Set the tracking URL."""
         self._tracking_url = tracking_url
 
     def adopt(self, containers: Iterable[Container]) -> tuple[Container, ...]:
-        """Containers of earlier attempts; answers those that are new here."""
+        """Add containers of earlier attempts; return those that were unknown."""
         new = tuple(each for each in containers if each.id is not None and each.id not in self._granted)
         self._granted.update(each.id for each in new if each.id is not None)
         return new
 
     @property
     def is_changed(self) -> bool:
-        """Whether the next request has something to say."""
+        """Return True if the next request contains any change."""
         return bool(
             self._unsent
             or self._tracking_url is not None
@@ -282,25 +280,25 @@ class AskTable:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the request that has not been answered asks for something, so that something can be wrong with it."""
+        """Return True if the unanswered request asks for containers, and so may be the cause of an error."""
         return bool(self._flight and self._flight.carried)
 
-    # -- requests and answers
+    # -- requests and responses
 
     def request(self) -> AllocateRequest:
-        """The next request; the same one until it is answered."""
+        """Return the next request; the same one until it is answered."""
         if self._flight is None:
             self._flight = self._new_flight()
         return self._flight.request
 
     def answered(self, response: AllocateResponse) -> AllocationUpdate:
-        """Takes the answer to the last request."""
+        """Process the response to the last request."""
         flight, self._flight = self._flight, None
         if flight is None:
-            raise ValueError("an answer to nothing")
+            raise ValueError("a response without a request")
         self._response_id = response.response_id if response.response_id is not None else self._response_id + 1
         self._settle(flight)
-        self._adds_up = self._adds_up or bool(response.rejected)  # nobody else rejects
+        self._adds_up = self._adds_up or bool(response.rejected)  # only placement-processor rejects
         granted, surplus = self._take_granted(response.allocated, flight)
         preemption = response.preemption
         strict = preemption.strict if preemption else None
@@ -319,9 +317,9 @@ class AskTable:
         )
 
     def refused(self, reason: str) -> AllocationUpdate:
-        """The ResourceManager took nothing of the last request, for one of its asks can never be granted.
+        """Process the refusal of the last request, because a part of it can never be granted.
 
-        If it carried but one, that one is given up; else they are asked for one at a time until it is found.
+        A single key is dropped; several keys are sent one at a time until the refused one is found.
         """
         flight, self._flight = self._flight, None
         carried = list(flight.carried) if flight else []
@@ -335,12 +333,12 @@ class AskTable:
         want = self._wants[key]
         count, want.outstanding = want.outstanding, 0
         want.changed = bool(want.told)
-        if not count and want.changed:  # not even fewer is taken: nothing more can be said about it
+        if not count and want.changed:  # even a lower total is refused: drop the key
             want.told, want.changed = {}, False
         return AllocationUpdate(refused=(RefusedRequest(key=key, count=count, reason=reason),) if count else ())
 
     def forgotten(self) -> None:
-        """There is a new ResourceManager, which knows nothing: the next request says everything again."""
+        """Start over with a ResourceManager that knows nothing: the next request contains everything."""
         self._flight = None
         self._response_id = 0
         self._told_excluded = frozenset()
@@ -350,7 +348,7 @@ class AskTable:
             want.told, want.sought = {}, 0
             want.changed = want.outstanding > 0
 
-    # -- inside
+    # -- internals
 
     def _new_flight(self) -> _Flight:
         changed = [key for key, want in self._wants.items() if want.changed]
@@ -385,7 +383,7 @@ class AskTable:
         return _Flight(request=request, carried=carried, excluded=excluded)
 
     def _settle(self, flight: _Flight) -> None:
-        """What the ResourceManager knows, now that it has answered."""
+        """Record what the ResourceManager knows after answering a request."""
         self._told_excluded = flight.excluded
         for container in flight.request.releases:
             self._unsent.pop(container, None)
@@ -412,7 +410,7 @@ class AskTable:
                 want.sought = max(0, want.sought - 1)
                 crosses = container.allocation_request_id in flight.carried or not want.outstanding
                 if crosses and not self._is_adding_up(want):
-                    want.changed = True  # the total that was sent last did not yet know of this one
+                    want.changed = True  # the last total was sent before this grant was known
             if want is None or not want.outstanding:
                 surplus.append(container)
                 self._returned.add(container.id)
@@ -423,7 +421,7 @@ class AskTable:
         return tuple(granted), tuple(surplus)
 
     def _is_adding_up(self, want: _Want) -> bool:
-        """Whether the ResourceManager takes what it is told of a key for an addition, and not for a total."""
+        """Return True if the ResourceManager adds a key's requests up, instead of reading them as totals."""
         return self._adds_up and want.ask.is_scheduling_request
 
     def _take_completed(self, statuses: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
@@ -439,7 +437,7 @@ class AskTable:
         return tuple(new)
 
     def _take_rejected(self, response: AllocateResponse) -> tuple[Rejected, ...]:
-        """Both reasons that there are may pass: no node where it fits, or the scheduler did not agree to the node."""
+        """Collect rejections. Both reasons may be temporary: no fitting node, or the scheduler declined the node."""
         rejected: dict[int, Rejected] = {}
         for each in response.rejected:
             key, sizing = each.request.allocation_request_id, each.request.sizing
@@ -450,7 +448,7 @@ class AskTable:
             want.sought = max(0, want.sought - number)
             number += rejected[key].count if key in rejected else 0
             count = min(number, want.outstanding - want.sought)
-            if count > 0:  # else it was wanted no more when it was rejected
+            if count > 0:  # else it was cancelled before it was rejected
                 reason = each.reason.name.lower().replace("_", " ")
                 rejected[key] = Rejected(key=key, count=count, reason=reason)
         return tuple(rejected.values())
@@ -478,7 +476,7 @@ def _entries(key: int, ask: ContainerRequest, count: int) -> dict[tuple[str, int
             capability=ask.resource,
             num_containers=count,
             relax_locality=not (ask.strict and place not in ask.hosts),
-            # A label stands with `*` only; the ResourceManager refuses it elsewhere.
+            # A label is valid only with `*`; the ResourceManager refuses it elsewhere.
             node_label_expression=ask.label if place == ANYWHERE else None,
             allocation_request_id=key,
         )
