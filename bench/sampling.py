@@ -41,14 +41,14 @@ os.write(1, b".")
 time.sleep(3600)
 """
 #: Calls in turns, each with room for it; says microseconds for a call that is sent, and for one that is not.
-_TELLER = """\
+_CALLS_PROGRAM = """\
 import sys, time
 import tony
-count, teller = int(sys.argv[1]), tony.reporting._teller
+count, reporter = int(sys.argv[1]), tony.reporting._reporter
 def each(allowed):
     total = 0.0
     for step in range(count):
-        teller.allowed, teller.at = allowed, time.monotonic()
+        reporter.allowed, reporter.at = allowed, time.monotonic()
         began = time.perf_counter()
         tony.progress(step, 100000, loss=0.25, accuracy=0.75)
         total += time.perf_counter() - began
@@ -115,22 +115,22 @@ def _calls(count: int) -> Figures:
     name = f"tony-bench-{os.getpid()}"
     hearer.bind(f"\0{name}")
     library = Path(tony.__file__).parent / "python_hooks/library"
-    teller = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(library)!r})\n{_TELLER}", str(count)],
+    reporter = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(library)!r})\n{_CALLS_PROGRAM}", str(count)],
         env={**os.environ, "TONY_PROGRESS": f"@{name}"},
         stdout=subprocess.PIPE,
         text=True,
     )
     hearer.settimeout(0.01)
-    while teller.poll() is None:
+    while reporter.poll() is None:
         try:
             hearer.recv(4096)
         except TimeoutError:
             continue
     hearer.close()
-    assert teller.stdout
-    sent, held = map(float, teller.stdout.read().split())
-    teller.stdout.close()
+    assert reporter.stdout
+    sent, held = map(float, reporter.stdout.read().split())
+    reporter.stdout.close()
     return {"sent": sent, "held": held}
 
 

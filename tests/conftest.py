@@ -165,6 +165,8 @@ def isolate_from_user() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="tony-tests-"))
     for name in [name for name in os.environ if name.startswith("TONY_")]:
         del os.environ[name]
+    for name in ("COLUMNS", "LINES"):  # readline, which pytest imports, sets them for the processes of pytest-xdist
+        os.environ.pop(name, None)
     os.environ["TONY_HOME"] = str(folder / "home")
     os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
     return folder

@@ -261,9 +261,7 @@ def test_checks_of_a_scheduler_do_not_pass_with_o() -> None:
     code = "import asyncio\nfrom tony.testing import conformance as c\nasyncio.run(c.check(c.clauses([])[0], None))"
     done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.endswith(
-        "RuntimeError: every clause would seem to hold: assertions are off. Run Python without -O.\n"
-    )
+    assert "assertions are disabled" in done.stderr
 
 
 # --- a time zone change -----------------------------------------------------------------------------------------------

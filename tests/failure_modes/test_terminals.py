@@ -46,7 +46,7 @@ def on(place: tuple[Lab, str, Path], columns: int, *words: str, terminal: str = 
     lab = place[0]
     shown = show([TONY, *words], columns, lab.env, lab.root, terminal)
     assert "Traceback" not in shown.raw
-    assert "bug in tony" not in shown.raw
+    assert "internal error" not in shown.raw
     return shown
 
 
