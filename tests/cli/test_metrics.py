@@ -21,7 +21,7 @@ from tony.jobs.job_metrics import ordered
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
-from tony.model.metrics import Unit
+from tony.model.metric_series import Unit
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Points
 

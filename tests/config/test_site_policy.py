@@ -13,7 +13,7 @@ import pytest
 
 import tony
 from tests.config.jobs import mistakes, resolve, write
-from tony.config.site_files import default_site_files
+from tony.config.site_file_paths import default_site_files
 from tony.config.site_policy import check_again
 from tony.model.job_spec import GIB, JobSpec, Resources, Role, Timeouts
 from tony.model.states import TlsMode

@@ -131,7 +131,7 @@ def shows_its_page(lab: Lab, job: str) -> None:
     assert lab.tony("open", job).returncode == 2
     portal = lab.follow("portal")
     assert portal.stdout
-    address = portal.stdout.readline().split()[4]
+    address = next(word for word in portal.stdout.readline().split() if word.startswith("http"))
     assert lab.tony("open", job).stdout.splitlines()[0] == f"{address}job/{job}"
     portal.terminate()
     portal.wait(60)

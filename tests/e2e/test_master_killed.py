@@ -99,7 +99,7 @@ def test_the_disk_is_full_in_the_midst_of_an_event(lab: Lab) -> None:
     job = Rehearsal(lab, struck_by("fill disk of master while event 20 is logged"), gate=False)
     status = lab.wait(job.job)
     assert (status["state"], status["exit_code"]) == ("failed", 3), status
-    assert ": no room in " in status["failure"]["reason"]
+    assert "not enough disk space in " in status["failure"]["reason"]
     lab.wait_gone(job.job)
     assert len(struck(job.folder)) == 1
     assert job.replays() == ""

@@ -12,7 +12,7 @@ import pytest
 import tony
 from tony.executor import gpu_metrics
 from tony.executor.gpu_metrics import Devices
-from tony.model.metrics import series_of
+from tony.model.metric_series import series_of
 
 
 class NVMLError(Exception):

@@ -9,13 +9,13 @@ from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from tony.core.events import EVENTS
-from tony.history.ended_jobs_index import JobHead
 from tony.history.event_log import Header
 from tony.jobs.am_client import AmLocation
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_summary import JobHead
 from tony.protocol.launch import JobCredentials, LaunchContext
 from tony.protocol.messages import MESSAGES
 

@@ -35,6 +35,7 @@ from tony.hadoop.ipc.errors import (
     LoginError,
     SafeModeError,
     SaslError,
+    StandbyError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.testing.hadoop.faults import (
@@ -180,7 +181,7 @@ async def test_silence_counts_from_the_question_on() -> None:
     """One that hangs, and is alone, is not asked again when its silence was longer than the patience."""
     async with daemon() as server, proxy(server, policy=with_fields(QUICK, patience=1.0)) as only:
         server.order(Silence(), times=2)
-        with pytest.raises(Unavailable, match=r"answers for 1\.\d s"):
+        with pytest.raises(Unavailable, match=r"EchoService.* 1\.\d s"):
             await only.call(ECHO, HI, timeout=1.2)
         assert 1 == len(server.calls)
 
@@ -252,13 +253,11 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
         two.order(standby(), times=1000)
         with pytest.raises(Unavailable) as caught:
             await both.call(ECHO, HI, patience=0.0)
-        said = str(caught.value)
-        assert "no EchoService answers:" in said
-        assert f"d0: cannot connect to {one.address}: nobody listens there" in said
-        assert "d1: " in said
-        assert "StandbyException" in said
-        assert "(the address is from key.d1)" in said
-        assert ["d0", "d1"] == [daemon.id for daemon, _ in caught.value.failures]
+        service, first, second = str(caught.value).splitlines()
+        assert "EchoService" in service
+        assert all(fact in first for fact in ("d0", str(one.address), "key.d0"))
+        assert all(fact in second for fact in ("d1", str(two.address), "StandbyException", "key.d1"))
+        assert [("d0", ConnectError), ("d1", StandbyError)] == [(d.id, type(e)) for d, e in caught.value.failures]
         loop = asyncio.get_running_loop()
         before = loop.time()
         with pytest.raises(Unavailable):

@@ -10,7 +10,7 @@ import pytest
 
 import tony
 from tony.executor import faulthandler_stacks
-from tony.executor.python_hooks import STACKS_SIGNAL, folder, variables
+from tony.executor.python_hook_variables import STACKS_SIGNAL, folder, variables
 
 #: Whether a program has the hook's file open.
 HAS_FILE = """\

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tony.model.staged import Placement, StagedItem
 from tony.storage import cache_store
-from tony.storage.archive_format import Format
+from tony.storage.archive_detection import Format
 from tony.storage.folder_scan import scan
 from tony.storage.object_cache import Cache
 

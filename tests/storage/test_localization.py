@@ -26,7 +26,7 @@ from tests.storage.samples import (
 )
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import Placement, StagedItem, StagedRole
-from tony.storage.archive_format import Format
+from tony.storage.archive_detection import Format
 from tony.storage.localization import Interpreter, localize
 
 SOURCE: dict[str, Node] = {"train.py": (b"print(1)\n", 0o644), "run.sh": (b"#!/bin/sh\n", 0o755), "data": "train.py"}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.storage.samples import Node, snapshot, trees, write_tree
-from tony.storage.archive_format import Format
+from tony.storage.archive_detection import Format
 from tony.storage.folder_scan import Scan, ScannedEntry, scan
 from tony.storage.tar_writer import FileChangedError, opened, pack, packed_size, tree_digest
 from tony.storage.unpack import unpack

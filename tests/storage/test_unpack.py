@@ -15,7 +15,7 @@ import pytest
 
 from tests.storage.samples import Node, odd_member, snapshot, tar_of, zip_of
 from tony.errors import ArchiveError
-from tony.storage.archive_format import Format, detect
+from tony.storage.archive_detection import Format, detect
 from tony.storage.manifest import ManifestEntryKind
 from tony.storage.unpack import check, unpack
 

@@ -7,8 +7,8 @@ from collections import OrderedDict
 
 from tony import clock
 from tony.errors import TonyError
+from tony.history.directory_scan import scan
 from tony.history.ended_jobs_index import head_of_report
-from tony.history.job_listing import scan
 from tony.jobs import facts
 from tony.jobs.remote_record import RemoteRecord
 from tony.linux.threads import to_thread

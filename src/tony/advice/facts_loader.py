@@ -10,7 +10,7 @@ from tony.advice.facts import Facts, Run, is_same_job, run_of
 from tony.advice.heuristic import RUNS_THAT_PROVE
 from tony.errors import RecordError, TonyError
 from tony.history import event_log
-from tony.history.job_listing import scan
+from tony.history.directory_scan import scan
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import open_metrics
 from tony.model.job_record import JobRecord

@@ -27,7 +27,7 @@ from tony.am.pending_commands import apply_pending_commands
 from tony.am.recovery import recover_state
 from tony.am.status_page import Page
 from tony.bootstrap import settle
-from tony.config.site_files import default_site_files, is_absent
+from tony.config.site_file_paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError

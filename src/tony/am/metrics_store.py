@@ -23,7 +23,7 @@ from tony.errors import InfraError, StorageError
 from tony.history.progress_records import CheckpointRecord
 from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
-from tony.model.metrics import series_of
+from tony.model.metric_series import series_of
 from tony.model.progress import (
     STALLED_AFTER_INTERVALS,
     STALLED_AFTER_SECONDS,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tony.cli.sparkline import NOTHING, number, unit_of
 from tony.cli.terminal_text import cut, safe, width
 from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, change
-from tony.model.metrics import Unit
+from tony.model.metric_series import Unit
 from tony.units import format_duration
 
 #: Width of a value of a setting.

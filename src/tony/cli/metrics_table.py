@@ -11,7 +11,7 @@ from tony.cli.sparkline import NOTHING, number, spark, unit_of
 from tony.cli.terminal_text import safe, table
 from tony.history.metrics_reader import Peak, RolePoints
 from tony.jobs.job_metrics import last
-from tony.model.metrics import Unit
+from tony.model.metric_series import Unit
 from tony.protocol.messages import Points
 
 #: Width of a sparkline.

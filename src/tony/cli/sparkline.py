@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tony.cli.terminal_text import safe
 from tony.model.format_metrics import NumberStyle, amount
-from tony.model.metrics import Unit, series_of
+from tony.model.metric_series import Unit, series_of
 from tony.model.progress import JobProgress
 from tony.units import format_bytes, format_duration
 

@@ -22,7 +22,7 @@ from tony.config.plugin_checks import (
     unknown_names,
     with_default_kinds,
 )
-from tony.config.site_files import default_site_files
+from tony.config.site_file_paths import default_site_files
 from tony.config.site_policy import broken_finals, over_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.value_table import read

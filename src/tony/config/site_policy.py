@@ -26,7 +26,7 @@ from tony.config.file_reader import FileRejectedError, read_layer
 from tony.config.layers import Layer, dotted, leaves, merge
 from tony.config.settings_table import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
 from tony.config.settings_tree import find, settings
-from tony.config.site_files import is_absent
+from tony.config.site_file_paths import is_absent
 from tony.config.suggest import format_known_names, suggest_names
 from tony.config.value_format import canonical, format_as_toml
 from tony.config.value_table import ValueTable, read, shown

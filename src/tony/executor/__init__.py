@@ -8,7 +8,8 @@
     the executor cannot                          │      decisive_line
                                                  ├▶ metrics_sampler ─▶ gpu_metrics, memory_monitor, progress_listener,
                                                  │      progress_pattern, tensorboard_progress ─▶ tfevents
-                                                 ├▶ port_reservation, python_hooks, output_exports, missing_files
+                                                 ├▶ port_reservation, python_hook_variables, output_exports,
+                                                 │      missing_files
                                                  └▶ rendezvous ─▶ rendezvous_store or rendezvous_relay
 
 `task_run` is one task attempt, from the start command to the last report. `rendezvous` is a process that answers on

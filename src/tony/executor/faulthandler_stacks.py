@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from tony.executor.python_hooks import STACKS_SIGNAL
+from tony.executor.python_hook_variables import STACKS_SIGNAL
 from tony.linux import process
 
 #: Name of the hook's file, as /proc shows it: `/memfd:tony-stacks (deleted)`, or a file that was deleted at once.

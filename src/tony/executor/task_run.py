@@ -36,7 +36,7 @@ from tony.executor.program_environment import (
     view,
 )
 from tony.executor.progress_listener import ProgressListener, TrustedSenders
-from tony.executor.python_hooks import variables
+from tony.executor.python_hook_variables import variables
 from tony.executor.reaper import Reaper
 from tony.executor.spawn import spawn
 from tony.executor.writer_thread import WriterThread

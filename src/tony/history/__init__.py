@@ -2,6 +2,6 @@
 
 `job_record` reads what was submitted and how it ended. `event_log` is the ordered log of events; `event_tail` follows
 it and `replay` feeds it to a fresh state machine. `metrics_writer` and `metrics_reader` store metrics
-(`metrics_schema`), `progress_records` the reported steps and checkpoints. `job_listing` and `ended_jobs_index` list
+(`metrics_schema`), `progress_records` the reported steps and checkpoints. `directory_scan` and `ended_jobs_index` list
 many jobs. `timeline`, `goodput`, `prometheus_text` and `otlp_trace` are computed from these files.
 """

@@ -1,7 +1,7 @@
 """Index of finished jobs: one line each in `index.jsonl` of the state directory.
 
 A job's line is added when its summary is written. The index is only a cache: it may be deleted, torn or out of date.
-`job_listing.scan` reads missing jobs from their directories and adds them.
+`directory_scan.scan` reads missing jobs from their directories and adds them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tony.dataclass import replace
 from tony.model.codec import from_plain, to_plain
-from tony.model.job_summary import JobHead as JobHead
+from tony.model.job_summary import JobHead
 from tony.model.job_summary import head_of_report as head_of_report
 from tony.model.json_text import loads
 from tony.model.layout import Home

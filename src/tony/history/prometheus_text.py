@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass, field
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.metrics import DEVICE, OF_PROGRAMS, PROGRAM, Unit
+from tony.model.metric_series import DEVICE, OF_PROGRAMS, PROGRAM, Unit
 from tony.model.states import JobState, TaskState
 
 #: Content type of the response.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tony import clock
 from tony.core.application import Application
-from tony.core.failure_text import EXIT_CODES
+from tony.core.failures import EXIT_CODES
 from tony.core.report_builder import ReportContext
 from tony.core.report_builder import report as view
 from tony.dataclass import replace

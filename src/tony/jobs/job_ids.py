@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
-from tony.history.job_listing import newest_jobs, scan
+from tony.history.directory_scan import newest_jobs, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, TonyError
-from tony.history.ended_jobs_index import JobHead, head_of_report
-from tony.history.job_listing import JobListing, scan
+from tony.history.directory_scan import JobListing, scan
+from tony.history.ended_jobs_index import head_of_report
+from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 

@@ -12,7 +12,7 @@ from tony.jobs.am_client import ask_metrics
 from tony.jobs.progress import Reports, read_reports
 from tony.linux.threads import to_thread
 from tony.model.layout import JobFolder
-from tony.model.metrics import OF_PROGRAMS, PROGRAM
+from tony.model.metric_series import OF_PROGRAMS, PROGRAM
 from tony.model.progress import Progress
 from tony.protocol.messages import MOST_POINTS, Points
 

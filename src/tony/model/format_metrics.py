@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from tony.dataclass import dataclass
-from tony.model.metrics import Unit
+from tony.model.metric_series import Unit
 
 #: From here on numbers are rounded to whole ones.
 _WHOLE = 1e4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tony.dataclass import replace
 from tony.errors import RecordError
-from tony.history.job_listing import head_from
+from tony.history.directory_scan import head_from
 from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding
 from tony.model.codec import Json
 from tony.model.job_summary import JobHead

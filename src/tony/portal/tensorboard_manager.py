@@ -18,7 +18,7 @@ from pathlib import Path
 from tony import clock
 from tony.errors import InfraError, UserError
 from tony.linux.threads import acting_for
-from tony.portal.tensorboard_process import READY, SOCKET, SUMMARIES
+from tony.portal.tensorboard_server import READY, SOCKET, SUMMARIES
 from tony.web.thread_lanes import LISTS, STORES
 
 #: Maximum number of TensorBoards; each takes some 150 MB.
@@ -89,7 +89,7 @@ class TensorBoardProcess:
         with output.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "tony.portal.tensorboard_process", str(self.folder)),
+                *("-P", "-m", "tony.portal.tensorboard_server", str(self.folder)),
                 stdin=asyncio.subprocess.PIPE,  # never written to: its end tells the process to exit
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

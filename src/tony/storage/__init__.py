@@ -8,7 +8,7 @@ file system.
 On the node `localization` gives a task its source, files and Python: `unpack_cache` unpacks once per node and content,
 `file_copy` copies for each task, `environment_setup` makes a Python environment usable.
 
-Archives are untrusted: `archive_format` detects them by content, `archive_members` keeps every member inside its
+Archives are untrusted: `archive_detection` detects them by content, `archive_members` keeps every member inside its
 folder, `archive_limits` bounds their expansion.
 
 `store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.

@@ -24,7 +24,7 @@ from typing import IO
 from tony.dataclass import dataclass
 from tony.errors import ArchiveError
 from tony.storage import symlink_resolution
-from tony.storage.archive_format import Format, expanded
+from tony.storage.archive_detection import Format, expanded
 from tony.storage.archive_limits import BoundedStream, ExpansionLimit, check_globals
 from tony.storage.manifest import ManifestEntryKind
 

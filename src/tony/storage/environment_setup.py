@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.storage.environment_relocation import relocate
-from tony.storage.interpreter_check import require_runnable
+from tony.storage.runnable_interpreter import require_runnable
 
 #: Seconds. conda-unpack rewrites every file that contains the old path: minutes for a large environment on a slow disk.
 _UNPACK_TIMEOUT_SECONDS = 1800.0

@@ -24,9 +24,9 @@ from tony.errors import ArchiveError, StorageError
 from tony.model.staged import StagedItem
 from tony.storage.disk_errors import explain_os_error
 from tony.storage.file_copy import remove_tree
-from tony.storage.interpreter_check import require_runnable
 from tony.storage.manifest import ManifestEntryKind
 from tony.storage.object_cache import Cache
+from tony.storage.runnable_interpreter import require_runnable
 from tony.storage.unpack_cache import remove_leftovers
 
 _NAMES = ("python", "python3")
@@ -119,7 +119,7 @@ def environment_of(prefix: Path) -> dict[str, str]:
 def _build(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -> None:
     """Unpack and prepare the environment; the caller holds the lock."""
     # Late: only the first task with a new archive needs them, and they would slow down every start of an AM.
-    from tony.storage.archive_format import Format
+    from tony.storage.archive_detection import Format
     from tony.storage.environment_setup import prepare
     from tony.storage.unpack import unpack
 

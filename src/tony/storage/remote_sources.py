@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tony.model.staged import InPlace, Placement, StagedItem
-from tony.storage.archive_format import KNOWN, detect, unsupported
+from tony.storage.archive_detection import KNOWN, detect, unsupported
 from tony.storage.remote_files import RemoteFile, RemoteFiles, RemoteFolder
 from tony.storage.staging_requests import StagingRejectedError, StagingRequest
 

@@ -14,7 +14,7 @@ from tony.config.paths import is_archive
 from tony.dataclass import dataclass
 from tony.model.staged import Placement, StagedItem
 from tony.storage import cache_store
-from tony.storage.archive_format import KNOWN, Format, detect, unsupported
+from tony.storage.archive_detection import KNOWN, Format, detect, unsupported
 from tony.storage.file_entries import FileEntry, remote_scheme
 from tony.storage.folder_scan import Scan, scan
 from tony.storage.object_cache import Cache, Stored

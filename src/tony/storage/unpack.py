@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tony.dataclass import dataclass, field
-from tony.storage.archive_format import Format
+from tony.storage.archive_detection import Format
 from tony.storage.archive_members import Guard, Member, MemberKind, read
 from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 

@@ -81,7 +81,7 @@ def _load(cache: Cache, digest: str) -> UnpackedTree | None:
 def _unpack(cache: Cache, item: StagedItem) -> UnpackedTree:
     """Unpack next to the final place, then rename; the caller holds the lock."""
     # Late: only the first task with a new archive needs them, and they would slow down every start of an AM.
-    from tony.storage.archive_format import Format
+    from tony.storage.archive_detection import Format
     from tony.storage.unpack import unpack
 
     final = cache.trees / item.digest

@@ -6,7 +6,7 @@ through a `job_source`: the portal's index, or `single_job_source` for one runni
 read its output.
 
 Access control: `auth` authenticates a request, `principal` is the result, `authorization` defines what that user may
-see and change, `login_throttle` counts wrong tokens. `secret_masking` masks text that looks like a secret.
+see and change, `login_throttle` counts wrong tokens. `secret_patterns` masks text that looks like a secret.
 
 Each kind of blocking work has its own threads (`lanes`), so that job lists never wait for job directories.
 """

@@ -37,7 +37,7 @@ from tony.storage.store import joined
 from tony.web.job_source import LOG_PIECE, RecordFile, TaskContainer
 from tony.web.log_files import FolderLogs
 from tony.web.remote_logs import RemoteLogs
-from tony.web.secret_masking import MARGIN, PRINTED
+from tony.web.secret_patterns import MARGIN, PRINTED
 from tony.web.thread_lanes import OTHERS
 
 T = TypeVar("T")

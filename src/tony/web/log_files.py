@@ -21,7 +21,7 @@ from tony.model.ids import TaskId
 from tony.storage.local_store import LocalStore
 from tony.storage.store import joined
 from tony.web.job_source import LOG_PIECE, LogBytes, LogFileInfo, LogSearchResult
-from tony.web.secret_masking import MARGIN, PRINTED
+from tony.web.secret_patterns import MARGIN, PRINTED
 
 #: Bytes searched per request.
 _MAX_SEARCH_BYTES = 64 << 20

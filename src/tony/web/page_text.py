@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from tony.model import format_metrics
-from tony.model.metrics import Unit
+from tony.model.metric_series import Unit
 from tony.units import format_bytes, format_duration
 
 #: Control characters (C0, DEL, C1), bidirectional controls and lone surrogates: a job's name must not alter the text

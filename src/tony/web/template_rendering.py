@@ -13,7 +13,7 @@ from tony.web import page_text
 from tony.web.assets import assets
 from tony.web.principal import AuthMethod, User
 from tony.web.request import PageRequest
-from tony.web.secret_masking import HTML
+from tony.web.secret_patterns import HTML
 
 
 @cache

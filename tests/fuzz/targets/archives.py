@@ -17,7 +17,7 @@ from tests.fuzz.places import scratch
 from tests.fuzz.target import Target, hold
 from tests.storage.samples import Node, odd_member, tar_of, zip_of
 from tony.errors import ArchiveError
-from tony.storage.archive_format import Format, detect, unsupported
+from tony.storage.archive_detection import Format, detect, unsupported
 from tony.storage.unpack import check, unpack
 
 _PACKERS: Sequence[Callable[[bytes], bytes]] = (

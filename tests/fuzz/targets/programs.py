@@ -15,7 +15,7 @@ from tony.executor.progress_listener import Advance, CheckpointReport, parse
 from tony.executor.progress_pattern import LogPattern
 from tony.executor.tensorboard_progress import TensorBoardProgress
 from tony.executor.writer_thread import WriterThread
-from tony.model.metrics import MOST_OF_A_PROGRAM, series_of
+from tony.model.metric_series import MOST_OF_A_PROGRAM, series_of
 
 _PATTERN = r"(?:step|epoch) (?P<step>\S+)(?:/(?P<total>\S+))?(?: loss (?P<loss>\S+))?"
 

@@ -21,7 +21,7 @@ from tony.core.events import AttemptStarted
 from tony.core.invariants import broken
 from tony.core.report_builder import ReportContext, report
 from tony.errors import RecordError, UnknownJobError
-from tony.history.ended_jobs_index import JobHead
+from tony.history.directory_scan import head_of, scan
 from tony.history.event_log import (
     FORMAT,
     VERSION,
@@ -34,7 +34,6 @@ from tony.history.event_log import (
     settings_digest,
 )
 from tony.history.event_tail import EventTail
-from tony.history.job_listing import head_of, scan
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.history.replay import replay
 from tony.jobs.am_client import AmLocation, whereabouts
@@ -45,6 +44,7 @@ from tony.model.codec import from_plain, to_plain
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
+from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.testing.simulation import Simulation
 

@@ -65,10 +65,10 @@ def test_two_resource_managers() -> None:
 
 def test_high_availability_without_members_is_a_mistake() -> None:
     """So is a member that is nowhere."""
-    with pytest.raises(ConfigurationError, match=r"ha\.rm-ids \(not set\): is needed"):
+    with pytest.raises(ConfigurationError, match=r"ha\.rm-ids \(not set\).*ha\.enabled"):
         resource_managers(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}))
     keys = {"yarn.resourcemanager.ha.enabled": "true", "yarn.resourcemanager.ha.rm-ids": "x"}
-    with pytest.raises(ConfigurationError, match=r"address\.x \(not set\): is needed, or .*hostname\.x"):
+    with pytest.raises(ConfigurationError, match=r"address\.x \(not set\).*hostname\.x"):
         resource_managers(Configuration.load(given=keys))
 
 
@@ -127,5 +127,5 @@ def test_what_is_no_hdfs_is_told() -> None:
     with pytest.raises(ConfigurationError, match=r"fs\.defaultFS = file:/// \(Hadoop's default"):
         name_service(Configuration.load())
     keys = {"fs.defaultFS": "hdfs://ns1", "dfs.ha.namenodes.ns1": "a"}
-    with pytest.raises(ConfigurationError, match=r"dfs\.namenode\.rpc-address\.ns1\.a \(not set\): is needed"):
+    with pytest.raises(ConfigurationError, match=r"dfs\.namenode\.rpc-address\.ns1\.a \(not set\).*host:port"):
         name_service(Configuration.load(given=keys))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import ipaddress
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -153,10 +154,11 @@ def test_what_is_not_there(client: WebHdfs) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "", "/a/../b", "/./a", "/a\0b"])
-def test_paths_that_are_none(client: WebHdfs, path: str) -> None:
+def test_paths_that_are_none(client: WebHdfs, cluster: PlayedWebHdfs, path: str) -> None:
     """Such a path never reaches a server."""
-    with pytest.raises(ValueError, match="no absolute path"):
+    with pytest.raises(ValueError, match=re.escape(repr(path))):
         client.status(path)
+    assert not cluster.requests
 
 
 @pytest.mark.parametrize(
@@ -181,11 +183,11 @@ def test_refusals_have_names(client: WebHdfs, cluster: PlayedWebHdfs, trouble: T
 def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """Pages instead of answers, and redirects without end."""
     cluster.fail_next("GETFILESTATUS", Trouble.NONSENSE, Trouble.NOT_FOUND_PAGE, Trouble.REDIRECT_FOREVER)
-    with pytest.raises(IpcProtocolError, match="no JSON"):
+    with pytest.raises(IpcProtocolError, match=rf"{cluster.url} GETFILESTATUS /.*JSON.*a page"):
         client.status("/")
     with pytest.raises(IpcProtocolError, match=r"404.*HTTP ERROR 404"):
         client.status("/")
-    with pytest.raises(IpcProtocolError, match="more than 3 redirects"):
+    with pytest.raises(IpcProtocolError, match="3 redirects"):
         client.status("/")
 
 
@@ -211,8 +213,8 @@ def test_the_active_namenode_is_found_and_kept() -> None:
             lonely.status("/f")
 
 
-def test_nobody_there() -> None:
-    """One NameNode that refuses is an error at once; several are tried until patience ends."""
+def test_unreachable_servers() -> None:
+    """One NameNode that refuses is an error at once; several are tried until the time is up."""
     with pytest.raises(ConnectError) as caught:
         WebHdfs([_NOBODY], WebLogin()).status("/")
     assert caught.value.failure is ConnectFailure.REFUSED
@@ -233,21 +235,18 @@ def test_a_namenode_that_hangs() -> None:
             assert another.delete("/f")
 
 
-def test_whose_namenode_is_not_there() -> None:
-    """Who is told of it learns which file system it is, who names it, and what to do."""
+def test_the_error_for_an_unreachable_namenode() -> None:
+    """It names the file system, the source of its address, and the setting to correct."""
     client = WebHdfs([_NOBODY], WebLogin(), known_as="It is hdfs://nn (fs.defaultFS, core-site.xml:3)")
     with pytest.raises(ConnectError) as caught:
         client.status("/")
     assert caught.value.failure is ConnectFailure.REFUSED
-    assert str(caught.value) == (
-        "HDFS does not answer: http://127.0.0.1:1 refuses connections: nobody listens there.\n"
-        "It is hdfs://nn (fs.defaultFS, core-site.xml:3). Wait until its NameNode runs, or correct the address: the "
-        "web pages' is dfs.namenode.http-address."
-    )
+    for fact in ("HDFS", _NOBODY, "hdfs://nn (fs.defaultFS, core-site.xml:3)", "dfs.namenode.http-address"):
+        assert fact in str(caught.value)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         impatient = WebOptions(http=HttpOptions(timeout=0.1))
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(CallTimeout, match=r"(?s)^HDFS does not answer: .* gave no answer in time.*It is nn\. Wait"):
+        with pytest.raises(CallTimeout, match=rf"(?s)HDFS.*{url}.*It is nn.*dfs\.namenode\.http-address"):
             WebHdfs([url], WebLogin(), impatient, known_as="It is nn").status("/")
 
 
@@ -298,11 +297,11 @@ def test_connections_are_kept(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
 def test_bounds(client: WebHdfs) -> None:
     """What would fill memory is refused, and says how to do without."""
     client.create("/f", b"x" * 1000)
-    with pytest.raises(IpcProtocolError, match="read it as a stream"):
+    with pytest.raises(IpcProtocolError, match=r"/f.*999.*stream"):
         client.read("/f", most=999)
     assert len(client.read("/f", most=1000)) == 1000
     client.create("/g", b"")
-    with pytest.raises(IpcProtocolError, match="more than 1 names"):
+    with pytest.raises(IpcProtocolError, match=r"^/:.*\b1\b"):
         client.list("/", most=1)
 
 

@@ -17,7 +17,6 @@ from tony.hadoop.ipc.errors import (
     ConnectError,
     ConnectFailure,
     ConnectionLost,
-    HadoopError,
     InvalidTokenError,
     IpcProtocolError,
     LoginDropped,
@@ -103,7 +102,7 @@ async def test_ciphers(cipher: str) -> None:
 async def test_protections_that_do_not_meet() -> None:
     """We insist on privacy, and the daemon has none."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
-        with pytest.raises(LoginError, match=r"ours are privacy, the daemon offers authentication.*hadoop\.rpc\.prot"):
+        with pytest.raises(LoginError, match=r"privacy.*authentication.*hadoop\.rpc\.protection"):
             await _to(server, BY_TOKEN.protected(Protection.PRIVACY))
 
 
@@ -120,9 +119,7 @@ async def test_a_wrong_password() -> None:
     """The daemon says no, and the error says where."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         wrong = LoginIdentity.with_token(replace(TOKEN, password=b"wrong"))
-        with pytest.raises(
-            SaslError, match=rf"cannot log in at {server.address}: SaslException: .*Mismatched"
-        ) as caught:
+        with pytest.raises(SaslError, match=rf"{server.address}: SaslException: .*Mismatched") as caught:
             await _to(server, wrong)
         assert caught.value.fatal
 
@@ -138,7 +135,7 @@ async def test_a_token_that_cannot_be_read() -> None:
     """The daemon closes without a word; the error guesses why."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         server.order(DropResponse(), at=FaultMoment.LOGIN, skip=1)
-        with pytest.raises(LoginDropped, match="it cannot read the token") as caught:
+        with pytest.raises(LoginDropped, match=f"{server.address}.*token") as caught:
             await _to(server, BY_TOKEN)
         assert not caught.value.maybe_executed
 
@@ -156,8 +153,9 @@ async def test_simple_where_it_is_off() -> None:
 
 async def test_a_daemon_that_wants_no_proof() -> None:
     """It is believed only where the settings allow it."""
+    key = r"ipc\.client\.fallback-to-simple-auth-allowed"
     async with daemon() as server:
-        with pytest.raises(LoginError, match=r"wants no proof.*fallback-to-simple"):
+        with pytest.raises(LoginError, match=rf"{server.address}.*token.*{key}"):
             await _to(server, BY_TOKEN)
         connection = await _to(server, LoginIdentity.with_token(TOKEN, fallback_to_simple=True, user="alice"))
         assert (await connection.call(WHO, Said())).text == "alice None None"
@@ -167,7 +165,9 @@ async def test_a_daemon_that_wants_no_proof() -> None:
 async def test_a_kerberos_login_falls_back_where_allowed() -> None:
     """SIMPLE from a list of several ways is taken only where the settings allow it; no answer comes to it."""
     async with daemon(auths=(Auth.TOKEN, Auth.SIMPLE), tokens=TOKENS) as server:
-        with pytest.raises(LoginError, match="the daemon takes TOKEN, SIMPLE, and we come with KERBEROS"):
+        with pytest.raises(
+            LoginError, match=rf"{server.address}.*TOKEN, SIMPLE.*KERBEROS.*hadoop\.security\.authentication"
+        ):
             await _to(server, LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM"))
         connection = await _to(
             server, LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM", fallback_to_simple=True, user="alice")
@@ -261,7 +261,7 @@ async def test_dropped(executed: bool) -> None:
     async with daemon() as server:
         connection = await _to(server)
         server.order(DropResponse(executed=executed))
-        with pytest.raises(ConnectionLost, match="the daemon closed the connection") as caught:
+        with pytest.raises(ConnectionLost, match=f"{server.address}.*daemon") as caught:
             await connection.call(ECHO, Said())
         assert caught.value.maybe_executed
         with pytest.raises(ConnectionLost) as caught:
@@ -276,30 +276,30 @@ async def test_cut() -> None:
     async with daemon() as server:
         connection = await _to(server)
         server.order(Cut(after=10))
-        with pytest.raises(ConnectionLost, match="in the middle of an answer"):
+        with pytest.raises(ConnectionLost, match="in the middle"):
             await connection.call(ECHO, Said())
         await connection.close()
 
 
 async def test_closing_under_a_call() -> None:
-    """Who waits is told."""
+    """The pending call fails, and the error does not blame the daemon."""
     async with daemon() as server:
         connection = await _to(server)
         server.order(Silence())
         waiting = asyncio.create_task(connection.call(ECHO, Said()))
         await server.wait_called("echo")
         await connection.close()
-        with pytest.raises(ConnectionLost, match="we closed"):
+        with pytest.raises(ConnectionLost, match=f"{server.address}.*client"):
             await waiting
 
 
 async def test_a_timeout() -> None:
-    """The call fails, the connection lives, and the late answer is nobody's."""
+    """The call fails, the connection lives, and the late answer is dropped."""
     async with daemon() as server:
         connection = await _to(server)
         hold = HoldResponse()
         server.order(hold)
-        with pytest.raises(CallTimeout, match=rf"EchoProtocol\.echo: no answer from {server.address} within 0\.02 s"):
+        with pytest.raises(CallTimeout, match=rf"{server.address} EchoProtocol\.echo.*0\.02 s"):
             await connection.call(ECHO, Said(text="late"), timeout=0.02)
         hold.release()
         assert (await connection.call(ECHO, Said(text="next"))).text == "next"
@@ -360,7 +360,7 @@ async def test_the_same_name_twice_at_once() -> None:
         name = CallId.new()
         waiting = asyncio.create_task(connection.call(ECHO, Said(), retry=name))
         await server.wait_called("echo")
-        with pytest.raises(ValueError, match="on its way already"):
+        with pytest.raises(ValueError, match=rf"\b{name.number}\b"):
             await connection.call(ECHO, Said(), retry=name)
         hold.release()
         await waiting
@@ -368,45 +368,45 @@ async def test_the_same_name_twice_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "fact"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP"),
-        (b"\x15\x03\x01\x00\x02\x02\x0a", "it speaks TLS"),
-        (b"220 mail.example.com ESMTP\r\n", "it is no Hadoop daemon; it says: 220 mail"),
-        (b"\x7f\xff\xff\xff\0\0\0\0", "an answer of 2147483647 bytes"),
-        (b"\0\0\0\x03\xff\xff\xff", "cannot be read"),
-        (b"\0\0\0\0", "an answer of 0 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x0a", "TLS"),
+        (b"220 mail.example.com ESMTP\r\n", "220 mail.example.com ESMTP"),
+        (b"\x7f\xff\xff\xff\0\0\0\0", "2147483647 bytes"),
+        (b"\0\0\0\x03\xff\xff\xff", "read"),
+        (b"\0\0\0\0", " 0 bytes"),
     ],
 )
-async def test_no_hadoop_daemon(data: bytes, said: str) -> None:
+async def test_no_hadoop_daemon(data: bytes, fact: str) -> None:
     """The error says what it is instead, if one can see it; during the login and after it."""
     async with daemon(auths=(Auth.TOKEN, Auth.SIMPLE), tokens=TOKENS) as server:
         server.order(Garble(data=data))
         connection = await _to(server)
-        with pytest.raises(IpcProtocolError, match=said):
+        with pytest.raises(IpcProtocolError, match=f"{server.address}.*{fact}"):
             await connection.call(ECHO, Said())
         await connection.close()
         server.order(Garble(data=data), at=FaultMoment.LOGIN)
-        with pytest.raises(IpcProtocolError, match=said):
+        with pytest.raises(IpcProtocolError, match=f"{server.address}.*{fact}"):
             await _to(server, BY_TOKEN)
 
 
 async def test_plain_answers_in_a_wrapped_connection() -> None:
-    """Somebody in the middle cannot slip anything in."""
+    """An attacker between client and daemon cannot insert responses."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=(Protection.INTEGRITY,)) as server:
         connection = await _to(server, BY_TOKEN)
         server.order(Garble(data=bytes.fromhex("000000050408001000")))
-        with pytest.raises(HadoopError, match="without the protection that was agreed on"):
+        with pytest.raises(IpcProtocolError, match="protection"):
             await connection.call(ECHO, Said())
+        assert not connection.is_open
         await connection.close()
 
 
-async def test_nobody_listens() -> None:
-    """Refused, and said so."""
+async def test_a_refused_connection() -> None:
     server = daemon()
     address = await server.start()
     await server.stop()
-    with pytest.raises(ConnectError, match=f"cannot connect to {address}: nobody listens there") as caught:
+    with pytest.raises(ConnectError, match=str(address)) as caught:
         await connect(address, ALICE, protocol=PROTOCOL)
     assert caught.value.failure is ConnectFailure.REFUSED
 
@@ -414,7 +414,7 @@ async def test_nobody_listens() -> None:
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 300, "ex ample"])
 async def test_unknown_hosts(host: str) -> None:
     """Names that DNS does not know, and names that cannot be any."""
-    with pytest.raises(ConnectError, match="the host is unknown here") as caught:
+    with pytest.raises(ConnectError, match=f"{host}:8032") as caught:
         await connect(Address(host=host, port=8032), ALICE, protocol=PROTOCOL)
     assert caught.value.failure is ConnectFailure.UNKNOWN_HOST
 
@@ -423,7 +423,7 @@ async def test_a_silent_login() -> None:
     """A daemon that accepts and says nothing."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         server.order(Silence(), at=FaultMoment.LOGIN)
-        with pytest.raises(ConnectError, match=r"to the login within 0\.05 s") as caught:
+        with pytest.raises(ConnectError, match=rf"{server.address}.*0\.05 s") as caught:
             await _to(server, BY_TOKEN, login_timeout=0.05)
         assert caught.value.failure is ConnectFailure.TIMED_OUT
 
@@ -458,6 +458,6 @@ async def test_an_answer_too_long() -> None:
     async with daemon() as server:
         connection = await connect(server.address, ALICE, protocol=PROTOCOL, options=ConnectionOptions(max_answer=100))
         server.order(Garble(data=(1 << 17).to_bytes(4, "big")))
-        with pytest.raises(IpcProtocolError, match="an answer of 131072 bytes"):
+        with pytest.raises(IpcProtocolError, match=r"131072 bytes.*ipc\.maximum\.response\.length"):
             await connection.call(ECHO, Said())
         await connection.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,14 +72,14 @@ def test_an_offer_twice() -> None:
     negotiation = _new()
     offer = _offer(_token_auth(DigestServer(TOKENS.get)))
     negotiation.receive(offer)
-    with pytest.raises(LoginError, match="did not take the way to log in that it had offered"):
+    with pytest.raises(LoginError, match=f"{HERE}.*offered"):
         negotiation.receive(offer)
 
 
 @pytest.mark.parametrize("state", [SaslState.INITIATE, SaslState.RESPONSE, SaslState.WRAP, SaslState.CHALLENGE])
 def test_out_of_turn(state: SaslState) -> None:
     """States that make no sense."""
-    with pytest.raises(IpcProtocolError, match=f"{HERE}: the daemon sends {state.name}"):
+    with pytest.raises(IpcProtocolError, match=f"{HERE}.*{state.name}"):
         _new().receive(RpcSasl(state=state, token=b"x"))
 
 
@@ -85,19 +87,31 @@ def test_after_the_end() -> None:
     """Nothing comes after SUCCESS."""
     negotiation = _new(LoginIdentity.with_token(TOKEN, fallback_to_simple=True))
     negotiation.receive(RpcSasl(state=SaslState.SUCCESS))
-    with pytest.raises(IpcProtocolError, match="should be over"):
+    with pytest.raises(IpcProtocolError, match=str(HERE)):
         negotiation.receive(RpcSasl(state=SaslState.SUCCESS))
+
+
+def test_a_login_without_end() -> None:
+    """A daemon cannot keep a client busy with challenges for ever."""
+    negotiation = _new(KERBEROS)
+    negotiation._gssapi = SimpleNamespace(step=lambda token: b"x")  # type: ignore[assignment]
+    challenge = RpcSasl(state=SaslState.CHALLENGE, token=b"x")
+    for _ in range(12):
+        negotiation.receive(challenge)
+    with pytest.raises(IpcProtocolError, match=f"{HERE}.*12"):
+        negotiation.receive(challenge)
+    assert not negotiation.done
 
 
 def test_another_mechanism_for_tokens() -> None:
     """Hadoop 3.5 lets sites bring their own; the error names it."""
-    with pytest.raises(LoginError, match="the daemon wants the mechanism SCRAM-SHA-256 for TOKEN; we have none such"):
+    with pytest.raises(LoginError, match=f"{HERE}.*SCRAM-SHA-256.*TOKEN"):
         _new().receive(_offer(SaslAuth(method="TOKEN", mechanism="SCRAM-SHA-256")))
 
 
 def test_no_way_in_common() -> None:
     """The error names what the daemon takes."""
-    with pytest.raises(LoginError, match="the daemon takes KERBEROS, PLAIN, and we come with TOKEN"):
+    with pytest.raises(LoginError, match=f"{HERE}.*KERBEROS, PLAIN.*TOKEN"):
         _new().receive(
             _offer(SaslAuth(method="KERBEROS", mechanism="GSSAPI"), SaslAuth(method="PLAIN", mechanism="PLAIN"))
         )
@@ -106,15 +120,15 @@ def test_no_way_in_common() -> None:
 def test_the_daemons_principal_must_be_the_expected_one() -> None:
     """Before anything is asked of the KDC."""
     auth = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="mallory", server_id="evil.example.com")
-    with pytest.raises(LoginError, match=r"it is mallory/evil\.example\.com, and rm/rm1\.example\.com@EXAMPLE\.COM is"):
+    with pytest.raises(LoginError, match=r"mallory/evil\.example\.com.*rm/rm1\.example\.com@EXAMPLE\.COM"):
         _new(KERBEROS).receive(_offer(auth))
 
 
 def test_kerberos_without_an_expected_principal() -> None:
-    """Anybody with a principal could play the daemon."""
+    """Any principal could impersonate the daemon."""
     auth = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="rm", server_id="rm1.example.com")
     negotiation = Negotiation(LoginIdentity.kerberos(), HERE)
-    with pytest.raises(LoginError, match=r"Set yarn\.resourcemanager\.principal"):
+    with pytest.raises(LoginError, match=r"yarn\.resourcemanager\.principal"):
         negotiation.receive(_offer(auth))
 
 

@@ -93,7 +93,7 @@ async def test_the_wrong_place(addresses: dict[str, Address]) -> None:
     """Another daemon, another port, a web page."""
     with pytest.raises(NoSuchProtocolError, match="belongs to another kind of daemon"):
         await _ask(addresses["namenode"], ALICE)
-    with pytest.raises(IpcProtocolError, match="it speaks HTTP"):
+    with pytest.raises(IpcProtocolError, match=rf"{addresses['web']}.*HTTP"):
         await _ask(addresses["web"], ALICE)
     with pytest.raises(AccessControlError, match=r"SIMPLE authentication is not enabled\.  Available:\[TOKEN\]"):
         await _ask(addresses["scheduler"], ALICE)
@@ -103,7 +103,7 @@ async def test_the_wrong_user(addresses: dict[str, Address]) -> None:
     """Impersonation that is not allowed, and a ticket where none is wanted."""
     with pytest.raises(AuthorizationError, match="alice is not allowed to impersonate bob"):
         await _ask(addresses["rm"], LoginIdentity.simple("bob", "alice"))
-    with pytest.raises(LoginError, match="the daemon takes TOKEN, SIMPLE, and we come with KERBEROS"):
+    with pytest.raises(LoginError, match=rf"{addresses['rm']}.*TOKEN, SIMPLE.*KERBEROS"):
         await _ask(addresses["rm"], LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM"))
 
 
@@ -112,7 +112,7 @@ async def test_the_wrong_token(addresses: dict[str, Address]) -> None:
     with pytest.raises(InvalidTokenError, match="not found in AMRMTokenSecretManager"):
         await _ask(addresses["scheduler"], LoginIdentity.with_token(STRANGER))
     garbage = LoginIdentity.with_token(HadoopToken(identifier=b"\xff\xfegarbage", password=b"x", kind=AM_RM))
-    with pytest.raises(LoginDropped, match="is it one of this cluster"):
+    with pytest.raises(LoginDropped, match=rf"{addresses['scheduler']}.*token.*cluster"):
         await _ask(addresses["scheduler"], garbage)
-    with pytest.raises(RemoteError, match="cannot log in at"):
+    with pytest.raises(RemoteError, match=str(addresses["rm"])):
         await _ask(addresses["rm"], garbage)

@@ -224,7 +224,7 @@ async def test_no_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Mon
     """The error says what to type."""
     address = daemon.address("kerberos:privacy")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{alice.folder}/none.cc")
-    with pytest.raises(LoginError, match=rf"cannot log in at {address}: no Kerberos login at rm/localhost: .*kinit"):
+    with pytest.raises(LoginError, match=rf"{address}: .*rm/localhost.*kinit"):
         await _to(address, LoginIdentity.kerberos(RM))
 
 
@@ -266,7 +266,7 @@ async def test_a_kdc_that_says_nothing(daemon: JavaDaemon, alice: Kdc, monkeypat
         settings.write_text("\n".join(kdc if "kdc =" in line else line for line in text.splitlines()))
         monkeypatch.setenv("KRB5_CONFIG", str(settings))
         address = daemon.address("kerberos:privacy")
-        with pytest.raises(ConnectError, match=r"to the login within 0\.3 s"):
+        with pytest.raises(ConnectError, match=rf"{address}.*0\.3 s"):
             await connect(
                 address, LoginIdentity.kerberos(RM), protocol=PROTOCOL, options=ConnectionOptions(login_timeout=0.3)
             )
@@ -314,7 +314,7 @@ async def test_simple_where_a_token_is_wanted(daemon: JavaDaemon) -> None:
 async def test_kerberos_where_there_is_none(daemon: JavaDaemon) -> None:
     """No silent fall back to SIMPLE."""
     address = daemon.address("simple:authentication")
-    with pytest.raises(LoginError, match="the daemon takes TOKEN, SIMPLE, and we come with KERBEROS"):
+    with pytest.raises(LoginError, match=rf"{address}.*TOKEN, SIMPLE.*KERBEROS"):
         await _to(address, LoginIdentity.kerberos(RM))
     login = LoginIdentity.kerberos(RM, fallback_to_simple=True, user="alice")
     assert "alice null SIMPLE" == await _conversation(address, login)
@@ -324,11 +324,11 @@ async def test_wrong_tokens(daemon: JavaDaemon) -> None:
     """A wrong password, an expired one, one of another cluster."""
     address = daemon.address("token:authentication")
     carol = daemon.tokens["carol"]
-    with pytest.raises(SaslError, match=rf"cannot log in at {address}: SaslException: .*Mismatched response"):
+    with pytest.raises(SaslError, match=rf"{address}: SaslException: .*Mismatched response"):
         await _to(address, LoginIdentity.with_token(replace(carol, password=b"wrong")))
     with pytest.raises(InvalidTokenError, match="has expired"):
         await _to(address, LoginIdentity.with_token(daemon.tokens["expired"]))
-    with pytest.raises(LoginDropped, match="it cannot read the token"):
+    with pytest.raises(LoginDropped, match=f"{address}.*token"):
         await _to(address, LoginIdentity.with_token(replace(carol, identifier=b"\xff\xfe")))
 
 

@@ -11,7 +11,7 @@ from tony.advice.gpus import mean_use
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import amount
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
-from tony.model.metrics import OF_PROGRAMS
+from tony.model.metric_series import OF_PROGRAMS
 
 #: Names of metrics with the seconds per step in which programs wait for data.
 _WAITING = re.compile(r"(data|input|load(er)?|fetch)([_.-]?(time|wait|seconds|s))", re.IGNORECASE)

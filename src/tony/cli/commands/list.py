@@ -14,9 +14,9 @@ from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.portal_option import heads as heads_at
 from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.terminal_text import clock_time, columns_of, cut, safe, table
-from tony.history.ended_jobs_index import JobHead
 from tony.jobs.job_ids import ending, known
 from tony.jobs.job_list import Filter, Jobs, ended_jobs
+from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.units import format_duration, parse_duration

@@ -50,7 +50,7 @@ def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     """Return the weeks, and the number of jobs without an event log."""
     from tony.advice.facts_loader import read_run
     from tony.advice.unused_resources import by_week, compute_unused
-    from tony.history.job_listing import scan
+    from tony.history.directory_scan import scan
 
     place, found, unknown = home(), [], 0
     for head in scan(place).ended:

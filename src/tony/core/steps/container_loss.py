@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core import events as ev
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
@@ -34,7 +34,7 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
         return
     task = containers.remove_ended(ctx, container)
     if task and event.forced:
-        failure_text.refine_cause(state, task, event.cause, over_memory=event.over_memory)
+        failures.refine_cause(state, task, event.cause, over_memory=event.over_memory)
     if task:
         _on_task_container_ended(ctx, task, container, event)
     role = state.roles.get(container.role)
@@ -90,7 +90,7 @@ def _on_task_container_ended(ctx: StepContext, task: Task, container: Container,
 
 def _blameless_failure(ctx: StepContext, task: Task, cause: str, reason: str) -> Failure:
     kind = FailureClass.INFRASTRUCTURE
-    return failure_text.failure_from_task(ctx.state, task, cause, kind, reason, ctx.now, blameless=True)
+    return failures.failure_from_task(ctx.state, task, cause, kind, reason, ctx.now, blameless=True)
 
 
 def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:

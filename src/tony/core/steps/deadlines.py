@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tony.core import events as ev
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.policies import gang_size_policy
 from tony.core.step_context import StepContext
 from tony.core.steps import (
@@ -43,7 +43,7 @@ def _on_task_timeout(kind: str, ctx: StepContext, who: str) -> None:
     elif task.container_ended_at is not None:
         task_exit.on_lost(ctx, task)
     elif not task.judged:
-        task_exit.on_failure(ctx, task, failure_text.failure_from_timeout(ctx.state, task, kind, ctx.now))
+        task_exit.on_failure(ctx, task, failures.failure_from_timeout(ctx.state, task, kind, ctx.now))
 
 
 def _on_report_timeout(ctx: StepContext, who: str) -> None:
@@ -82,7 +82,7 @@ def _on_group_timeout(ctx: StepContext, who: str) -> None:
 
 
 def _on_job_timeout(kind: str, ctx: StepContext, who: str) -> None:
-    failure_handling.fail_job(ctx, failure_text.failure_from_job_timeout(ctx.state, kind, ctx.now))
+    failure_handling.fail_job(ctx, failures.failure_from_job_timeout(ctx.state, kind, ctx.now))
 
 
 def _on_allocation_timeout(ctx: StepContext, who: str) -> None:

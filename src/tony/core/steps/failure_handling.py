@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.policies import failure_policy as failure_policy
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.failure_policy import Effect
@@ -57,13 +57,13 @@ def fail_all_tasks(ctx: StepContext) -> None:
     state.tolerated.clear()
     if not state.failures:
         reason = "no tracked task has succeeded"
-        state.failures.append(failure_text.failure_from_job(state, "program", FailureClass.USER, reason, ctx.now))
+        state.failures.append(failures.failure_from_job(state, "program", FailureClass.USER, reason, ctx.now))
     _fail_session(ctx, state.failures[0], failure_policy.ALL_FAILED)
 
 
 def fail_group(ctx: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
     """Handle a role that exceeded its `timeout_after`."""
-    failure = failure_text.failure_from_group(ctx.state, role, rule, ctx.now)
+    failure = failures.failure_from_group(ctx.state, role, rule, ctx.now)
     for task in role.tasks:
         if task.living:
             task.judged, task.note = True, failure.reason
@@ -84,9 +84,7 @@ def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:
     """Handle that the scheduler can never satisfy the job's request."""
     state = ctx.state
     if state.active:
-        fail_job(
-            ctx, failure_text.failure_from_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, ctx.now)
-        )
+        fail_job(ctx, failures.failure_from_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, ctx.now))
 
 
 def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:

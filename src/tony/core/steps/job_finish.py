@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core import actions as act
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.state import Final, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop, task_attempts
@@ -83,7 +83,7 @@ def finish_if_idle(ctx: StepContext) -> None:
         return
     state.timers.clear()
     if final.failure and final.state is JobState.FAILED:
-        final.failure = replace(failure_text.root(state, final.failure), verdict=final.verdict)
+        final.failure = replace(failures.root(state, final.failure), verdict=final.verdict)
     state.move_job(_LAST_MOVE[final.state])
     state.ended_at = ctx.now
     request_finish(ctx)
@@ -101,4 +101,4 @@ def exit_code(state: State) -> ExitCode | None:
     final = state.final
     if not final or not state.job.ended:
         return None
-    return ExitCode.SUCCEEDED if final.failure is None else failure_text.EXIT_CODES[final.failure.failure_class]
+    return ExitCode.SUCCEEDED if final.failure is None else failures.EXIT_CODES[final.failure.failure_class]

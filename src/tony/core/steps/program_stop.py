@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.state import Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_attempts
@@ -30,7 +30,7 @@ def stop_all(ctx: StepContext, reason: str, grace: float | None = None) -> None:
             continue
         task.retry_at = None
         if task.external_exit is not None:
-            failure = failure_text.failure_from_exit(state, task, task.external_exit)
+            failure = failures.failure_from_exit(state, task, task.external_exit)
             task_attempts.end_attempt(ctx, task, TaskMove.FAIL, task.external_exit_at)
             task_attempts.record_late_failure(state, task, failure)
             continue

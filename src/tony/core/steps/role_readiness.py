@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core import actions as act
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.policies import start_order, success_policy
 from tony.core.state import RoleState
 from tony.core.step_context import StepContext
@@ -60,7 +60,7 @@ def report_blocked(ctx: StepContext) -> None:
     """Report the roles that can never start. One of them is enough to fail the job, unless it is a sidecar."""
     for role, reason in list(start_order.newly_blocked(ctx.state.roles)):
         role.blocked = True
-        failure = failure_text.failure_from_job(ctx.state, "unsatisfiable", FailureClass.USER, reason, ctx.now)
+        failure = failures.failure_from_job(ctx.state, "unsatisfiable", FailureClass.USER, reason, ctx.now)
         if role.kind is not RoleKind.SIDECAR:
             failure_handling.fail_job(ctx, failure)
             return

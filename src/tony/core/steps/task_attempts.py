@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tony.core import actions as act
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
@@ -99,9 +99,9 @@ def failure_from_loss(ctx: StepContext, task: Task) -> Failure | None:
     if task.judged or (task.state is TaskState.STOPPING and at >= task.since):
         return None
     if task.over_memory:
-        return failure_text.failure_from_memory_limit(state, task, task.container_end_cause, at)
+        return failures.failure_from_memory_limit(state, task, task.container_end_cause, at)
     reason = f"{task.id} was lost: {task.container_end_cause}"
-    return failure_text.failure_from_task(
+    return failures.failure_from_task(
         state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
     )
 

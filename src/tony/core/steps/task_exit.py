@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.state import Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
@@ -52,7 +52,7 @@ def on_failed_exit(ctx: StepContext, task: Task, status: ExitStatus, at: float) 
     task.ended_at = at
     forced = task.forced if task.container_ended_at is not None else ""
     over_memory = bool(forced) and task.over_memory
-    failure = failure_text.failure_from_exit(state, task, status, forced, over_memory=over_memory)
+    failure = failures.failure_from_exit(state, task, status, forced, over_memory=over_memory)
     if not (task_retry.decide(ctx, task, failure) and task_retry.begin(ctx, task, at)):
         task_attempts.end_attempt(ctx, task, TaskMove.FAIL, at)
         failure_handling.fail_task(ctx, task, failure)
@@ -73,7 +73,7 @@ def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> N
     task_attempts.end_attempt(ctx, task, move, at)
     if retried:
         reason = f"{task.id} lost its container before it could restart: {task.container_end_cause}"
-        lost = failure_text.failure_from_task(
+        lost = failures.failure_from_task(
             ctx.state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
         )
         failure_handling.fail_task(ctx, task, lost)

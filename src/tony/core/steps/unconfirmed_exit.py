@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.policies.unconfirmed_exit import latest_exit_time
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
@@ -40,7 +40,7 @@ def must_wait(ctx: StepContext, container: Container, event: ev.ContainerEnded) 
         task_exit.on_failure(
             ctx,
             task,
-            failure_text.failure_from_task(state, task, "lost", kind, reason, ctx.now, blameless=event.blameless),
+            failures.failure_from_task(state, task, "lost", kind, reason, ctx.now, blameless=event.blameless),
         )
     if task.living:
         task.note = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core import events as ev
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, program_stop, session_restart
 from tony.model.job_report import FailureClass
@@ -26,7 +26,7 @@ def _kill(ctx: StepContext, event: ev.UserCommand) -> None:
     reason = f"killed by {event.actor}"
     grace = 0.0 if event.what == "kill-now" else None
     if not state.final:
-        failure = failure_text.failure_from_job(state, "killed", FailureClass.KILLED, reason, ctx.now)
+        failure = failures.failure_from_job(state, "killed", FailureClass.KILLED, reason, ctx.now)
         job_finish.finish(ctx, JobState.KILLED, failure, reason, grace)
     elif grace is not None:
         program_stop.stop_all(ctx, reason, grace)

@@ -507,8 +507,8 @@ class WebHdfs:
         if not self._known_as:
             return error
         text = (
-            f"HDFS does not respond: {error}\n{self._known_as}. Wait until its NameNode runs, or correct the address: "
-            "the web pages' is dfs.namenode.http-address."
+            f"HDFS does not respond: {error}\n{self._known_as}. Wait until its NameNode runs, or correct the "
+            "address (web interface: dfs.namenode.http-address)."
         )
         if isinstance(error, ConnectError):
             return ConnectError(text, error.failure)

@@ -18,7 +18,6 @@ from typing import cast
 
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
-from tony.hadoop.ipc.connector import dial
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -43,6 +42,7 @@ from tony.hadoop.ipc.frames import (
 )
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
+from tony.hadoop.ipc.tcp_connection import dial
 from tony.hadoop.sasl.quality_of_protection import SaslFailure, SecurityLayer
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState

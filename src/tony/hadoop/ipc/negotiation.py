@@ -74,8 +74,10 @@ class Negotiation:
             ProtocolError: out of turn.
         """
         self._steps += 1
-        if self.done or self._steps > _MOST_STEPS:
+        if self.done:
             raise IpcProtocolError(self._at("the daemon continues a login that is complete"))
+        if self._steps > _MOST_STEPS:
+            raise IpcProtocolError(self._at(f"the login is not complete after {_MOST_STEPS} messages of the daemon"))
         try:
             return self._next(message)
         except SaslFailure as error:
@@ -156,7 +158,7 @@ class Negotiation:
         if not matches(f"{service}/{host}", expected):
             raise LoginError(
                 self._at(
-                    f"the daemon is {one_line(service)}/{one_line(host)}, but "
+                    f"the daemon claims to be {one_line(service)}/{one_line(host)}, but "
                     f"{' or '.join(expected)} is expected. Check the principal in the settings."
                 )
             )

@@ -1,7 +1,7 @@
 """Hadoop YARN: the client submits over Hadoop's own RPC; the application master and the executors run in containers.
 
-In the client: `submitter` refuses requests that the cluster can never satisfy (`feasibility`, `queue_capacity`,
-`unsatisfiable_constraints`), uploads and submits. `cluster_discovery` finds the cluster, `submission_context` builds
+In the client: `submitter` refuses requests that the cluster can never satisfy (`feasibility`, `queue_limits`,
+`unsatisfiable_constraints`), uploads and submits. `cluster_discovery` finds the cluster, `launch_contexts` builds
 the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS: staged objects and the archives of
 the runtime, the pages, Python and plug-ins, each built once; `cache_upload` stores each once by digest.
 

@@ -46,6 +46,7 @@ from tony.schedulers.yarn.container_table import ContainerTable
 from tony.schedulers.yarn.delegation_tokens import tokens_for_programs
 from tony.schedulers.yarn.event_log_replication import HdfsJournal
 from tony.schedulers.yarn.job_folder import JobFiles
+from tony.schedulers.yarn.launch_contexts import gpus, task_container
 from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, encode_payload
 from tony.schedulers.yarn.node_blacklist import NodeBlacklist
 from tony.schedulers.yarn.nodes_without_python import NodesWithoutPython
@@ -54,7 +55,6 @@ from tony.schedulers.yarn.placement_constraints import placed
 from tony.schedulers.yarn.previous_attempts import PreviousAttempts
 from tony.schedulers.yarn.record_publisher import RecordPublisher
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
-from tony.schedulers.yarn.submission_context import gpus, task_container
 from tony.units import format_size
 
 #: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.

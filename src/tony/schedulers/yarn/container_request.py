@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
+from tony.schedulers.yarn.launch_contexts import capability
 from tony.schedulers.yarn.placement_constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.submission_context import capability
 
 #: Lower is served first; the same for all roles: the state machine decides their order.
 _PRIORITY = 1

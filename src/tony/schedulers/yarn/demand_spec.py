@@ -8,9 +8,9 @@ from tony.dataclass import dataclass
 from tony.hadoop.wire.yarn_records import Resource
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode
+from tony.schedulers.yarn.launch_contexts import capability, master_capability
 from tony.schedulers.yarn.placement_constraints import placed
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.submission_context import capability, master_capability
 
 MEMORY, CORES = "memory-mb", "vcores"
 _SHOWN = 8

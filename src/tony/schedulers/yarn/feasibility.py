@@ -17,7 +17,7 @@ from tony.schedulers.yarn.demand_spec import (
     format_names,
     nodes_for,
 )
-from tony.schedulers.yarn.queue_capacity import is_queue_mapping_possible, most_memory, over_queue_limit
+from tony.schedulers.yarn.queue_limits import is_queue_mapping_possible, most_memory, over_queue_limit
 from tony.schedulers.yarn.settings import YarnSettings
 
 _KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}

@@ -45,12 +45,12 @@ from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster_discovery import find_cluster
 from tony.schedulers.yarn.demand_spec import suitable_node_counts
 from tony.schedulers.yarn.feasibility import notices, unsatisfiable_requests
+from tony.schedulers.yarn.launch_contexts import master_container, submission
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
 from tony.schedulers.yarn.list_entry import to_list_entry
 from tony.schedulers.yarn.queue_position import WAITING, describe_queue_position
 from tony.schedulers.yarn.record_download import RecordDownload
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
-from tony.schedulers.yarn.submission_context import master_container, submission
 from tony.schedulers.yarn.unrecorded_applications import explain_missing_history, is_ours, staging_of
 from tony.schedulers.yarn.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
 from tony.storage.object_cache import Cache

@@ -20,7 +20,7 @@ from tony.jobs.progress import find_job_progress, read_reports
 from tony.linux.threads import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_record import JobRecord
-from tony.model.metrics import series_of
+from tony.model.metric_series import series_of
 from tony.protocol.messages import Points
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.responses import (

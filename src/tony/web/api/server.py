@@ -38,7 +38,7 @@ from tony.web.api.operation_table import OPERATIONS
 from tony.web.api.responses import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
-from tony.web.secret_masking import JSON
+from tony.web.secret_patterns import JSON
 
 PREFIX = "/api/v1"
 #: Maximum size of a request body.

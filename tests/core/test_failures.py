@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.specs import COLLISION, FAILED, SEGV, task, workers
 from tests.core.standing import standing
-from tony.core import failure_text
+from tony.core import failures
 from tony.core.state import State
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -54,7 +54,7 @@ EXITS = [
 def test_a_programs_end(status: ExitStatus, failure_class: FailureClass, cause: str, reason: str) -> None:
     """Whose fault, by what stable word, in what sentence; with all the evidence."""
     state = job()
-    failure = failure_text.failure_from_exit(state, state.tasks[task("worker:0")], status)
+    failure = failures.failure_from_exit(state, state.tasks[task("worker:0")], status)
     assert (failure.failure_class, failure.cause, failure.reason) == (failure_class, cause, reason)
     assert (failure.task, failure.host, failure.session, failure.at) == ("worker:0", "node-7", 1, 5.0)
     assert (failure.exit_code, failure.signal, failure.tail) == (status.code, status.signal, status.tail)
@@ -72,7 +72,7 @@ def test_a_programs_end(status: ExitStatus, failure_class: FailureClass, cause: 
 def test_a_tasks_time_outs(kind: str, failure_class: FailureClass, said: str) -> None:
     """The limit and its setting are named."""
     state = job(timeouts=Timeouts(registration=5.0, startup=7.0, execution=61.0))
-    failure = failure_text.failure_from_timeout(state, state.tasks[task("worker:0")], kind, 99.0)
+    failure = failures.failure_from_timeout(state, state.tasks[task("worker:0")], kind, 99.0)
     assert (failure.failure_class, failure.cause, failure.at) == (failure_class, f"{kind}-timeout", 99.0)
     assert failure.reason.startswith(said)
 
@@ -81,10 +81,10 @@ def test_the_jobs_time_outs() -> None:
     """Infrastructure's if containers do not come, with what the scheduler said; the user's if the job is too long."""
     state = job(timeouts=Timeouts(allocation=5.0, job=61.0))
     state.queue_reason = "behind job 7"
-    allocation = failure_text.failure_from_job_timeout(state, "allocation", 1.0)
+    allocation = failures.failure_from_job_timeout(state, "allocation", 1.0)
     assert (allocation.failure_class, allocation.cause) == (INFRASTRUCTURE, "allocation-timeout")
     assert allocation.reason == "not every container was granted within 5 s (allocation_timeout): behind job 7"
-    whole = failure_text.failure_from_job_timeout(state, "job", 1.0)
+    whole = failures.failure_from_job_timeout(state, "job", 1.0)
     assert (whole.failure_class, whole.cause) == (USER, "job-timeout")
     assert whole.reason == "the job ran longer than 1 m 01 s (job_timeout)"
 
@@ -93,7 +93,7 @@ def test_a_task_that_never_ran_has_no_log() -> None:
     """And no session's log of an earlier try is shown for this one."""
     state = job()
     state.session = 2
-    failure = failure_text.failure_from_task(
+    failure = failures.failure_from_task(
         state, state.tasks[task("worker:0")], "launch", INFRASTRUCTURE, "no container", 1.0
     )
     assert (failure.log, failure.session) == (None, 2)
@@ -121,7 +121,7 @@ def test_the_first_cause(decided: tuple[str, float], others: list[tuple[str, flo
     state = job()
     first = failure(*decided)
     state.failures = [first, *(failure(*other, "worker:1") for other in others)]
-    found = failure_text.root(state, first)
+    found = failures.root(state, first)
     assert (found.cause, found.at) == root
     assert len(found.others) == len(others)
 
@@ -130,7 +130,7 @@ def test_others_are_named_up_to_twenty() -> None:
     """Ten thousand tasks may fail at once."""
     state = job()
     state.failures = [failure("program", float(n), f"worker:{n}") for n in range(10_000)]
-    found = failure_text.root(state, state.failures[17])
+    found = failures.root(state, state.failures[17])
     assert found.task == "worker:0"
     assert len(found.others) == 21
     assert found.others[-1] == "and 9979 more"
@@ -138,7 +138,7 @@ def test_others_are_named_up_to_twenty() -> None:
 
 def test_every_class_has_its_exit_code() -> None:
     """As the command line answers."""
-    assert failure_text.EXIT_CODES == {
+    assert failures.EXIT_CODES == {
         FailureClass.USER: ExitCode.PROGRAM_FAILED,
         FailureClass.INFRASTRUCTURE: ExitCode.INFRASTRUCTURE,
         FailureClass.KILLED: ExitCode.KILLED,

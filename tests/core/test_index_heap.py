@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.core.waiting_set import IndexHeap
+from tony.core.index_heap import IndexHeap
 
 
 def test_the_lowest_is_taken_first() -> None:

@@ -12,8 +12,8 @@ from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import StagedRole
+from tony.schedulers.yarn.launch_contexts import master_container, submission, task_container
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.submission_context import master_container, submission, task_container
 
 DOCKER = "YARN_CONTAINER_RUNTIME_"
 

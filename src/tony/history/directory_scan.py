@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from tony.dataclass import dataclass, replace
 from tony.errors import RecordError, TonyError
 from tony.history import ended_jobs_index
-from tony.history.ended_jobs_index import JobHead
 from tony.history.job_record import check_version
 from tony.history.json_files import read_json
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.ids import JOB_ID
+from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 
