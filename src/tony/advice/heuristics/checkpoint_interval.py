@@ -22,13 +22,12 @@ class CheckpointInterval(Heuristic):
 After a failure the work since the last checkpoint is recomputed: half an interval, on average. Saving more often
 costs time, too. A checkpoint every `sqrt(2 * cost * MTTF)` seconds loses the least time (Young 1974; tony uses Daly's
 more exact formula of 2006), where MTTF is the mean time between failures of the gang. Both are measured: the cost with
-`tony.checkpoint(step)`, the failures over all runs of the job. Failures in the first minute do not count, because they
-are not random.
+`tony.checkpoint(step)`, the failures over all runs of the job. Failures in the first minute do not count.
 
 Saving more often slows down a run without failures. The recommendation therefore does not cost more than `slower`,
 even if the optimal interval is shorter; later runs may lead to a further recommendation.
 
-The range of the saving comes from the confidence interval of the MTTF, which is wide with few failures."""
+The range of the saving comes from the confidence interval of the MTTF."""
     thresholds = (
         Threshold("failures", 3, Measure.COUNT, "minimum number of failures in all runs"),
         Threshold("gain", 0.03, Measure.SHARE, "minimum share of the job's time that would be saved"),

@@ -17,8 +17,7 @@ class IdleAfterEnd(Heuristic):
     name = "idle-after-end"
     title = "Containers allocated after their programs have exited"
     about = """\
-Tasks of the role finished long before the job, and their containers stayed allocated for the next session, in case
-another task fails.
+Tasks of the role finished long before the job, and their containers stayed allocated for a possible restart.
 
 - If other roles begin only when this one is done, use `after`, or `kind = "setup"`.
 - If they finish early because they have less work, distribute it more evenly: [one task holds up the

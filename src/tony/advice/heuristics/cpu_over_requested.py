@@ -17,14 +17,12 @@ class CpuOverAsked(Heuristic):
     name = "cpu-over-asked"
     title = "Cores that are requested and never used"
     about = """\
-No task of the role has ever used as many cores as it requests, not even for the few seconds of one sample. On
-clusters that schedule by cores, other jobs wait for them.
+No task of the role has ever used as many cores as it requests.
 
 The recommendation is the highest measured use times `headroom`, rounded up. There is none if a CPU limit throttled the
-tasks (`throttled`), because the use then does not show the need.
+tasks (`throttled`).
 
-With the scheduler `local`, cores are shares: no job waits for them, and a smaller number only lowers the priority on a
-busy machine.
+With the scheduler `local`, cores are shares: a smaller number only lowers the priority on a busy machine.
 
 If programs start as many threads as they have cores, set the number of threads to the new number, too."""
     thresholds = (

@@ -17,11 +17,10 @@ class CpuUnderAsked(Heuristic):
     name = "cpu-under-asked"
     title = "Too few cores"
     about = """\
-Either a CPU limit throttled the role's programs (`throttled`), or they used more cores than requested. That works while
-the machine has spare cores, and becomes slow without warning when it has not.
+Either a CPU limit throttled the role's programs (`throttled`), or they used more cores than requested and become slow
+on a busy machine.
 
-The recommendation is the average use, rounded up; if a limit throttled the tasks, twice the present number, because
-their use without the limit is unknown."""
+The recommendation is the average use, rounded up; if a limit throttled the tasks, twice the present number."""
     thresholds = (
         *PROOF,
         Threshold(

@@ -21,8 +21,8 @@ class RestartsInVain(Heuristic):
     name = "restarts-in-vain"
     title = "Restarts that never helped"
     about = """\
-The program failed in the same way after every restart, and no run of this job ever succeeded after one. That is not
-random: it is an error in the program or its data, and a restart only repeats it.
+The program failed in the same way after every restart, and no run of this job ever succeeded after one. It is an error
+in the program or its data.
 
 If it always fails soon after the start, the recommendation is `min_uptime`: if a program fails before its gang has run
 so long, twice in a row, the job is not restarted again. Later failures still cause restarts, and lost nodes do not

@@ -16,12 +16,10 @@ class MemoryTight(Heuristic):
     name = "memory-tight"
     title = "Memory request is too low"
     about = """\
-Tasks of the role ran out of memory, or came so close to their limit that slightly more data or another version of a
-library will exceed it. A task that is killed for its memory loses the work since the last checkpoint.
+Tasks of the role ran out of memory, or came so close to their limit that slightly more data will exceed it.
 
 What counts is resident memory, with shared pages divided among the processes that share them. Page cache does not
-count, because the kernel reclaims it before it kills a process. The recommendation costs GB-hours; it saves the work of
-runs that fail.
+count.
 
 If memory grows without limit, more of it only delays the failure: see the chart of `pss` on the job's page."""
     thresholds = (

@@ -20,8 +20,7 @@ class ParameterServers(Heuristic):
     name = "parameter-servers"
     title = "Too many parameter servers"
     about = """\
-The servers hold the model's variables and serve the workers. All of them together use so little CPU, network and memory
-that fewer would be enough.
+The servers use so little CPU, network and memory that fewer would be enough.
 
 The recommendation keeps each server below the thresholds, and is at least half of the present number, because variables
 are distributed unevenly; later runs may lead to a further recommendation. If your program configures the distribution

@@ -18,8 +18,7 @@ class SkewedRanks(Heuristic):
     name = "skewed-ranks"
     title = "One task holds up the others"
     about = """\
-One task of the role takes longer for its steps than the others, or runs longer: the other tasks wait for it, and their
-containers stay allocated meanwhile.
+One task of the role takes longer for its steps than the others, or runs longer: the other tasks wait for it.
 
 - Always the same task, on different hosts: it has more work. Distribute the data more evenly; let only rank 0 write
   logs and evaluate, and keep that short.

@@ -18,12 +18,12 @@ class StartUp(Heuristic):
     name = "start-up"
     title = "Container setup takes much of the time"
     about = """\
-Between the allocation of a container and the moment when its executor is ready, files are copied and unpacked: source,
-environment, `files`. That takes a large part of the time for which the job's containers are allocated, in every run.
+Copying and unpacking source, environment and `files` takes a large part of the time for which the job's containers are
+allocated, in every run.
 
 - An environment that is installed on the nodes need not be copied: `python = "/opt/envs/train"`.
-- Nodes cache unpacked files by content. An archive that is rebuilt for every run differs in its timestamps, and is
-  copied again every time. Build it once.
+- Nodes cache unpacked files by content. An archive that is rebuilt for every run differs in its timestamps: build it
+  once.
 - Do not put data into `source` or `files`: read it from where it is.
 - Use `.tonyignore` and `.gitignore` to keep unneeded files out of `source`."""
     thresholds = (
