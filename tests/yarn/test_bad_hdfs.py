@@ -143,7 +143,7 @@ def test_the_name_node_is_killed(lab: YarnLab) -> None:
         lab.cluster.restart("nn")
     assert refused.returncode == 3
     core = lab.cluster.conf / "core-site.xml"
-    assert "HDFS does not answer: http://127.0.0.1:" in refused.stderr
+    assert "HDFS does not respond: http://127.0.0.1:" in refused.stderr
     assert re.search(rf"It is hdfs://127\.0\.0\.1:\d+ \(fs\.defaultFS, {re.escape(str(core))}:\d+\)", refused.stderr)
     assert "Wait until its NameNode runs, or correct the address" in refused.stderr
     assert (lab.jobs(), lab.applications()) == ([job], before)

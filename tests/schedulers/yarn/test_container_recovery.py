@@ -170,7 +170,7 @@ async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
     """It named what runs, once: the next attempt hears it anew, and this one leaves everything to it."""
     async with second(tmp_path, 1) as played:
         played.manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
-        with pytest.raises(NotInCharge, match="what earlier attempts have left"):
+        with pytest.raises(NotInCharge, match="registration was lost"):
             await played.source.open(played.events.append)
         assert played.running() == [name(1)]
 
