@@ -116,7 +116,14 @@ def _calls(count: int) -> Figures:
     hearer.bind(f"\0{name}")
     library = Path(tony.__file__).parent / "python_hooks/library"
     reporter = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(library)!r})\n{_CALLS_PROGRAM}", str(count)],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(library)!r})\n{_CALLS_PROGRAM}",
+            str(count),
+        ],
         env={**os.environ, "TONY_PROGRESS": f"@{name}"},
         stdout=subprocess.PIPE,
         text=True,

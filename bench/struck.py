@@ -204,7 +204,7 @@ def full(report: JobReport | None, attempt: int = 1) -> JobReport | None:
     return report if all(task.state is TaskState.RUNNING and task.pid for task in report.tasks) else None
 
 
-_BACK = re.compile(r"^(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d),(\d{3})Z \S+ \S+: \S+ is back$", re.MULTILINE)
+_BACK = re.compile(r"^(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d),(\d{3})Z \S+ \S+: \S+ has reconnected$", re.MULTILINE)
 
 
 def came_back(log: Path) -> list[int]:

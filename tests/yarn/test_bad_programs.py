@@ -43,7 +43,7 @@ def test_programs_that_end_well_all_the_same(lab: YarnLab) -> None:
         status = lab.status(job)
         assert (status["name"], status["state"], lab.application(job)["name"]) == (NAME, "succeeded", NAME)
     notes = {task["task"]: task["note"] for task in lab.status(jobs[0])["tasks"]}
-    assert "it left 2 processes running, which were ended (sleep)" in notes["daemon:0"]
+    assert "left 2 processes running" in notes["daemon:0"]
     assert notes["mute:0"] == "exit code 0"
     away = lab.elsewhere("away")
     lines = [json.loads(line) for line in away.tony("logs", jobs[0], "--json").stdout.splitlines()]
@@ -77,7 +77,7 @@ def test_programs_that_fail(lab: YarnLab) -> None:
     assert "failed: command not found: nonesuch (not on PATH) on 127.0.1." in status["failure"]["reason"]
     status = lab.wait(python)
     assert (status["exit_code"], status["failure"]["cause"]) == (3, "launch")
-    assert 'python = "/opt/no/such/python3": there is no /opt/no/such/python3 on ' in status["failure"]["reason"]
+    assert 'python = "/opt/no/such/python3": ' in status["failure"]["reason"]
     for job in (crash, missing, python):
         assert lab.wait_application(job)["finalStatus"] == "FAILED"
 

@@ -86,7 +86,7 @@ def test_files_in_place(lab: YarnLab) -> None:
         job = lab.job(text)
         done = lab.submit(job, "--set", f"scheduler.yarn.staging={place}/staging")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"hdfs://{place}/gone is not there; the job goes without it" in done.stderr
+        assert f"hdfs://{place}/gone does not exist" in done.stderr
         assert "only its files are copied: deeper" in done.stderr
         assert [name for name in lab.listed(f"{place}/staging/cache") if not name.startswith(".")] == [
             name for name in lab.listed(f"{place}/staging/cache") if name.endswith(".zip")
@@ -130,7 +130,7 @@ def test_mistakes(lab: YarnLab) -> None:
             "it is a folder. From HDFS only an archive can be used here",
             f"roles.worker.files = hdfs://{place}/gone (",
             "/job.toml:8): ",
-            f"there is no {hdfs_name(lab)}{place}/gone.",
+            f"{hdfs_name(lab)}{place}/gone does not exist",
             "it is not an archive. Supported are tar, tar.gz",
         ):
             assert words in done.stderr

@@ -84,11 +84,11 @@ def test_what_is_rejected_is_waited_for(lab: YarnLab) -> None:
     never = "[roles.worker]\ninstances = 3\nspread = true\n"
     head = 'command = "true"\nallocation_timeout = "5s"\n'
     never_fits = lab.detach(lab.job(head + never, name="never.toml"))
-    until(lambda: "there is no place now" in lab.status(waits)["waiting"], "it is said why it waits")
+    until(lambda: "no suitable node" in lab.status(waits)["waiting"], "it is said why it waits")
     assert lab.wait(never_fits)["exit_code"] == 3
     reason = lab.failure(never_fits)["reason"]
     assert re.search("worker has [12] of 3 containers", reason), reason
-    assert "for worker there is no place now (could not" in reason, reason
+    assert "no suitable node for worker now (could not" in reason, reason
     assert lab.tony("kill", holder, "--now").returncode == 0
     assert lab.wait(waits)["state"] == "succeeded"
     assert {task["host"] for task in lab.tasks(waits).values()} == {NM1, NM2}

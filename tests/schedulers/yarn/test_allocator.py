@@ -569,9 +569,7 @@ async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
     async with playing(tmp_path) as played:
         await played.launched(2)
         await played.manager.server.stop()
-        with pytest.raises(
-            SchedulerError, match=r"(?s)lost the connection to the ResourceManager: .*refused"
-        ):
+        with pytest.raises(SchedulerError, match=r"(?s)lost the connection to the ResourceManager: .*refused"):
             await played.source.watch()
         async with asyncio.timeout(1.5):
             await played.source.close()
