@@ -142,7 +142,7 @@ def test_the_setting() -> None:
     settings, problems = read_settings({"file_systems": "hdfs://logs, hdfs://nn2:8020"})
     assert not problems
     assert ("hdfs://logs", "hdfs://nn2:8020") == settings.file_systems
-    with pytest.raises(ConfigurationError, match="fs.defaultFS"):
+    with pytest.raises(ConfigurationError, match=r"fs\.defaultFS"):
         asyncio.run(of_job({"fs.defaultFS": "hdfs://127.0.0.1:1", **ALWAYS}, ANN, "s3a://bucket"))
 
 
