@@ -79,7 +79,7 @@ def test_a_program_that_runs_is_told_with_its_pid(story: StatusChanges) -> None:
 def test_a_failure_says_how(story: StatusChanges) -> None:
     """By its note, its signal or its code."""
     for more, said in (
-        ({"note": "memory: limit 1g reached"}, "worker:0 failed: memory: limit 1g reached"),
+        ({"note": "out of memory: limit 1g"}, "worker:0 failed: out of memory: limit 1g"),
         ({"signal": "SIGKILL", "session": 2}, "worker:0 failed: SIGKILL"),
         ({"exit_code": 3, "session": 3}, "worker:0 failed: exit code 3"),
         ({"session": 4}, "worker:0 failed"),

@@ -119,11 +119,11 @@ def test_while_it_runs() -> None:
         (FAILED, TaskState.FAILED, 1, None, "exit code 1"),
         (SEGV, TaskState.FAILED, None, "SIGSEGV", "killed by SIGSEGV"),
         (
-            ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="memory: limit 1g reached"),
+            ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="out of memory: limit 1g"),
             TaskState.FAILED,
             None,
             "SIGKILL",
-            "memory: limit 1g reached",
+            "out of memory: limit 1g",
         ),
     ],
 )

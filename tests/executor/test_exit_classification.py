@@ -12,7 +12,7 @@ GOOD = ProcessExit(process=0, code=0, signum=None, at=1.0)
 BAD = ProcessExit(process=1, code=3, signum=None, at=2.0)
 SEGV = ProcessExit(process=0, code=None, signum=signal.SIGSEGV, at=1.0)
 KILLED = ProcessExit(process=2, code=None, signum=signal.SIGKILL, at=3.0)
-LIMIT = "memory: limit 1g reached, 1 process killed by the kernel"
+LIMIT = "out of memory: limit 1g, 1 process killed by the kernel"
 TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
 
 
