@@ -14,7 +14,7 @@ from tests.advice.fleet import Plan, facts, play, run
 from tony.advice.engine import advise
 from tony.advice.facts import Facts, is_same_job, run_of
 from tony.advice.recommendation import Finding, Saving
-from tony.advice.unused_resources import compute_unused
+from tony.advice.wasted_hours import compute_unused
 from tony.history.metrics_reader import Peak
 from tony.history.progress_records import CheckpointRecord
 from tony.model.job_spec import MIB

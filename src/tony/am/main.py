@@ -23,9 +23,9 @@ from tony.am import connection_limits
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import Master
 from tony.am.page_server import PageProcess
-from tony.am.pending_commands import apply_pending_commands
 from tony.am.recovery import recover_state
 from tony.am.status_page import Page
+from tony.am.stored_kill_requests import apply_stored_kill_requests
 from tony.bootstrap import settle
 from tony.config.site_file_paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
@@ -186,7 +186,7 @@ async def _begin(
     await _show_page(parts, parts.allocator, parts.master)
     _announce(folder, number, parts.master.address)
     # After listening: a client that could not connect before has stored its request.
-    parts.requests = asyncio.get_running_loop().create_task(apply_pending_commands(folder, parts.master.feed))
+    parts.requests = asyncio.get_running_loop().create_task(apply_stored_kill_requests(folder, parts.master.feed))
     return AttemptStarted(
         attempt=number,
         wall=clock.wall(),

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tony.config.convert import ELASTIC_EXAMPLE
-from tony.config.hints import Note
 from tony.config.layers import Layer
+from tony.config.notes import Note
 from tony.config.value_table import ValueTable
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec

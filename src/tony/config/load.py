@@ -12,8 +12,8 @@ from tony.config.call_settings import SOURCE, from_call
 from tony.config.cross_checks import check
 from tony.config.elastic_roles import idle_waits
 from tony.config.file_reader import FileRejectedError, read_layer
-from tony.config.hints import Note, summarize_notes
 from tony.config.layers import Layer, dotted, merge, quoted
+from tony.config.notes import Note, summarize_notes
 from tony.config.overrides import from_environment, from_params, from_sets
 from tony.config.plugin_checks import (
     default_kind_notes,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tony.config.elastic_roles import unsupported_elastic_roles
-from tony.config.hints import Note
 from tony.config.layers import quoted
+from tony.config.notes import Note
 from tony.config.suggest import format_known_names, suggest_names
 from tony.config.value_table import ValueTable
 from tony.dataclass import replace

@@ -4,7 +4,7 @@
 
 `history_location` opens a location, `history_layouts` finds the job directories in it. `scanner` and `scan_threads`
 look for new ones, `record_reader` reads one within bounds, `jhist_reader` and `avro` those of LinkedIn TonY.
-`index` (SQLite: `index_schema`) finds jobs among a million: `index_update` writes, `index_query` reads.
+`index` (SQLite: `index_schema`) finds jobs among a million: `index_writer` writes, `index_query` reads.
 `indexed_jobs` provides jobs for the pages; `record_cache` keeps copies of remote job directories, `status_from_log`
 the status of jobs whose AM is not queried.
 

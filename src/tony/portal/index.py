@@ -24,7 +24,7 @@ from tony.model.job_query import JobsPage, Query
 from tony.portal import index_schema
 from tony.portal.index_entry import IndexEntry
 from tony.portal.index_query import IndexQuery
-from tony.portal.index_update import IndexUpdater, read_entry
+from tony.portal.index_writer import IndexUpdater, read_entry
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from tony.dataclass import dataclass
 from tony.model.job_query import Facet, Facets, JobSort, JobsPage, Query
 from tony.portal.filters import Filters, of_query
 from tony.portal.index_terms import mark
-from tony.portal.index_update import read_entry
+from tony.portal.index_writer import read_entry
 
 #: Matches counted at most.
 COUNTED = 20_000

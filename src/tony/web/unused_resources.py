@@ -6,7 +6,7 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from tony import clock
-from tony.advice.unused_resources import Waste, WeekOfWaste, by_week, compute_unused
+from tony.advice.wasted_hours import Waste, WeekOfWaste, by_week, compute_unused
 from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
 from tony.linux.threads import Slots

@@ -15,7 +15,7 @@ from tony.cli.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import TonyError
 
 if TYPE_CHECKING:
-    from tony.advice.unused_resources import Hours, WeekOfWaste
+    from tony.advice.wasted_hours import Hours, WeekOfWaste
 
 _HEADING = ("WEEK", "USER", "JOBS", "GPU-HOURS", "WASTED", "GB-HOURS", "WASTED", "MOST FOR", "WORST")
 #: Columns that are dropped when the terminal is too narrow, in this order: most for, worst, jobs.
@@ -49,7 +49,7 @@ def command(since: float | None, user: str | None, as_json: bool) -> None:
 def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     """Return the weeks, and the number of jobs without an event log."""
     from tony.advice.facts_loader import read_run
-    from tony.advice.unused_resources import by_week, compute_unused
+    from tony.advice.wasted_hours import by_week, compute_unused
     from tony.history.directory_scan import scan
 
     place, found, unknown = home(), [], 0

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.hints import Note
 from tony.config.layers import Layer, put
 from tony.config.legacy.settings import LegacyAssignment, LegacyValue, Settings
+from tony.config.notes import Note
 from tony.config.settings_table import Key
 from tony.config.value_format import format_as_toml, name
 from tony.dataclass import dataclass, field

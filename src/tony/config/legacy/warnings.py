@@ -6,13 +6,13 @@ import posixpath
 import stat
 from pathlib import Path
 
-from tony.config.hints import Note
 from tony.config.layers import quoted
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.settings import DEFAULT_FILE, is_there
 from tony.config.legacy.task_command import VENV
 from tony.config.legacy.task_types import LegacyTaskTypes
+from tony.config.notes import Note
 from tony.config.value_format import name
 from tony.errors import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tony import clock
-from tony.advice.unused_resources import Hours, WeekOfWaste
+from tony.advice.wasted_hours import Hours, WeekOfWaste
 from tony.dataclass import dataclass
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render

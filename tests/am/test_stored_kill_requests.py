@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tony.am import pending_commands
-from tony.am.pending_commands import apply_pending_commands
+from tony.am import stored_kill_requests
+from tony.am.stored_kill_requests import apply_stored_kill_requests
 from tony.core.events import Event, UserCommand
 from tony.history.kill_request import KillRequest, save_kill_request
 from tony.model.layout import JobFolder
@@ -22,7 +22,7 @@ def test_what_is_kept_comes_first(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         heard: list[Event] = []
-        obeying = asyncio.ensure_future(apply_pending_commands(folder, heard.append))
+        obeying = asyncio.ensure_future(apply_stored_kill_requests(folder, heard.append))
         await asyncio.sleep(0)
         assert heard == [UserCommand(actor="ann", what="kill")]
         obeying.cancel()
@@ -32,13 +32,13 @@ def test_what_is_kept_comes_first(tmp_path: Path) -> None:
 
 def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once as it is, and once more without patience."""
-    monkeypatch.setattr(pending_commands, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(stored_kill_requests, "_POLL_SECONDS", 0.01)
     asyncio.run(_later(JobFolder(tmp_path)))
 
 
 async def _later(folder: JobFolder) -> None:
     heard: list[Event] = []
-    obeying = asyncio.ensure_future(apply_pending_commands(folder, heard.append))
+    obeying = asyncio.ensure_future(apply_stored_kill_requests(folder, heard.append))
     await asyncio.sleep(0.02)
     folder.kill_request.write_text("{")
     for count, now in ((1, False), (2, True)):

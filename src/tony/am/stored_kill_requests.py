@@ -13,7 +13,7 @@ from tony.model.layout import JobFolder
 _POLL_SECONDS = 1.0
 
 
-async def apply_pending_commands(folder: JobFolder, feed: Callable[[Event], None]) -> None:
+async def apply_stored_kill_requests(folder: JobFolder, feed: Callable[[Event], None]) -> None:
     """Feed a stored request, and later ones. Runs until it is cancelled; start it before the job runs."""
     obeyed: KillRequest | None = None
     while True:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.advice.fleet import facts
 from tests.advice.jobs import gpus_idle, healthy, idle_after_end, memory_over_asked
-from tony.advice.unused_resources import Hours, Waste, by_week, compute_unused, week_of
+from tony.advice.wasted_hours import Hours, Waste, by_week, compute_unused, week_of
 from tony.model.job_spec import GIB
 
 
