@@ -308,6 +308,7 @@ STRANGER = {"X-Forwarded-For": "192.0.2.1"}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 
+@pytest.mark.on_change("web", "portal")
 def test_nobody_is_kept_out(stage: Stage) -> None:
     """axe finds no barrier on any page, at either width, in light and in dark; nothing has to be scrolled sideways."""
     found: list[str] = []

@@ -86,6 +86,7 @@ def test_nobody_else_reaches_it(cluster: MiniCluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["rm", "nm2", "dn1"])
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
     """With the same ports; meanwhile the status tells of it."""
     before = cluster.state
@@ -102,6 +103,7 @@ def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
     assert before.processes[name] != after.processes[name]
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_several_come_back_one_after_the_other(cluster: MiniCluster) -> None:
     """Nobody waits for those that are still dead: they are named."""
     for name in ("nm1", "nm2"):
@@ -111,6 +113,7 @@ def test_several_come_back_one_after_the_other(cluster: MiniCluster) -> None:
     assert cluster.status().waiting_for is None
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
     """SIGSTOP and SIGCONT, for whoever wants to see what a daemon that hangs does to others."""
     cluster.kill("nm1", signal.SIGSTOP)
@@ -122,6 +125,7 @@ def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
     cluster.wait()
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_hdfs_outlives_its_daemon(cluster: MiniCluster) -> None:
     """What was written before the NameNode was killed is there afterwards."""
     path, user = "/webhdfs/v1/tmp/mini-test", "user.name=" + user_name()

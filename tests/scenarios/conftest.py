@@ -47,7 +47,6 @@ SCHEDULERS = {
                 "test_run",
                 "test_e10_a_master_that_dies_fails_the_job",
                 "test_e17_standalone_with_two_tasks_is_refused",
-                "test_e19_callbacks",
                 "test_pytorch_continues",
             }
         ),

@@ -66,6 +66,7 @@ def test_digits_with_tensorflow(lab: Lab) -> None:
 
 
 @only_on("local", why=SAME)
+@pytest.mark.on_change("frameworks", "python_hooks", "examples")
 def test_tensorflow_parameter_server(lab: Lab) -> None:
     """Servers never end by themselves; the job ends with its chief."""
     _, printed, status = run(lab, "tensorflow-ps")
@@ -76,6 +77,7 @@ def test_tensorflow_parameter_server(lab: Lab) -> None:
 
 
 @only_on("local", why=SAME)
+@pytest.mark.on_change("frameworks", "python_hooks", "examples")
 def test_jax(lab: Lab) -> None:
     """Two processes add up, and train together."""
     _, printed, _ = run(lab, "jax")
@@ -83,6 +85,7 @@ def test_jax(lab: Lab) -> None:
 
 
 @only_on("local", why=SAME)
+@pytest.mark.on_change("frameworks", "python_hooks", "examples")
 def test_pytorch(lab: Lab) -> None:
     """Two DDP ranks under another interpreter than ours."""
     if not has_torch():
@@ -92,6 +95,7 @@ def test_pytorch(lab: Lab) -> None:
 
 
 @only_on("local", why=SAME)
+@pytest.mark.on_change("frameworks", "python_hooks", "examples")
 def test_pytorch_rpc(lab: Lab) -> None:
     """A parameter server and two trainers find each other by rank; all three end by themselves."""
     if not has_torch():

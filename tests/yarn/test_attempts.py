@@ -201,6 +201,7 @@ def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
     assert (started(lab), "kill.json" in lab.listed(record)) == (programs, False)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_an_executor_is_killed(lab: YarnLab) -> None:
     """Its container goes, and is replaced; the three others stay, with what they have."""
     job, _ = begin(lab, head="max_restarts = 1")

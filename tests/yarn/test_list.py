@@ -19,6 +19,7 @@ def _listed(lab: YarnLab, *arguments: str) -> dict[str, dict[str, Any]]:
     return {each["job"]: each for each in json.loads(done.stdout)}
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini", "jobs")
 def test_from_everywhere(lab: YarnLab) -> None:
     """A home that knows no job sees those of the cluster, as they stand and how they ended; filters hold."""
     good = lab.detach(lab.job('name = "good"\ncommand = "true"\n'))

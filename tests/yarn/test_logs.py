@@ -78,6 +78,7 @@ def test_output_is_seen_while_programs_run(lab: YarnLab) -> None:
         assert f"job {job} (project) succeeded" in told
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_what_a_killed_executor_had_passed_is_not_lost(lab: YarnLab) -> None:
     """Its node still has it, and the next container's output follows."""
     file = lab.roles(TALKS, "[roles.worker]\n", "max_restarts = 1")
@@ -96,6 +97,7 @@ def test_what_a_killed_executor_had_passed_is_not_lost(lab: YarnLab) -> None:
     assert printed.stdout == "up 0\nup 0\nlast 0\n", printed.stderr
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_output_beyond_its_limit(lab: YarnLab) -> None:
     """What is kept is the end of it, here as there; the copies take no more room than the originals."""
     program = """
@@ -119,6 +121,7 @@ def test_output_beyond_its_limit(lab: YarnLab) -> None:
     assert here.stdout == away.stdout
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
     """Nobody is there to ask any more: who follows hears of the end, and YARN has what was printed."""
     file = lab.roles(TALKS, "[roles.worker]\n", "am_attempts = 1")

@@ -120,6 +120,7 @@ async def found_behind_a_standby(
         return proxy.active.id
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_resource_manager_is_killed(lab: PairedLab) -> None:
     """The other one takes over: the job keeps what it has and gets more, and whoever asks, submits or ends is heard."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO, "max_restarts = 1"))
@@ -210,6 +211,7 @@ def standing_still(lab: PairedLab, nodes: Sequence[str]) -> Iterator[None]:
             lab.pairs.kill(node, signal.SIGCONT)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_name_node_is_killed(lab: PairedLab) -> None:
     """The job goes on, and its record with it; the other one has what was staged, takes more, and gives it to nodes."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO, "max_restarts = 1"))

@@ -24,7 +24,7 @@ from tony.linux.process import is_alive
 from tony.mini.readiness import send
 from tony.model.layout import Home
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini", "portal")]
 
 LINES = 20_000
 #: Writes an event file into HDFS, as a library would that knows such addresses, and prints much.

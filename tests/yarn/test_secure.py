@@ -30,7 +30,10 @@ from tony.hadoop.tokens.url_string import from_url_string, to_url_string
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.delegation_tokens import credentials_of_job
 
-pytestmark = pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing())
+pytestmark = [
+    pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
+    pytest.mark.on_change("hadoop", "schedulers", "mini"),
+]
 
 #: Uses HDFS in three ways that know nothing of each other, with nothing but the token file of its container.
 PROGRAM = """

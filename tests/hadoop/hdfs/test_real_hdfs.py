@@ -246,6 +246,7 @@ def test_a_writer_that_hangs(
     assert log.close(CEILING)
 
 
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_daemons_come_and_go(cluster: MiniCluster, client: WebHdfs, folder: str) -> None:
     """NameNode restarted, DataNode killed and restarted under a busy log: every line is there once, in order."""
     path = f"{folder}/log"

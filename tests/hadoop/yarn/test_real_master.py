@@ -214,6 +214,7 @@ async def test_more_and_fewer(cluster: MiniCluster) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.on_change("hadoop", "schedulers", "mini")
 def test_a_resource_manager_that_is_killed(cluster: MiniCluster) -> None:
     """What runs goes on; what was wanted and released meanwhile is told to the new one."""
     mark = f"{os.getpid()}.{time.time_ns() % 1_000_000}"
