@@ -96,7 +96,8 @@ def attempts(lab: YarnLab, job: str) -> int:
         async with client_factory.resource_manager(
             Configuration.load(lab.cluster.conf, {}), {}, policy=_PATIENT
         ) as manager:
-            return len(await manager.attempts(ids.application_id(job)))
+            current = (await manager.report(ids.application_id(job))).current_attempt
+            return (current.number if current else None) or 0
 
     return asyncio.run(ask())
 

@@ -34,18 +34,15 @@ def resource_manager(
         ConfigurationError: addresses or logins that make no sense.
     """
     logins = Logins(settings, environ, credentials)
-    daemons = resource_managers(settings)
     proxy = FailoverProxy(
         name="ResourceManager",
-        daemons=daemons,
+        daemons=resource_managers(settings),
         login=logins.for_resource_manager,
         protocol=application_client.PROTOCOL,
         policy=policy or resource_manager_policy(settings),
         options=connection_options(settings),
     )
-    # Only a secure cluster's tokens are looked at, and the names of others need not be known to the DNS.
-    services = ",".join(map(logins.service_of, daemons)) if logins.is_secure else ""
-    return ApplicationClient(proxy, token_service=services)
+    return ApplicationClient(proxy)
 
 
 def scheduler(settings: HadoopConfiguration, login: LoginIdentity, *, policy: Policy | None = None) -> FailoverProxy:

@@ -9,13 +9,9 @@ from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
-    ContainerId,
     ContainerLaunchContext,
-    ContainerState,
-    ExecutionType,
     FinalStatus,
     LogAggregationContext,
-    NodeId,
     Priority,
     Resource,
     ResourceRequest,
@@ -34,22 +30,6 @@ class ApplicationState(IntEnum):
     FINISHED = 6
     FAILED = 7
     KILLED = 8
-
-
-class AttemptState(IntEnum):
-    """The state of an application attempt."""
-
-    NEW = 1
-    SUBMITTED = 2
-    SCHEDULED = 3
-    ALLOCATED_SAVING = 4
-    ALLOCATED = 5
-    LAUNCHED = 6
-    FAILED = 7
-    RUNNING = 8
-    FINISHING = 9
-    FINISHED = 10
-    KILLED = 11
 
 
 class LogAggregationStatus(IntEnum):
@@ -72,13 +52,6 @@ class QueueState(IntEnum):
     DRAINING = 3
 
 
-class QueueAcl(IntEnum):
-    """The permissions of a user on a queue."""
-
-    SUBMIT_APPLICATIONS = 1
-    ADMINISTER_QUEUE = 2
-
-
 class TimeoutType(IntEnum):
     """The kind of an application timeout; YARN has only the lifetime since submission."""
 
@@ -97,13 +70,6 @@ class TimeoutSeconds(ProtoMessage):
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     timeout: int | None = optional(2, INT64)
-
-
-class TimeoutExpiry(ProtoMessage):
-    """An updated timeout: the new expiry time, in ISO 8601."""
-
-    type: TimeoutType | None = optional(1, ENUM(TimeoutType))
-    expire_time: str | None = optional(2, STRING)
 
 
 class ApplicationTimeout(ProtoMessage):
@@ -194,39 +160,6 @@ class ApplicationReport(ProtoMessage):
     submit_time: int | None = optional(28, INT64)
 
 
-class AttemptReport(ProtoMessage):
-    """The report of an application attempt."""
-
-    id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
-    host: str | None = optional(2, STRING)
-    rpc_port: int | None = optional(3, INT32)
-    tracking_url: str | None = optional(4, STRING)
-    diagnostics: str = optional(5, STRING, "N/A")
-    state: AttemptState | None = optional(6, ENUM(AttemptState))
-    am_container: ContainerId | None = optional(7, ContainerId)
-    original_tracking_url: str | None = optional(8, STRING)
-    start_time: int | None = optional(9, INT64)
-    finish_time: int | None = optional(10, INT64)
-
-
-class ContainerReport(ProtoMessage):
-    """A report of a container, by the ResourceManager or the history service."""
-
-    id: ContainerId | None = optional(1, ContainerId)
-    resource: Resource | None = optional(2, Resource)
-    node: NodeId | None = optional(3, NodeId)
-    priority: Priority | None = optional(4, Priority)
-    creation_time: int | None = optional(5, INT64)
-    finish_time: int | None = optional(6, INT64)
-    diagnostics: str = optional(7, STRING, "N/A")
-    log_url: str | None = optional(8, STRING)
-    exit_status: int | None = optional(9, INT32)
-    state: ContainerState | None = optional(10, ENUM(ContainerState))
-    node_http_address: str | None = optional(11, STRING)
-    execution_type: ExecutionType = optional(12, ENUM(ExecutionType), ExecutionType.GUARANTEED)
-    exposed_ports: str | None = optional(13, STRING)
-
-
 class QueueStatistics(ProtoMessage):
     """Statistics of a queue."""
 
@@ -291,42 +224,8 @@ class QueueInfo(ProtoMessage):
     scheduler_type: str | None = optional(17, STRING)
 
 
-class QueueUserAcls(ProtoMessage):
-    """The caller's permissions on a queue."""
-
-    queue: str | None = optional(1, STRING)
-    acls: tuple[QueueAcl, ...] = repeated(2, ENUM(QueueAcl))
-
-
-class ClusterMetrics(ProtoMessage):
-    """Counts of the cluster's nodes by state."""
-
-    node_managers: int | None = optional(1, INT32)
-    decommissioned: int | None = optional(2, INT32)
-    active: int | None = optional(3, INT32)
-    lost: int | None = optional(4, INT32)
-    unhealthy: int | None = optional(5, INT32)
-    rebooted: int | None = optional(6, INT32)
-    decommissioning: int | None = optional(7, INT32)
-    shutdown: int | None = optional(8, INT32)
-
-
 class NodeLabel(ProtoMessage):
     """A node label. Nodes with an exclusive label run only containers requested with that label."""
 
     name: str | None = optional(1, STRING)
     exclusive: bool = optional(2, BOOL, True)
-
-
-class NodeLabels(ProtoMessage):
-    """The labels of a node."""
-
-    node: NodeId | None = optional(1, NodeId)
-    labels: tuple[str, ...] = repeated(2, STRING)
-
-
-class LabelNodes(ProtoMessage):
-    """The nodes of a label."""
-
-    label: str | None = optional(1, STRING)
-    nodes: tuple[NodeId, ...] = repeated(2, NodeId)
