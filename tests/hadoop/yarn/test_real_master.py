@@ -29,7 +29,6 @@ from tony.hadoop.wire.yarn_records import (
     FinalStatus,
     NodeId,
     Resource,
-    SignalCommand,
 )
 from tony.hadoop.yarn.am_rm_client import MasterClient, scheduler_proxy
 from tony.hadoop.yarn.application_client import ApplicationClient
@@ -143,28 +142,28 @@ def _texts(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 async def test_a_whole_life(cluster: MiniCluster) -> None:
-    """Ask, start, ask after, signal, stop, release, end: with the exit statuses that YARN has for each."""
+    """Ask, start, ask after, stop, release, end: with the exit statuses that YARN has for each."""
     async with unmanaged(cluster) as it:
-        killed, stopped, failing, unused = await it.get(3, 4)
+        running, stopped, failing, unused = await it.get(3, 4)
         assert {each.allocation_request_id for each in it.granted} == {3}
         fails = ContainerLaunchContext(commands=("exit 7",))
         await asyncio.gather(
-            it.nodes.start(killed, sleeping(1000)),
+            it.nodes.start(running, sleeping(1000)),
             it.nodes.start(stopped, sleeping(1000)),
             it.nodes.start(failing, fails),
         )
         with pytest.raises(YarnError, match="Attempt to relaunch the same container"):
-            await it.nodes.start(killed, sleeping(1000))
+            await it.nodes.start(running, sleeping(1000))
         await it.until(lambda: it.ends.get(place(failing)[1]) == 7)
-        node, identity = place(killed)
+        node, identity = place(running)
         found: ContainerStatus | HadoopError | None = None
         async with asyncio.timeout(CEILING):
             while not (isinstance(found, ContainerStatus) and found.state is ContainerState.RUNNING):
                 found = (await it.nodes.statuses(node, [identity]))[identity]
         strange = ContainerId(attempt=identity.attempt, number=999)
         assert isinstance((await it.nodes.statuses(node, [strange]))[strange], YarnError)
-        await it.nodes.signal(node, identity, SignalCommand.GRACEFUL_SHUTDOWN)
-        await it.until(lambda: it.ends.get(identity) == 143)
+        it.master.release(identity)
+        await it.until(lambda: it.ends.get(identity) == YarnExitStatus.ABORTED)
         node, identity = place(stopped)
         assert await it.nodes.stop(node, [identity]) == {identity: None}
         await it.until(lambda: it.ends.get(identity) == YarnExitStatus.KILLED_BY_APPMASTER)

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final
 
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, ProtoMessage, optional, repeated, required
+from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, ProtoMessage, optional, repeated
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -16,12 +16,10 @@ from tony.hadoop.wire.reports import (
 )
 from tony.hadoop.wire.yarn_records import (
     ApplicationId,
-    ContainerId,
     NodeReport,
     NodeState,
     Resource,
     ResourceTypeInfo,
-    SignalCommand,
 )
 
 PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
@@ -138,17 +136,6 @@ class GetResourceTypesResponse(ProtoMessage):
     """All resource types of the cluster, including memory and vcores."""
 
     types: tuple[ResourceTypeInfo, ...] = repeated(1, ResourceTypeInfo)
-
-
-class SignalContainerRequest(ProtoMessage):
-    """The container, and the signal to send to its processes."""
-
-    container_id: ContainerId = required(1, ContainerId)
-    command: SignalCommand = required(2, ENUM(SignalCommand))
-
-
-class SignalContainerResponse(ProtoMessage):
-    """An empty message."""
 
 
 GET_NEW_APPLICATION: Final = Method(

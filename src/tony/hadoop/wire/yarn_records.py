@@ -112,14 +112,6 @@ class RetryPolicy(IntEnum):
     LISTED_CODES = 2
 
 
-class SignalCommand(IntEnum):
-    """The signal to send to a container's processes: SIGQUIT, SIGTERM or SIGKILL."""
-
-    THREAD_DUMP = 1
-    GRACEFUL_SHUTDOWN = 2
-    FORCEFUL_SHUTDOWN = 3
-
-
 class ResourceKind(IntEnum):
     """The kind of a resource; YARN has only countable resources."""
 
@@ -364,25 +356,6 @@ class ResourceRequest(ProtoMessage):
     allocation_request_id: int = optional(8, INT64, -1)
 
 
-class NodeAttributeKey(ProtoMessage):
-    """The name of a node's attribute."""
-
-    prefix: str = optional(1, STRING, "rm.yarn.io")
-    name: str = required(2, STRING)
-
-
-class NodeAttributeType(IntEnum):
-    """The type of a node attribute; YARN has only strings."""
-
-    STRING = 1
-
-
-class NodeAttribute(ProtoMessage):
-    key: NodeAttributeKey = required(1, NodeAttributeKey)
-    type: NodeAttributeType = optional(2, ENUM(NodeAttributeType), NodeAttributeType.STRING)
-    value: str = optional(3, STRING, "")
-
-
 class NodeReport(ProtoMessage):
     """The ResourceManager's report of a node."""
 
@@ -400,4 +373,3 @@ class NodeReport(ProtoMessage):
     node_utilization: ResourceUtilization | None = optional(12, ResourceUtilization)
     decommissioning_timeout: int | None = optional(13, UINT32)
     update: NodeUpdate | None = optional(14, ENUM(NodeUpdate))
-    attributes: tuple[NodeAttribute, ...] = repeated(15, NodeAttribute)
