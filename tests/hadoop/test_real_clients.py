@@ -1,4 +1,4 @@
-"""Clients of a real cluster: all that is asked of a ResourceManager and a NameNode, and restarts under a poll."""
+"""Clients of a real cluster: all that is asked of a ResourceManager, and restarts under a poll."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from uuid import uuid4
 
 import pytest
 
-from tony.hadoop import client_factory
+from tests.hadoop.clients import resource_manager
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.defaults import DEFAULTS
 from tony.hadoop.configuration.xml_file import SiteXmlReader
 from tony.hadoop.failover import Policy
-from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.ipc.errors import (
     ApplicationNotFoundError,
-    FileExistsAlreadyError,
-    FileMissingError,
-    FileSystemError,
     InvalidResourceRequestError,
 )
 from tony.hadoop.wire.reports import (
@@ -43,21 +39,13 @@ PATIENT = Policy(patience=120.0, shortest=0.2, longest=0.4)
 async def manager(cluster: MiniCluster) -> AsyncIterator[ApplicationClient]:
     """A client, and nothing left running of what it submitted."""
     settings = Configuration.load(cluster.conf, ENVIRON)
-    async with client_factory.resource_manager(settings, ENVIRON, policy=PATIENT) as client:
+    async with resource_manager(settings, ENVIRON, PATIENT) as client:
         try:
             yield client
         finally:
             for report in await client.applications(tags=(TAG,)):
                 if report.id is not None:
                     await client.kill(report.id)
-
-
-@asynccontextmanager
-async def name_node(cluster: MiniCluster) -> AsyncIterator[NameNode]:
-    """A client as the cluster's superuser."""
-    settings = Configuration.load(cluster.conf, {})
-    async with client_factory.name_node(settings, {}, policy=PATIENT) as client:
-        yield client
 
 
 TAG = f"clients-{uuid4().hex[:8]}"
@@ -156,38 +144,6 @@ async def test_the_resource_manager_is_killed_while_clients_ask(cluster: MiniClu
             await polling
         known = {ApplicationState.NEW, ApplicationState.SUBMITTED, ApplicationState.ACCEPTED}
         assert set(seen) <= known
-
-
-async def test_names_in_hdfs(cluster: MiniCluster) -> None:
-    """Folders, permissions, times, renames, listings in pages, and what is refused."""
-    top = f"/{TAG}"
-    async with name_node(cluster) as client:
-        assert await client.make_folder(f"{top}/a/b", 0o1750)
-        try:
-            await client.set_times(f"{top}/a/b", modified_ms=1_700_000_000_123)
-            await client.set_owner(f"{top}/a/b", owner="carol", group="staff")
-            (found,) = await client.list(f"{top}/a")
-            shown = (found.name, found.permission, found.owner, found.group, found.modified_ms)
-            assert ("b", 0o1750, "carol", "staff", 1_700_000_000_123) == shown
-            await client.set_permission(f"{top}/a/b", 0o711)
-            await client.rename(f"{top}/a", f"{top}/z")
-            assert 0o711 == getattr(await client.status(f"{top}/z/b"), "permission", None)
-            assert None is await client.status(f"{top}/a")
-            with pytest.raises(FileMissingError):
-                await client.list(f"{top}/a")
-            with pytest.raises(FileExistsAlreadyError):
-                await client.rename(f"{top}/z/b", f"{top}/z")
-            with pytest.raises(FileSystemError, match="non empty"):
-                await client.delete(f"{top}/z")
-            names = [f"{number:04}" for number in range(1100)]
-            await asyncio.gather(*(client.make_folder(f"{top}/many/{name}") for name in names))
-            assert names == [each.name for each in await client.list(f"{top}/many")]
-        finally:
-            assert await client.delete(top, recursive=True)
-        assert not await client.delete(top)
-        assert 0 < (await client.space()).capacity
-        assert not await client.is_in_safe_mode()
-        assert None is await client.delegation_token("alice")
 
 
 def test_the_table_of_defaults_is_hadoops(cluster: MiniCluster, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters, options
-from tony.hadoop.client_factory import resource_manager
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import HadoopError, YarnError
@@ -98,7 +98,7 @@ def sleeping(seconds: float) -> ContainerLaunchContext:
 async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
     """An application whose master is this process, registered and beating; killed at the end if it still lives."""
     settings = HadoopConfiguration.load(cluster.conf)
-    client = resource_manager(settings, dict(os.environ), policy=QUICK)
+    client = resource_manager(settings, dict(os.environ), QUICK)
     new = await client.new_application()
     await client.submit(
         ApplicationSubmissionContext(

@@ -196,25 +196,3 @@ class GetDelegationTokenResponse(ProtoMessage):
     """The new token; absent if the server is not secure."""
 
     token: Token | None = optional(1, Token)
-
-
-class RenewDelegationTokenRequest(ProtoMessage):
-    """The token to renew."""
-
-    token: Token = required(1, Token)
-
-
-class RenewDelegationTokenResponse(ProtoMessage):
-    """The new expiry time, in milliseconds since 1970."""
-
-    expiry_time: int = required(1, UINT64)
-
-
-class CancelDelegationTokenRequest(ProtoMessage):
-    """The token to end."""
-
-    token: Token = required(1, Token)
-
-
-class CancelDelegationTokenResponse(ProtoMessage):
-    """An empty message."""
