@@ -11,7 +11,6 @@ from tony.hadoop.ids import (
     application_id,
     application_of,
     application_text,
-    attempt_id,
     attempt_text,
     container_id,
     container_text,
@@ -49,7 +48,6 @@ def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
     try_ = ApplicationAttemptId(application=application, number=attempt)
     each = ContainerId(attempt=try_, number=sequence)
     assert application_id(application_text(application)) == application
-    assert attempt_id(attempt_text(try_)) == try_
     assert container_id(container_text(each)) == each
 
 
@@ -93,7 +91,5 @@ def test_containers_and_attempts_are_told_apart() -> None:
     """One is not the other."""
     with pytest.raises(InvalidId, match="not the name of a container"):
         container_id("appattempt_1_0001_000001")
-    with pytest.raises(InvalidId, match="not the name of an attempt"):
-        attempt_id("container_1_0001_01_000001")
     with pytest.raises(InvalidId, match="too large"):
         container_id("container_e99999999_1_0001_01_000001")

@@ -15,6 +15,7 @@ import pytest
 import tony
 from tests.hadoop import kerberos
 from tests.hadoop.kerberos import Kdc
+from tests.hadoop.url_tokens import from_url_string
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
@@ -25,7 +26,7 @@ from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
 from tony.hadoop.tokens.credentials import to_message, write_file
 from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.url_string import from_url_string, to_url_string
+from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import PROTOCOL
 from tony.hadoop.wire.proto import ProtoMessage, required

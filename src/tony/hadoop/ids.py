@@ -20,7 +20,6 @@ _SEQUENCE_BITS: Final = 40
 _SEQUENCE: Final = (1 << _SEQUENCE_BITS) - 1
 _NUMBER: Final = r"([0-9]{1,19})"
 _APPLICATION: Final = re.compile(rf"application_{_NUMBER}_{_NUMBER}")
-_ATTEMPT: Final = re.compile(rf"appattempt_{_NUMBER}_{_NUMBER}_{_NUMBER}")
 _CONTAINER: Final = re.compile(rf"container_(?:e{_NUMBER}_)?{_NUMBER}_{_NUMBER}_{_NUMBER}_{_NUMBER}")
 
 
@@ -36,16 +35,6 @@ def application_id(text: str) -> ApplicationId:
     """
     stamp, number = _numbers(_APPLICATION, text, "an application", "application_1410901177871_0001")
     return _application(text, stamp, number)
-
-
-def attempt_id(text: str) -> ApplicationAttemptId:
-    """Reads `appattempt_1410901177871_0001_000001`.
-
-    Raises:
-        InvalidId: it is no such name.
-    """
-    stamp, number, attempt = _numbers(_ATTEMPT, text, "an attempt", "appattempt_1410901177871_0001_000001")
-    return ApplicationAttemptId(application=_application(text, stamp, number), number=_below(text, attempt, 31))
 
 
 def container_id(text: str) -> ContainerId:

@@ -71,11 +71,5 @@ def select(credentials: TokenCredentials, kind: str, service: str | None = None)
     return None
 
 
-def select_hdfs(credentials: TokenCredentials, nameservice_or_address: str) -> HadoopToken | None:
-    """The token for an HDFS: by the name of a pair, or by one NameNode's `ip:port`."""
-    found = select(credentials, HDFS_DELEGATION, nameservice_or_address)
-    return found or select(credentials, HDFS_DELEGATION, ha_service(nameservice_or_address))
-
-
 def _listed(token: HadoopToken) -> tuple[str, ...]:
     return tuple(part.strip() for part in token.service.split(","))

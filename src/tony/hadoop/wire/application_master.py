@@ -7,7 +7,7 @@ from typing import Final
 
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
-from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, FLOAT, INT32, STRING, ProtoMessage, optional, repeated, required
+from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, INT32, STRING, ProtoMessage, optional, repeated, required
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAcl,
@@ -118,10 +118,8 @@ class AllocateRequest(ProtoMessage):
     releases: tuple[ContainerId, ...] = repeated(2, ContainerId)
     blacklist: Blacklist | None = optional(3, Blacklist)
     response_id: int | None = optional(4, INT32)
-    progress: float | None = optional(5, FLOAT)
     updates: tuple[UpdateContainerRequest, ...] = repeated(7, UpdateContainerRequest)
     scheduling_requests: tuple[SchedulingRequest, ...] = repeated(10, SchedulingRequest)
-    tracking_url: str | None = optional(11, STRING)
 
 
 class PreemptedContainer(ProtoMessage):
