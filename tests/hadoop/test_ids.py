@@ -11,7 +11,6 @@ from tony.hadoop.ids import (
     application_id,
     application_of,
     application_text,
-    attempt_text,
     container_id,
     container_text,
     is_of,
@@ -32,9 +31,6 @@ def container(attempt: int, epoch: int, sequence: int) -> ContainerId:
 def test_names() -> None:
     """Filled up to 4, 6, 2 and 6 digits; the epoch only when there is one."""
     assert application_text(APPLICATION) == "application_1410901177871_0001"
-    assert attempt_text(ApplicationAttemptId(application=APPLICATION, number=3)) == (
-        "appattempt_1410901177871_0001_000003"
-    )
     assert container_text(container(3, 0, 5)) == "container_1410901177871_0001_03_000005"
     assert container_text(container(3, 17, 5)) == "container_e17_1410901177871_0001_03_000005"
     assert container_text(container(3, 2, 5)) == "container_e02_1410901177871_0001_03_000005"

@@ -131,12 +131,11 @@ class Logins:
     def _principal(self) -> str | None:
         """The owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
-        from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
+        from tony.hadoop.tokens.identifiers import read_hdfs_identifier
 
         for token in self.credentials.of_kind(HDFS_DELEGATION):
             with contextlib.suppress(Malformed):
-                if isinstance(told := identify(token), HdfsDelegationIdentifier):
-                    return told.owner
+                return read_hdfs_identifier(token).owner
         from tony.hadoop.sasl.gssapi import ticket_holder
 
         return ticket_holder()

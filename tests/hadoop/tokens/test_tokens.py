@@ -21,22 +21,20 @@ from tony.hadoop.tokens.credentials import (
     to_message,
     write_file,
 )
-from tony.hadoop.tokens.identifiers import AmRmIdentifier, HdfsDelegationIdentifier, NmIdentifier, identify
+from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, read_hdfs_identifier
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import (
     AM_RM,
     HDFS_DELEGATION,
     NODE_MANAGER,
     RM_DELEGATION,
-    ha_service,
     select,
     service_of,
 )
 from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.tokens.writable import Malformed, WritableReader
-from tony.hadoop.wire.proto import delimited, encode
+from tony.hadoop.wire.proto import delimited
 from tony.hadoop.wire.rpc import Credentials, CredentialsEntry
-from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ApplicationId, NodeId
 
 _tokens = st.builds(
     HadoopToken,
@@ -188,18 +186,6 @@ def test_messages_there_and_back(token: HadoopToken) -> None:
     assert "ha-hdfs:ns" == from_message(to_message(token), service="ha-hdfs:ns").service
 
 
-def test_yarns_identifiers() -> None:
-    """Protobufs."""
-    attempt = ApplicationAttemptId(application=ApplicationId(number=7, cluster_timestamp=1_410_901_177_871), number=2)
-    am = AmRmIdentifier(attempt=attempt, key_id=5)
-    node = NmIdentifier(attempt=attempt, node=NodeId(host="n1", port=45454), submitter="alice", key_id=-3)
-    assert am == identify(HadoopToken(identifier=encode(am), password=b"", kind=AM_RM))
-    assert node == identify(HadoopToken(identifier=encode(node), password=b"", kind=NODE_MANAGER))
-    with pytest.raises(Malformed, match="the identifier of a NMToken cannot be read"):
-        identify(HadoopToken(identifier=b"\xff", password=b"", kind=NODE_MANAGER))
-    assert identify(HadoopToken(identifier=b"\xff", password=b"", kind="SOMETHING_ELSE")) is None
-
-
 def test_hdfs_identifiers() -> None:
     """Writable, with a byte of version before."""
     data = b"\0" + writable.text("alice@X") + writable.text("yarn") + writable.text("")
@@ -213,10 +199,10 @@ def test_hdfs_identifiers() -> None:
         sequence_number=12,
         key_id=3,
     )
-    assert expected == identify(HadoopToken(identifier=data, password=b"", kind=HDFS_DELEGATION))
+    assert expected == read_hdfs_identifier(HadoopToken(identifier=data, password=b"", kind=HDFS_DELEGATION))
     for wrong in (b"", b"\1", data[:-3]):
         with pytest.raises(Malformed):
-            identify(HadoopToken(identifier=wrong, password=b"", kind=HDFS_DELEGATION))
+            read_hdfs_identifier(HadoopToken(identifier=wrong, password=b"", kind=HDFS_DELEGATION))
 
 
 def _token(kind: str, service: str) -> HadoopToken:
@@ -230,7 +216,7 @@ def test_selection() -> None:
         _token(NODE_MANAGER, "10.0.0.1:45454"),
         _token(NODE_MANAGER, "10.0.0.1:4545"),
         _token(RM_DELEGATION, "10.0.0.1:8032,10.0.0.2:8032"),
-        _token(HDFS_DELEGATION, ha_service("ns1")),
+        _token(HDFS_DELEGATION, "ha-hdfs:ns1"),
         _token(HDFS_DELEGATION, "10.0.0.9:8020"),
     ]
     credentials = TokenCredentials(tokens={str(number): token for number, token in enumerate(tokens)})
@@ -239,9 +225,9 @@ def test_selection() -> None:
     assert select(credentials, NODE_MANAGER, "10.0.0.2:45454") is None
     assert tokens[3] == select(credentials, RM_DELEGATION, "10.0.0.2:8032")
     assert select(credentials, RM_DELEGATION, "0.0.0.2:8032") is None
-    assert tokens[4] == select(credentials, HDFS_DELEGATION, ha_service("ns1"))
+    assert tokens[4] == select(credentials, HDFS_DELEGATION, "ha-hdfs:ns1")
     assert tokens[5] == select(credentials, HDFS_DELEGATION, "10.0.0.9:8020")
-    assert select(credentials, HDFS_DELEGATION, ha_service("ns2")) is None
+    assert select(credentials, HDFS_DELEGATION, "ha-hdfs:ns2") is None
     assert tokens[4] == select(credentials, HDFS_DELEGATION)
 
 

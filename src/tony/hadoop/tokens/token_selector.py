@@ -24,15 +24,8 @@ RM_DELEGATION = "RM_DELEGATION_TOKEN"
 HDFS_DELEGATION = "HDFS_DELEGATION_TOKEN"
 #: A user's, for the application master.
 CLIENT_TO_AM = "YARN_CLIENT_TOKEN"
-#: A user's, for the timeline service.
-TIMELINE_DELEGATION = "TIMELINE_DELEGATION_TOKEN"
 
 _HA_HDFS = "ha-hdfs:"
-
-
-def ha_service(nameservice: str) -> str:
-    """The service of a token for a pair of NameNodes."""
-    return f"{_HA_HDFS}{nameservice}"
 
 
 def service_of(address: Address, *, use_ip: bool = True) -> str:

@@ -11,7 +11,6 @@ from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.proto import ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
-    BytesPair,
     ContainerId,
     ContainerLaunchContext,
     ContainerStatus,
@@ -42,7 +41,6 @@ class StartContainersRequest(ProtoMessage):
 class StartContainersResponse(ProtoMessage):
     """The containers that were started, and those that were not."""
 
-    services: tuple[BytesPair, ...] = repeated(1, BytesPair)
     succeeded: tuple[ContainerId, ...] = repeated(2, ContainerId)
     failed: tuple[ContainerFailure, ...] = repeated(3, ContainerFailure)
 
