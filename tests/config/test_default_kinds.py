@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.jobs import resolve
-from tony.config.load import from_spec
+from tony.config.load import load
 from tony.config.resolved_table import resolved_rows
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RoleKind
@@ -66,4 +66,4 @@ def test_a_kind_of_the_framework_says_so(tmp_path: Path) -> None:
 def test_a_job_spec_of_python_has_the_same_defaults() -> None:
     """A kind that it leaves at TRACKED is not set."""
     spec = JobSpec(framework="tensorflow", command="x", roles={"chief": Role(), "ps": Role()})
-    assert untracked(from_spec(spec, site_files=[]).spec) == ["ps"]
+    assert untracked(load(None, overrides=spec, site_files=[]).spec) == ["ps"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.config.jobs import resolve, write
-from tony.config.load import from_spec, load, with_sources
+from tony.config.load import load, with_sources
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import (
@@ -391,7 +391,7 @@ def test_a_job_needs_no_file(tmp_path: Path) -> None:
 def test_a_jobspec_is_checked_like_a_file(project: Path) -> None:
     """What Python made goes through the same checks, and comes out as it was."""
     spec = replace(everything(project), framework="pytorch")
-    resolved = from_spec(spec, environ={}, cwd=project, site_files=[])
+    resolved = load(None, overrides=spec, environ={}, cwd=project, site_files=[])
     assert spec == resolved.spec
     assert "argument" == resolved.sources["roles.evaluator.timeout_after.limit"]
     assert "tls" in resolved.sources
@@ -416,7 +416,7 @@ def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
         groups={"g": "worker"},  # type: ignore[dict-item]
     )
     with pytest.raises(ConfigError) as caught:
-        from_spec(spec, environ={}, cwd=tmp_path, site_files=[])
+        load(None, overrides=spec, environ={}, cwd=tmp_path, site_files=[])
     assert [
         'max_restarts = "2" (argument): write a whole number without quotes: 2.',
         'stop_grace = -1.0 (argument): too small. The minimum is "0s".',
@@ -444,7 +444,7 @@ def test_a_jobspec_of_odd_shape_is_told_what_is_wrong(tmp_path: Path) -> None:
         roles={"a": Role(resources=odd, after=("b",), timeout_after=odd), "b": odd, "c": Role(after={1: odd})},  # type: ignore[dict-item, arg-type]
     )
     with pytest.raises(ConfigError) as caught:
-        from_spec(spec, environ={}, cwd=tmp_path, site_files=[])
+        load(None, overrides=spec, environ={}, cwd=tmp_path, site_files=[])
     assert [
         "timeouts",
         "params.A",
@@ -555,7 +555,7 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 def test_importing_and_loading_toml_brings_no_yaml_in() -> None:
     """A command line that is about to start a job does not pay for parsers that it does not need."""
     code = (
-        "import sys; from tony.config.load import load; "
+        "import sys; from tony.config.load import load, load; "
         "assert not {'yaml', 'tomlkit', 'tomllib', 'difflib', 'importlib.metadata'} & set(sys.modules), sys.modules; "
         "load(overrides={'command': 'x'}, environ={}, site_files=[]); "
         "assert not {'yaml', 'tomlkit', 'difflib', 'importlib.metadata'} & set(sys.modules)"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.config.specs import as_tables, as_toml, jobs
-from tony.config.load import Resolved, from_spec, load
+from tony.config.load import Resolved, load
 from tony.config.resolved_table import resolved_rows
 from tony.config.secret_names import redact
 from tony.config.settings_tree import settings as known_settings
@@ -48,7 +48,7 @@ def test_yaml_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
 @given(spec=jobs())
 def test_a_jobspec_goes_through_the_checks_unchanged(folder: Path, spec: JobSpec) -> None:
     """So do its record, its table and the application master's check."""
-    resolved = from_spec(spec, environ={}, cwd=folder, site_files=[])
+    resolved = load(None, overrides=spec, environ={}, cwd=folder, site_files=[])
     assert spec == resolved.spec
     assert spec == from_plain(JobSpec, to_plain(resolved.spec))
     assert [] == check_again(spec, [])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tony.am.launch_context import task_part
 from tony.am.start_messages import StartMessages
-from tony.config.load import from_spec
+from tony.config.load import load as load_job
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError
 from tony.executor.program_environment import view
@@ -104,7 +104,7 @@ def test_who_cannot_do_without(framework: str, role: str, why: str) -> None:
     spec = job(framework, 3, 1)
     own = replace(spec.roles[role], instances=3, min_instances=2)
     with pytest.raises(ConfigError) as error:
-        from_spec(replace(spec, roles={**spec.roles, role: own}), environ={}, site_files=[])
+        load_job(None, overrides=replace(spec, roles={**spec.roles, role: own}), environ={}, site_files=[])
     (problem,) = error.value.problems
     assert (problem.key, problem.value) == (f"roles.{role}.instances.min", "2")
     assert why in problem.message
@@ -126,7 +126,7 @@ def test_where_there_is_no_gang(more: dict[str, Any], said: str) -> None:
     kind = more.pop("kind", RoleKind.TRACKED)
     roles = {"chief": Role(), "worker": replace(spec.roles["worker"], kind=kind)}
     with pytest.raises(ConfigError) as error:
-        from_spec(replace(spec, roles=roles, **more), environ={}, site_files=[])
+        load_job(None, overrides=replace(spec, roles=roles, **more), environ={}, site_files=[])
     (problem,) = error.value.problems
     assert problem.key == "roles.worker.instances.min"
     assert said in problem.message

@@ -20,10 +20,8 @@ from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire.application_client import GET_NEW_APPLICATION, GetNewApplicationRequest
-from tony.testing.hadoop.fake_applications import PlayedApplications
 from tony.testing.hadoop.fake_namenode import PlayedNameNode
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
+from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 KERBEROS = {
     "hadoop.security.authentication": "Kerberos",
@@ -131,15 +129,12 @@ def test_a_file_system_has_one_token_or_one_for_each_name_node() -> None:
 
 
 def test_the_token_file_is_read(tmp_path: Path) -> None:
-    """As HADOOP_TOKEN_FILE_LOCATION names it; an application master's own token is in it."""
+    """As HADOOP_TOKEN_FILE_LOCATION names it."""
     path = tmp_path / "container_tokens"
     write_file(path, TokenCredentials(tokens={"": AM_TOKEN}))
     environ = {"HADOOP_TOKEN_FILE_LOCATION": str(path)}
-    found = Logins(Configuration.load(), environ).for_scheduler()
-    assert LoginIdentity.with_token(AM_TOKEN) == found
+    assert (AM_TOKEN,) == Logins(Configuration.load(), environ).credentials.of_kind("YARN_AM_RM_TOKEN")
     assert {} == token_file({}).tokens
-    with pytest.raises(ConfigurationError, match=r"HADOOP_TOKEN_FILE_LOCATION = .*: no YARN_AM_RM_TOKEN in it"):
-        Logins(Configuration.load(), {}).for_scheduler()
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"HDTX", "does not begin with HDTS")])
@@ -153,33 +148,15 @@ def test_a_token_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes
     assert f"HADOOP_TOKEN_FILE_LOCATION = {path}" in str(caught.value)
 
 
-async def test_clients_come_from_a_folder(tmp_path: Path) -> None:
-    """Addresses, user and patience are those of the files and the environment."""
-    async with FakeIpcServer() as rm, FakeIpcServer() as nn:
-        cluster, files = PlayedApplications(), PlayedNameNode()
-        cluster.serve(rm)
-        files.serve(nn)
-        property_ = "<property><name>{}</name><value>{}</value></property>"
-        core = property_.format("fs.defaultFS", f"hdfs://{nn.address}")
-        yarn = property_.format("yarn.resourcemanager.address", rm.address)
+async def test_a_client_comes_from_a_folder(tmp_path: Path) -> None:
+    """Address and user are those of the files and the environment."""
+    async with FakeIpcServer() as server:
+        PlayedNameNode().serve(server)
+        core = f"<property><name>fs.defaultFS</name><value>hdfs://{server.address}</value></property>"
         (tmp_path / "core-site.xml").write_text(f"<configuration>{core}</configuration>")
-        (tmp_path / "yarn-site.xml").write_text(f"<configuration>{yarn}</configuration>")
         environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}
         settings = Configuration.load(environ=environ)
-        async with client_factory.resource_manager(settings, environ) as client:
-            await client.new_application()
-        async with client_factory.name_node(settings, environ, policy=Policy(patience=1)) as names:
-            await names.make_folder("/a")
-        assert "alice" == rm.calls[0].caller.user == files.names["/a"].owner
-
-
-async def test_an_application_master_comes_with_its_token() -> None:
-    """To the scheduler's door, which takes nothing else."""
-    server = FakeIpcServer(auths=(Auth.TOKEN,), tokens={AM_TOKEN.identifier: AM_TOKEN.password})
-    PlayedApplications().serve(server)
-    async with server:
-        settings = Configuration.load(given={"yarn.resourcemanager.scheduler.address": str(server.address)})
-        login = logins(None, {}, AM_TOKEN).for_scheduler()
-        async with client_factory.scheduler(settings, login) as proxy:
-            await proxy.call(GET_NEW_APPLICATION, GetNewApplicationRequest())
-        assert AM_TOKEN.identifier == server.calls[0].caller.token
+        service, patience = name_service(settings), Policy(patience=1)
+        async with client_factory.name_node_for(settings, Logins(settings, environ), service, policy=patience) as names:
+            assert await names.recover_lease("/a")
+        assert "alice" == server.calls[0].caller.user

@@ -21,7 +21,6 @@ from tony.hadoop.failover import (
     Policy,
     Unavailable,
     connection_options,
-    name_node_policy,
     resource_manager_policy,
 )
 from tony.hadoop.ipc.connection import IpcConnection
@@ -377,6 +376,5 @@ def test_policies_and_options_come_from_the_configuration() -> None:
     }
     settings = Configuration.load(given=given)
     assert Policy(patience=math.inf, shortest=0.5, longest=4.0) == resource_manager_policy(settings)
-    assert 150 < name_node_policy(settings).patience < 180
     assert ConnectionOptions() == connection_options(Configuration.load())
     assert ConnectionOptions(call_timeout=None, connect_timeout=3.0) == connection_options(settings)

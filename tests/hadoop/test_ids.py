@@ -11,8 +11,6 @@ from tony.hadoop.ids import (
     application_id,
     application_of,
     application_text,
-    attempt_id,
-    attempt_text,
     container_id,
     container_text,
     is_of,
@@ -33,9 +31,6 @@ def container(attempt: int, epoch: int, sequence: int) -> ContainerId:
 def test_names() -> None:
     """Filled up to 4, 6, 2 and 6 digits; the epoch only when there is one."""
     assert application_text(APPLICATION) == "application_1410901177871_0001"
-    assert attempt_text(ApplicationAttemptId(application=APPLICATION, number=3)) == (
-        "appattempt_1410901177871_0001_000003"
-    )
     assert container_text(container(3, 0, 5)) == "container_1410901177871_0001_03_000005"
     assert container_text(container(3, 17, 5)) == "container_e17_1410901177871_0001_03_000005"
     assert container_text(container(3, 2, 5)) == "container_e02_1410901177871_0001_03_000005"
@@ -49,7 +44,6 @@ def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
     try_ = ApplicationAttemptId(application=application, number=attempt)
     each = ContainerId(attempt=try_, number=sequence)
     assert application_id(application_text(application)) == application
-    assert attempt_id(attempt_text(try_)) == try_
     assert container_id(container_text(each)) == each
 
 
@@ -93,7 +87,5 @@ def test_containers_and_attempts_are_told_apart() -> None:
     """One is not the other."""
     with pytest.raises(InvalidId, match="not the name of a container"):
         container_id("appattempt_1_0001_000001")
-    with pytest.raises(InvalidId, match="not the name of an attempt"):
-        attempt_id("container_1_0001_01_000001")
     with pytest.raises(InvalidId, match="too large"):
         container_id("container_e99999999_1_0001_01_000001")

@@ -1,38 +1,30 @@
-"""Clients of a real cluster: all that is asked of a ResourceManager and a NameNode, and restarts under a poll."""
+"""Clients of a real cluster: all that is asked of a ResourceManager, and restarts under a poll."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tony.hadoop import client_factory
+from tests.hadoop.clients import resource_manager
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.defaults import DEFAULTS
 from tony.hadoop.configuration.xml_file import SiteXmlReader
 from tony.hadoop.failover import Policy
-from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.ipc.errors import (
     ApplicationNotFoundError,
-    FileExistsAlreadyError,
-    FileMissingError,
-    FileSystemError,
     InvalidResourceRequestError,
-    InvalidTokenError,
 )
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
     ApplicationSubmissionContext,
-    AttemptState,
     QueueState,
 )
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, NodeState, Resource
@@ -47,21 +39,13 @@ PATIENT = Policy(patience=120.0, shortest=0.2, longest=0.4)
 async def manager(cluster: MiniCluster) -> AsyncIterator[ApplicationClient]:
     """A client, and nothing left running of what it submitted."""
     settings = Configuration.load(cluster.conf, ENVIRON)
-    async with client_factory.resource_manager(settings, ENVIRON, policy=PATIENT) as client:
+    async with resource_manager(settings, ENVIRON, PATIENT) as client:
         try:
             yield client
         finally:
             for report in await client.applications(tags=(TAG,)):
                 if report.id is not None:
                     await client.kill(report.id)
-
-
-@asynccontextmanager
-async def name_node(cluster: MiniCluster) -> AsyncIterator[NameNode]:
-    """A client as the cluster's superuser."""
-    settings = Configuration.load(cluster.conf, {})
-    async with client_factory.name_node(settings, {}, policy=PATIENT) as client:
-        yield client
 
 
 TAG = f"clients-{uuid4().hex[:8]}"
@@ -84,25 +68,13 @@ async def submitted(client: ApplicationClient, **given: Any) -> ApplicationRepor
 
 
 async def test_an_application_lives_and_is_killed(cluster: MiniCluster) -> None:
-    """Submit, report, list, attempts, containers, lifetime, kill."""
+    """Submit, report, list, kill."""
     async with manager(cluster) as client:
         report = await submitted(client)
         assert report.id is not None
         assert (ApplicationState.ACCEPTED, "alice") == (report.state, report.user)
         chosen = await client.applications(tags=(TAG,), types=("TEST",), users=("alice",))
         assert [report.id] == [each.id for each in chosen]
-        while (await client.attempts(report.id))[0].state is not AttemptState.LAUNCHED:
-            await asyncio.sleep(0.05)
-        (attempt,) = await client.attempts(report.id)
-        assert attempt.id is not None
-        assert attempt == await client.attempt(attempt.id)
-        (container,) = await client.containers(attempt.id)
-        assert container.id is not None
-        assert attempt.am_container == container.id == (await client.container(container.id)).id
-        await client.set_lifetime_end(report.id, datetime.now(UTC) + timedelta(hours=1))
-        (lifetime,) = (await client.report(report.id)).timeouts
-        assert lifetime.timeout is not None
-        assert 3500 < (lifetime.timeout.remaining_time or 0) <= 3600
         await client.kill(report.id, "seen enough")
         ended = await client.report(report.id)
         assert ApplicationState.KILLED is ended.state
@@ -125,10 +97,10 @@ async def test_what_the_resource_manager_refuses(cluster: MiniCluster) -> None:
 
 
 async def test_what_the_cluster_is_made_of(cluster: MiniCluster) -> None:
-    """Nodes with racks and sizes, resource types, queues below queues, rights."""
+    """Nodes with racks and sizes, resource types, labels, queues below queues."""
     async with manager(cluster) as client:
         nodes = await client.nodes((NodeState.RUNNING,))
-        assert 3 == len(nodes) == (await client.metrics()).active
+        assert 3 == len(nodes)
         assert {"/default-rack"} == {node.rack for node in nodes}
         assert {8} == {node.capability.vcores for node in nodes if node.capability}
         types = [each.name for each in await client.resource_types()]
@@ -140,20 +112,7 @@ async def test_what_the_cluster_is_made_of(cluster: MiniCluster) -> None:
         }
         assert "default" == getattr(await client.queue("default"), "name", None)
         assert None is await client.queue("nowhere")
-        assert "root.default" in await client.queue_rights()
-        assert ((), {}, {}) == (await client.labels(), await client.labels_of_nodes(), await client.nodes_of_labels())
-
-
-async def test_a_token_of_the_resource_manager(cluster: MiniCluster) -> None:
-    """Given, renewed, cancelled, and then worth nothing."""
-    async with manager(cluster) as client:
-        token = await client.delegation_token("alice")
-        assert token is not None
-        assert "RM_DELEGATION_TOKEN" == token.kind
-        assert time.time() * 1000 < await client.renew_token(token)
-        await client.cancel_token(token)
-        with pytest.raises(InvalidTokenError):
-            await client.renew_token(token)
+        assert () == await client.labels()
 
 
 @pytest.mark.slow
@@ -185,38 +144,6 @@ async def test_the_resource_manager_is_killed_while_clients_ask(cluster: MiniClu
             await polling
         known = {ApplicationState.NEW, ApplicationState.SUBMITTED, ApplicationState.ACCEPTED}
         assert set(seen) <= known
-
-
-async def test_names_in_hdfs(cluster: MiniCluster) -> None:
-    """Folders, permissions, times, renames, listings in pages, and what is refused."""
-    top = f"/{TAG}"
-    async with name_node(cluster) as client:
-        assert await client.make_folder(f"{top}/a/b", 0o1750)
-        try:
-            await client.set_times(f"{top}/a/b", modified_ms=1_700_000_000_123)
-            await client.set_owner(f"{top}/a/b", owner="carol", group="staff")
-            (found,) = await client.list(f"{top}/a")
-            shown = (found.name, found.permission, found.owner, found.group, found.modified_ms)
-            assert ("b", 0o1750, "carol", "staff", 1_700_000_000_123) == shown
-            await client.set_permission(f"{top}/a/b", 0o711)
-            await client.rename(f"{top}/a", f"{top}/z")
-            assert 0o711 == getattr(await client.status(f"{top}/z/b"), "permission", None)
-            assert None is await client.status(f"{top}/a")
-            with pytest.raises(FileMissingError):
-                await client.list(f"{top}/a")
-            with pytest.raises(FileExistsAlreadyError):
-                await client.rename(f"{top}/z/b", f"{top}/z")
-            with pytest.raises(FileSystemError, match="non empty"):
-                await client.delete(f"{top}/z")
-            names = [f"{number:04}" for number in range(1100)]
-            await asyncio.gather(*(client.make_folder(f"{top}/many/{name}") for name in names))
-            assert names == [each.name for each in await client.list(f"{top}/many")]
-        finally:
-            assert await client.delete(top, recursive=True)
-        assert not await client.delete(top)
-        assert 0 < (await client.space()).capacity
-        assert not await client.is_in_safe_mode()
-        assert None is await client.delegation_token("alice")
 
 
 def test_the_table_of_defaults_is_hadoops(cluster: MiniCluster, tmp_path: Path) -> None:

@@ -107,7 +107,6 @@ def test_counters_are_read_in_both_versions(version: str, request: pytest.Fixtur
     """Kills, peak and usage (without idle file contents) come from where each version keeps them."""
     folders = cgroup.create("job-1", None, None, root=request.getfixturevalue(version))
     assert (cgroup.oom_kills(folders), cgroup.peak(folders), cgroup.usage(folders)) == (3, 8192, 3072)
-    assert cgroup.limit(folders) is None
 
 
 def test_v1_peak_starts_anew(v1: Path) -> None:
@@ -206,7 +205,6 @@ def start_in(folders: tuple[str, ...], code: str) -> subprocess.Popen[str]:
 
 def test_real_group_kills_an_eater(real: tuple[str, ...]) -> None:
     """A process that wants more than the limit is killed by the kernel, and counted."""
-    assert cgroup.limit(real) == 64 * MIB
     before = cgroup.oom_kills(real)
     with start_in(real, "x = [bytearray(b'x') * (1 << 20) for _ in range(200)]") as eater:
         assert eater.wait(60) == -signal.SIGKILL

@@ -5,6 +5,7 @@ Nobody but a test says who is active: there is no ZooKeeper, and no controller t
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Mapping
@@ -16,10 +17,10 @@ from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, until, user
 from tony.dataclass import replace
 from tony.hadoop.address import parse
-from tony.hadoop.ipc.blocking import BlockingConnection
+from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
 from tony.mini import ports
 from tony.mini.cluster import MiniCluster
@@ -217,19 +218,22 @@ def _active(state: ClusterState, pair: str) -> str | None:
 
 def _standing(state: ClusterState, name: str) -> Standing | None:
     try:
-        with _connection(state, name) as connection:
-            return connection.call(_STATUS, Nothing(), timeout=10.0).standing
+        return asyncio.run(_ask(state, name, _STATUS, Nothing())).standing
     except HadoopError:
         return None
 
 
 def _tell(state: ClusterState, name: str, standing: Standing) -> None:
-    with _connection(state, name) as connection:
-        connection.call(_CHANGES[standing], _ChangeRequest(info=_RequestInfo(asker=_Asker.USER)))
+    asyncio.run(_ask(state, name, _CHANGES[standing], _ChangeRequest(info=_RequestInfo(asker=_Asker.USER)), 120.0))
 
 
-def _connection(state: ClusterState, name: str) -> BlockingConnection:
+async def _ask(
+    state: ClusterState, name: str, method: Method[Request, Response], request: Request, timeout: float = 10.0
+) -> Response:
     port = "rpc" if MiniDaemon(name).kind.value == "nn" else "admin"
-    return BlockingConnection(
-        parse(state.address(f"{name}.{port}"), 0), LoginIdentity.simple(user()), protocol=_HA_PROTOCOL
-    )
+    address = parse(state.address(f"{name}.{port}"), 0)
+    connection = await connect(address, LoginIdentity.simple(user()), protocol=_HA_PROTOCOL)
+    try:
+        return await connection.call(method, request, timeout=timeout)
+    finally:
+        await connection.close()

@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from tests.hadoop.clients import resource_manager
 from tests.hadoop.kerberos import REALM, Kdc
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, user
-from tony.hadoop import client_factory, ids
+from tony.errors import SchedulerError
+from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.failover import Policy
-from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.wire.reports import ApplicationReport
 from tony.hadoop.wire.yarn_records import NodeState
@@ -27,8 +28,7 @@ from tony.mini.java import find_java
 from tony.mini.options import DEFAULT_HADOOP, MiniOptions
 from tony.mini.site_xml import to_xml
 from tony.model.layout import Home
-
-T = TypeVar("T")
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 #: Who asks comes again.
 _IMPATIENT = Policy(patience=0.0, shortest=0.1, longest=0.2)
@@ -123,10 +123,11 @@ class SecureCluster(MiniCluster):
             **self._keys.environment,
         }
 
-    def ask(self, work: Callable[[Configuration], Coroutine[None, None, T]], principal: str = _SUPERUSER) -> T:
-        """Does something over RPC as somebody; their ticket lies where the system's Kerberos looks for it."""
+    @contextlib.contextmanager
+    def as_client(self, principal: str = _SUPERUSER) -> Iterator[ClusterClients]:
+        """The cluster as a client in this process sees it that has somebody's ticket, and no token file."""
         with as_if(self.client_environment(principal)):
-            return asyncio.run(work(Configuration.load(self.conf, {})))
+            yield ClusterClients.of(Configuration.load(self.conf, {}), {})
 
     def _variables(self, state: ClusterState) -> dict[str, str]:
         conf = self._kdc.environment["KRB5_CONFIG"]
@@ -137,38 +138,34 @@ class SecureCluster(MiniCluster):
         return super()._spawn(state, daemon)
 
     def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
-        """Over RPC: Hadoop's pages want a ticket as well."""
+        """Hadoop's pages want a ticket, so ask as a client does; a NameNode in safe mode gives out no token."""
         try:
-            return self.ask(self._look)
-        except HadoopError as error:
+            with self.as_client() as cluster, cluster.web_files() as files:
+                if not files.remaining():
+                    return "the DataNode has not registered"
+                nodes = asyncio.run(_running_nodes(cluster))
+        except (HadoopError, SchedulerError) as error:
             return str(error)
-
-    async def _look(self, settings: Configuration) -> str | None:
-        async with client_factory.name_node(settings, {}, policy=_IMPATIENT) as files:
-            if not (await files.space()).capacity:
-                return "the DataNode has not registered"
-            if await files.is_in_safe_mode():
-                return "the NameNode is in safe mode"
-        async with client_factory.resource_manager(settings, {}, policy=_IMPATIENT) as manager:
-            nodes = await manager.nodes((NodeState.RUNNING,))
-            return None if len(nodes) == self.state.options.nodes else f"{len(nodes)} NodeManagers are there"
+        return None if nodes == self.state.options.nodes else f"{nodes} NodeManagers are there"
 
     def _initialize(self, state: ClusterState) -> None:
-        self.ask(self._make_folders)
-
-    async def _make_folders(self, settings: Configuration) -> None:
-        async with client_factory.name_node(settings, {}, policy=_PATIENT) as client:
-            homes = [(f"/user/{name}", 0o755, name) for name in (user(), OTHER)]
-            folders = *homes, ("/tmp", 0o1777, ""), ("/app-logs", 0o1777, "")
+        homes = [(f"/user/{name}", 0o755, name) for name in (user(), OTHER)]
+        folders = *homes, ("/tmp", 0o1777, ""), ("/app-logs", 0o1777, "")
+        with self.as_client() as cluster, cluster.web_files() as files:
             for path, mode, owner in folders:
-                await client.make_folder(path, mode)
-                await client.set_permission(path, mode)
+                files.make_directories(path)
+                files._metadata("PUT", path, "SETPERMISSION", {"permission": f"{mode:o}"})
                 if owner:
-                    await client.set_owner(path, owner=owner)
+                    files._metadata("PUT", path, "SETOWNER", {"owner": owner})
+
+
+async def _running_nodes(cluster: ClusterClients) -> int:
+    async with resource_manager(cluster.configuration, {}, _IMPATIENT) as manager:
+        return len(await manager.nodes((NodeState.RUNNING,)))
 
 
 class SecureLab(YarnLab):
-    """One user with a ticket. What others ask of Hadoop's pages is asked over RPC here."""
+    """One user with a ticket. What others ask of Hadoop's pages is asked as a client here."""
 
     def __init__(self, root: Path, cluster: MiniCluster) -> None:
         """The cluster runs."""
@@ -178,21 +175,22 @@ class SecureLab(YarnLab):
         self.env |= cluster.client_environment(user())
 
     def application(self, job: str) -> dict[str, Any]:
-        async def report(settings: Configuration) -> ApplicationReport:
-            async with client_factory.resource_manager(settings, {}, policy=_PATIENT) as manager:
+        async def report(cluster: ClusterClients) -> ApplicationReport:
+            async with resource_manager(cluster.configuration, {}, _PATIENT) as manager:
                 return await manager.report(ids.application_id(job))
 
-        found = self.secure.ask(report, user())
+        with self.secure.as_client(user()) as cluster:
+            found = asyncio.run(report(cluster))
         final = found.final_status.name if found.final_status else None
         return {"state": found.state.name if found.state else None, "finalStatus": final}
 
     def listed(self, path: str) -> dict[str, int]:
-        async def listing(settings: Configuration) -> list[FileStatus]:
-            async with client_factory.name_node(settings, {}, policy=_PATIENT) as client:
-                return await client.list(path)
-
-        with contextlib.suppress(FileMissingError):
-            return {each.name: each.length for each in self.secure.ask(listing, user())}
+        with (
+            contextlib.suppress(FileMissingError),
+            self.secure.as_client(user()) as cluster,
+            cluster.web_files() as files,
+        ):
+            return {each.name: each.length for each in files.list(path)}
         return {}
 
 

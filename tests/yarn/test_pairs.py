@@ -16,11 +16,12 @@ from typing import Any, cast
 import pytest
 
 from tests.e2e.test_boards import fetch
+from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import YarnLab, one_user, until, user
 from tests.yarn.pairs import Nothing, PairedCluster, PairedLab, Standing, paired_options
 from tests.yarn.test_daemons import RESUMES, events
-from tony.hadoop import client_factory, ids
+from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service, resource_managers
 from tony.hadoop.failover import FailoverProxy, Policy
@@ -29,7 +30,7 @@ from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.namenode import GET_FILE_INFO, GetFileInfoRequest
+from tony.hadoop.wire.namenode import RECOVER_LEASE, RecoverLeaseRequest
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.schedulers.yarn.web_links import links_for_application
 
@@ -93,10 +94,9 @@ def attempts(lab: YarnLab, job: str) -> int:
     """How many application masters YARN has started."""
 
     async def ask() -> int:
-        async with client_factory.resource_manager(
-            Configuration.load(lab.cluster.conf, {}), {}, policy=_PATIENT
-        ) as manager:
-            return len(await manager.attempts(ids.application_id(job)))
+        async with resource_manager(Configuration.load(lab.cluster.conf, {}), {}, _PATIENT) as manager:
+            current = (await manager.report(ids.application_id(job))).current_attempt
+            return (current.number if current else None) or 0
 
     return asyncio.run(ask())
 
@@ -253,7 +253,8 @@ def test_a_name_node_is_standby(lab: PairedLab) -> None:
         with pytest.raises(StandbyError, match="in state standby"):
             first.list("/")
         both.create(path, b"one")
-        assert asyncio.run(found_behind_a_standby(nodes, GET_FILE_INFO, GetFileInfoRequest(path=path))) == "nn2"
+        request = RecoverLeaseRequest(path=path, client_name="test")
+        assert asyncio.run(found_behind_a_standby(nodes, RECOVER_LEASE, request)) == "nn2"
         lab.pairs.activate("nn")  # and back, with connections open
         both.append(path, b"two")
         assert first.read(path) == b"onetwo"

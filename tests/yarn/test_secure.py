@@ -6,44 +6,60 @@ import asyncio
 import base64
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import pytest
 
 import tony
 from tests.hadoop import kerberos
 from tests.hadoop.kerberos import Kdc
+from tests.hadoop.url_tokens import from_url_string
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
-from tony.hadoop.client_factory import name_node
+from tony.hadoop.client_factory import name_node_for
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.tokens.credentials import TokenCredentials, write_file
-from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
+from tony.hadoop.tokens.credentials import to_message, write_file
+from tony.hadoop.tokens.identifiers import read_hdfs_identifier
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.url_string import from_url_string, to_url_string
+from tony.hadoop.tokens.url_string import to_url_string
+from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.namenode import PROTOCOL
+from tony.hadoop.wire.proto import ProtoMessage, required
+from tony.hadoop.wire.rpc import Token
 from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.delegation_tokens import credentials_of_job
+from tony.schedulers.yarn.delegation_tokens import POLICY, credentials_of_job
 
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
     pytest.mark.on_change("hadoop", "schedulers", "mini"),
 ]
 
+
+class _CancelRequest(ProtoMessage):
+    token: Token = required(1, Token)
+
+
+class _CancelResponse(ProtoMessage):
+    pass
+
+
+_CANCEL: Final = Method(
+    protocol=PROTOCOL, name="cancelDelegationToken", request=_CancelRequest, response=_CancelResponse
+)
 #: Uses HDFS in three ways that know nothing of each other, with nothing but the token file of its container.
 PROGRAM = """
 import asyncio, json, os, subprocess, sys, time, urllib.request
 from pathlib import Path
 sys.path.append(os.environ["SRC"])
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.client_factory import name_node
 from tony.hadoop.tokens.credentials import read_file
 from tony.hadoop.tokens.url_string import to_url_string
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 out, conf = Path(os.environ["OUT"]), os.environ["HADOOP_CONF_DIR"]
 file = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
@@ -62,14 +78,11 @@ url = f"https://{os.environ['WEB']}/webhdfs/v1{path}?delegation={to_url_string(t
 ask("PUT", json.loads(ask("PUT", url + "CREATE"))["Location"], b"over HTTP")
 (out / "web").write_bytes(ask("GET", json.loads(ask("GET", url + "OPEN"))["Location"]))
 
-async def rename():
-    async with name_node(Configuration.load(conf, {}), os.environ) as client:
-        await client.rename(path, path + ".renamed")
-        return (await client.status(path + ".renamed")).owner
-(out / "rpc").write_text(asyncio.run(rename()))
+closed = ClusterClients.of(Configuration.load(conf, {}), os.environ).recover_lease(path)
+(out / "rpc").write_text(str(closed))
 
 java = [os.environ["JAVA_HOME"] + "/bin/java", "-Xmx96m", "-cp", f"{conf}:{os.environ['JARS']}/*"]
-shell = [*java, "org.apache.hadoop.fs.FsShell", "-cat", path + ".renamed"]
+shell = [*java, "org.apache.hadoop.fs.FsShell", "-cat", path]
 done = subprocess.run(shell, capture_output=True, text=True)
 (out / "java").write_text(done.stdout or done.stderr)
 print("done with HDFS", flush=True)
@@ -139,12 +152,10 @@ def test_a_job(lab: SecureLab) -> None:
     until(lambda: lab.wrote("java") or lab.status(job)["state"] in ENDED, "the program used HDFS")
     assert lab.wrote("java") == "over HTTP", lab.status(job)
     assert (lab.wrote("web"), lab.wrote("brought")) == ("over HTTP", "from HDFS")
-    assert lab.wrote("rpc") == user()
+    assert lab.wrote("rpc") == "True"
     assert lab.wrote("seen") == '["HDFS_DELEGATION_TOKEN", [], "0o600"]'
     token = from_url_string(lab.wrote("token"))
-    told = identify(token)
-    assert isinstance(told, HdfsDelegationIdentifier)
-    assert told.renewer == "rm"
+    assert read_hdfs_identifier(token).renewer == "rm"
     _prove_hidden(lab, job, token)
 
     # Another machine, where nothing is known of the job, and one without a ticket.
@@ -222,7 +233,7 @@ def test_a_token_that_has_ended_is_replaced(with_ticket: ClusterClients) -> None
     with with_ticket.web_files() as files:
         assert files.find("/user") is not None
         first = with_ticket.file_login(None)
-        asyncio.run(_on_name_node(with_ticket, lambda client: client.cancel_token(from_url_string(first.token))))
+        asyncio.run(_cancel(with_ticket, from_url_string(first.token)))
         assert files.find("/user") is not None
         assert with_ticket.file_login(None) != first
 
@@ -254,6 +265,6 @@ def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypat
         files.find("/")
 
 
-async def _on_name_node(cluster: ClusterClients, work: Callable[[NameNode], object]) -> None:
-    async with name_node(cluster.configuration, os.environ, credentials=TokenCredentials()) as client:
-        await work(client)  # type: ignore[misc]
+async def _cancel(cluster: ClusterClients, token: HadoopToken) -> None:
+    async with name_node_for(cluster.configuration, cluster.logins, cluster.files, policy=POLICY) as client:
+        await client._proxy.call(_CANCEL, _CancelRequest(token=to_message(token)))

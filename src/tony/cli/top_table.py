@@ -21,7 +21,6 @@ from tony.units import format_duration
 SPARK_COLUMNS = 12
 _HEADING = ("TASK", "STATE", "CPU", "", "MEMORY", "", "GPU", "", "GPU MEM", "STEP", "PROGRESS", "LEFT")
 _GPU = (6, 7, 8)
-_SPARKS = (3, 5, 7)
 #: Columns that are dropped when the terminal is too narrow, in this order.
 _EXPENDABLE = (5, 7, 3, 8, 11, 9)
 

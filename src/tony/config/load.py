@@ -176,21 +176,6 @@ def is_linkedin_xml(job_file: str | os.PathLike[str] | None) -> bool:
     return job_file is not None and os.fsdecode(job_file).lower().endswith(".xml")
 
 
-def from_spec(
-    spec: JobSpec,
-    *,
-    environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    site_files: Iterable[Path] | None = None,
-) -> Resolved:
-    """Check a JobSpec made in Python like a job file. Fields with their default may be set by site files.
-
-    Raises:
-        ConfigError: all errors that were found.
-    """
-    return load(None, overrides=spec, environ=environ, cwd=cwd, site_files=site_files)
-
-
 def with_sources(problems: Iterable[Problem], sources: Mapping[str, str]) -> list[Problem]:
     """Add the source of the value to problems that lack it."""
     return [

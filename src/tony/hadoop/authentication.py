@@ -24,7 +24,7 @@ from tony.hadoop.remote_text import one_line
 from tony.hadoop.sasl.quality_of_protection import Protection, parse_protections
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.token_selector import AM_RM, HDFS_DELEGATION, RM_DELEGATION, select, service_of
+from tony.hadoop.tokens.token_selector import HDFS_DELEGATION, RM_DELEGATION, select, service_of
 from tony.hadoop.tokens.writable import Malformed
 
 _AUTHENTICATION: Final = "hadoop.security.authentication"
@@ -131,12 +131,11 @@ class Logins:
     def _principal(self) -> str | None:
         """The owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
-        from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
+        from tony.hadoop.tokens.identifiers import read_hdfs_identifier
 
         for token in self.credentials.of_kind(HDFS_DELEGATION):
             with contextlib.suppress(Malformed):
-                if isinstance(told := identify(token), HdfsDelegationIdentifier):
-                    return told.owner
+                return read_hdfs_identifier(token).owner
         from tony.hadoop.sasl.gssapi import ticket_holder
 
         return ticket_holder()
@@ -181,21 +180,6 @@ class Logins:
         names = ([service.service] if service.service else []) + [self.service_of(daemon)]
         found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
         return next((each for each in found if each is not None), None)
-
-    def for_scheduler(self) -> LoginIdentity:
-        """For an application master: the token that the ResourceManager gave it.
-
-        Raises:
-            ConfigurationError: there is none.
-        """
-        token = select(self.credentials, AM_RM)
-        if token is None:
-            raise ConfigurationError(
-                f"{_TOKEN_FILE} = {self._environ.get(_TOKEN_FILE, '(not set)')}: no {AM_RM} in it. Only the first "
-                "container of an application has one; this program must run in it.",
-                source=_TOKEN_FILE,
-            )
-        return LoginIdentity.with_token(token, protections=self._protections)
 
     def _has(self, kind: str) -> bool:
         """Return True if the service name of tokens is needed."""

@@ -356,14 +356,6 @@ def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
     )
 
 
-def name_node_policy(settings: HadoopConfiguration) -> Policy:
-    """Return the retry policy of HDFS's own clients: a number of attempts, with pauses that double up to a limit."""
-    attempts = min(1000, settings.get_int("dfs.client.failover.max.attempts"))
-    base = settings.get_seconds("dfs.client.failover.sleep.base.millis")
-    most = settings.get_seconds("dfs.client.failover.sleep.max.millis")
-    return Policy(patience=sum(min(most, base * 2.0**number) for number in range(attempts)))
-
-
 def connection_options(settings: HadoopConfiguration) -> ConnectionOptions:
     """What the configuration says of connections (`ipc.client...`)."""
     call = settings.get_seconds("ipc.client.rpc-timeout.ms")

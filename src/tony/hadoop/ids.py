@@ -1,11 +1,10 @@
-"""The names of applications, attempts and containers, as YARN writes them.
+"""The names of applications and containers, as YARN writes them.
 
     application_1410901177871_0001
-    appattempt_1410901177871_0001_000001
     container_1410901177871_0001_01_000005, container_e17_1410901177871_0001_01_000005
 
 `e17`: the ResourceManager has been restarted 17 times since. A container's sequence starts again with each restart, so
-only the whole name names it. Numbers are filled up to 4, 6, 2 and 6 digits, and are longer where they must be.
+only the whole name names it. Numbers are filled up to 4, 2 and 6 digits, and are longer where they must be.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ _SEQUENCE_BITS: Final = 40
 _SEQUENCE: Final = (1 << _SEQUENCE_BITS) - 1
 _NUMBER: Final = r"([0-9]{1,19})"
 _APPLICATION: Final = re.compile(rf"application_{_NUMBER}_{_NUMBER}")
-_ATTEMPT: Final = re.compile(rf"appattempt_{_NUMBER}_{_NUMBER}_{_NUMBER}")
 _CONTAINER: Final = re.compile(rf"container_(?:e{_NUMBER}_)?{_NUMBER}_{_NUMBER}_{_NUMBER}_{_NUMBER}")
 
 
@@ -36,16 +34,6 @@ def application_id(text: str) -> ApplicationId:
     """
     stamp, number = _numbers(_APPLICATION, text, "an application", "application_1410901177871_0001")
     return _application(text, stamp, number)
-
-
-def attempt_id(text: str) -> ApplicationAttemptId:
-    """Reads `appattempt_1410901177871_0001_000001`.
-
-    Raises:
-        InvalidId: it is no such name.
-    """
-    stamp, number, attempt = _numbers(_ATTEMPT, text, "an attempt", "appattempt_1410901177871_0001_000001")
-    return ApplicationAttemptId(application=_application(text, stamp, number), number=_below(text, attempt, 31))
 
 
 def container_id(text: str) -> ContainerId:
@@ -85,11 +73,6 @@ def _application(text: str, stamp: int, number: int) -> ApplicationId:
 def application_text(application: ApplicationId) -> str:
     """Writes `application_1410901177871_0001`."""
     return f"application_{_of_application(application)}"
-
-
-def attempt_text(attempt: ApplicationAttemptId) -> str:
-    """Writes `appattempt_1410901177871_0001_000001`."""
-    return f"appattempt_{_of_application(attempt.application)}_{attempt.number or 0:06}"
 
 
 def container_text(container: ContainerId) -> str:

@@ -107,13 +107,6 @@ def usage(folders: Sequence[str]) -> int | None:
     return max(0, current - _idle_cache(folders))
 
 
-def limit(folders: Sequence[str]) -> int | None:
-    """Return the group's memory limit in bytes; None for no limit or no group."""
-    found = _number(folders, "memory.max", "memory.limit_in_bytes")
-    # v1 says "no limit" as the largest number of whole pages in 63 bits.
-    return None if found is None or found >= 1 << 62 else found
-
-
 def processes(folders: Sequence[str]) -> list[int]:
     """Return the pids of the group's members, including those of groups below it. Zombies are not members."""
     found: dict[int, None] = {}

@@ -34,11 +34,6 @@ class Reservation:
         self._holder = holder
         self.port: int = holder.getsockname()[1]
 
-    @property
-    def held(self) -> bool:
-        """False once it was closed."""
-        return self._holder.fileno() >= 0
-
     def listen(self) -> socket.socket:
         """Return a socket that listens on the port, so that connections to it are accepted from now on.
 

@@ -329,9 +329,6 @@ class JobSpec:
         """Return the job's variables, overridden by the role's."""
         return {**self.env, **self.effective_roles[role].env}
 
-    def files_of(self, role: str) -> tuple[str, ...]:
-        return self.files + self.effective_roles[role].files
-
     def python_of(self, role: str) -> str | None:
         """Return the role's interpreter or archive, else the job's."""
         return self.effective_roles[role].python or self.python

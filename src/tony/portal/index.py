@@ -164,28 +164,19 @@ class JobIndex:
         return self._query(lambda connection: int(connection.execute(sql, (place,)).fetchone()[0]), 0)
 
     def ids(self, place: str) -> Iterator[str]:
-        """Yield the id of every job of a location."""
-        return (entry for entry in self._all(place, lambda _, job: job))
-
-    def entries(self, place: str) -> Iterator[IndexEntry]:
-        """Yield every job of a location, newest first."""
-        return (entry for entry in self._all(place, lambda connection, job: _entry(connection, job)) if entry)
-
-    def _all(self, place: str, what: Callable[[sqlite3.Connection, str], T]) -> Iterator[T]:
-        """Yield something of every job of a location, newest first; in batches, so that no query takes long."""
+        """Yield the id of every job of a location, newest first; in batches, so that no query takes long."""
         after = 2**62
 
-        def read_batch(connection: sqlite3.Connection) -> list[tuple[int, T]]:
-            rows = connection.execute(
+        def read_batch(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+            return connection.execute(
                 "select d.rid, d.id from place p join job j on j.place = p.id join detail d using (rid) "
                 "where p.address = ? and j.rid < ? order by j.rid desc limit 1000",
                 (place, after),
             ).fetchall()
-            return [(rid, what(connection, job)) for rid, job in rows]
 
-        default: list[tuple[int, T]] = []
+        default: list[tuple[int, str]] = []
         while found := self._query(read_batch, default):
-            yield from (each for _, each in found)
+            yield from (job for _, job in found)
             after = found[-1][0]
 
     def places(self) -> Mapping[str, tuple[float | None, str]]:

@@ -52,11 +52,6 @@ class IndexUpdater:
                 if row is not None:  # 0 is valid: a damaged job without a time
                     self._delete(row, job)
 
-    def place(self, address: str) -> int:
-        """Return the number of a location."""
-        with self._transaction():
-            return self._place(address)
-
     def note(self, address: str, seen: float | None, problem: str) -> None:
         """Note the time of a location's last complete scan, and its problem."""
         with self._transaction():

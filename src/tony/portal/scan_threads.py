@@ -87,11 +87,6 @@ class ScanThreads:
             if watch.thread:
                 watch.thread.join(timeout=5.0)
 
-    def look_now(self) -> None:
-        """Wake all threads for a scan."""
-        for watch in self._watches:
-            watch.woken.set()
-
     @property
     def problems(self) -> tuple[str, ...]:
         """One sentence for each location that is not completely indexed."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.config.legacy.jobs import COMMAND, drafted, mistakes, notes, spec
-from tony.config.legacy.draft_job import nested
 from tony.config.legacy.keys import KEYS, RESERVED, VARIABLES, row_of
 from tony.config.settings_tree import find
 
@@ -123,7 +123,7 @@ def test_what_a_setting_becomes(tmp_path: Path, name: str) -> None:
         expected = expected.replace("{folder}", str(tmp_path))
     assert draft.problems == []
     path = tuple(ours.split("."))
-    assert nested(draft.values, path) == expected
+    assert reduce(lambda table, part: table[part], path, draft.values) == expected
     lines = [list(settings).index(each) + 2 for each in (key, *more)]
     assert draft.layers(tmp_path)[1].where(path) in [f"tony.xml:{line}" for line in lines]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.configuration.value_parsing import parse_bool, parse_float, parse_int, parse_size
+from tony.hadoop.configuration.value_parsing import parse_bool, parse_int, parse_size
 
 
 def site(folder: Path, name: str, text: str = "", **keys: str) -> Path:
@@ -86,10 +86,8 @@ def test_a_value_that_means_nothing_is_told_with_its_place(tmp_path: Path) -> No
     path = site(tmp_path, "core", n="many", t="5 minutes", a="a b", e="")
     settings = Configuration.load(tmp_path)
     for read, key, wanted in (
-        (settings.get_int, "n", "a whole number is wanted"),
         (settings.get_size, "n", "a size is wanted"),
         (settings.get_seconds, "t", "a time is wanted"),
-        (settings.get_float, "n", "a number is wanted"),
     ):
         with pytest.raises(ConfigurationError, match=wanted) as caught:
             read(key)
@@ -97,8 +95,8 @@ def test_a_value_that_means_nothing_is_told_with_its_place(tmp_path: Path) -> No
     with pytest.raises(ConfigurationError, match="no address"):
         settings.get_address("a", 1)
     with pytest.raises(ConfigurationError, match="has no value"):
-        settings.get_int("missing")
-    assert 5 == settings.get_int("missing", 5)
+        settings.get_size("missing")
+    assert 5 == settings.get_size("missing", 5)
 
 
 def test_addresses_have_default_ports(tmp_path: Path) -> None:
@@ -137,8 +135,7 @@ def test_what_is_no_whole_number(text: str) -> None:
 
 
 def test_other_values() -> None:
-    """Floats with Java's suffix, truth in any case, sizes beyond all bounds."""
-    assert (0.5, 1e3) == (parse_float("0.5f"), parse_float("1e3"))
+    """Truth in any case, sizes beyond all bounds."""
     assert (True, False, None) == (parse_bool(" TRUE"), parse_bool("false"), parse_bool("yes"))
     with pytest.raises(ValueError, match="64 bits"):
         parse_size("8e")

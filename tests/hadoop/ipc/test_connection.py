@@ -103,13 +103,14 @@ async def test_protections_that_do_not_meet() -> None:
     """We insist on privacy, and the daemon has none."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         with pytest.raises(LoginError, match=r"privacy.*authentication.*hadoop\.rpc\.protection"):
-            await _to(server, BY_TOKEN.protected(Protection.PRIVACY))
+            await _to(server, replace(BY_TOKEN, protections=(Protection.PRIVACY,)))
 
 
 async def test_our_order_of_protections_counts() -> None:
     """Of what the daemon offers we take what we prefer."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=tuple(Protection)) as server:
-        connection = await _to(server, BY_TOKEN.protected(Protection.PRIVACY, Protection.INTEGRITY))
+        login = replace(BY_TOKEN, protections=(Protection.PRIVACY, Protection.INTEGRITY))
+        connection = await _to(server, login)
         assert (await connection.call(ECHO, Said(text="x"))).text == "x"
         assert "PrivacyLayer" in type(connection._layer).__name__
         await connection.close()

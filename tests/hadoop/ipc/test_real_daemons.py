@@ -9,7 +9,6 @@ import pytest
 from tests.hadoop.ipc.echo import FOREIGN, Said
 from tony.hadoop.address import Address, parse
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.ipc.blocking import BlockingConnection
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import (
     AccessControlError,
@@ -81,12 +80,6 @@ async def test_new_applications(addresses: dict[str, Address]) -> None:
         await connection.call(FOREIGN, Said())
     assert connection.is_open
     await connection.close()
-
-
-def test_the_blocking_face(addresses: dict[str, Address]) -> None:
-    """For scripts."""
-    with BlockingConnection(addresses["rm"], ALICE, protocol=GET_NEW_APPLICATION.protocol) as connection:
-        assert connection.call(GET_NEW_APPLICATION, GetNewApplicationRequest()).application_id is not None
 
 
 async def test_the_wrong_place(addresses: dict[str, Address]) -> None:

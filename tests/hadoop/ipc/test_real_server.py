@@ -186,7 +186,7 @@ async def test_kerberos(daemon: JavaDaemon, alice: Kdc, server: str) -> None:
 async def test_kerberos_as_we_want_it(daemon: JavaDaemon, alice: Kdc, protection: Protection) -> None:
     """Of all that the server offers, ours; the service is found by host, or by its full principal."""
     for login in (LoginIdentity.kerberos(RM), *(LoginIdentity.kerberos(server_pattern=each) for each in PATTERNS)):
-        user = await _conversation(daemon.address(f"kerberos:{ALL}"), login.protected(protection))
+        user = await _conversation(daemon.address(f"kerberos:{ALL}"), replace(login, protections=(protection,)))
         assert f"alice@{REALM} null KERBEROS" == user
 
 

@@ -12,7 +12,19 @@ import pytest
 import tony
 from tony.hadoop.wire import application_client, application_master, container_management, namenode
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.placement import NODE, RACK, all_of, apart, at_most, on_attribute, together
+from tony.hadoop.wire.placement import (
+    NO_LIMIT,
+    NODE,
+    RACK,
+    AttributeOperation,
+    PlacementConstraint,
+    PlacementTarget,
+    PlacementTargetType,
+    SimpleConstraint,
+    all_of,
+    apart,
+    on_attribute,
+)
 from tony.hadoop.wire.proto import ProtoMessage, decode, encode
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
@@ -55,8 +67,6 @@ ATTEMPT = ApplicationAttemptId(application=APPLICATION, number=3)
 GOLDEN = {
     "container id": "120d0a090801108fec8d8288291003188580808080a004",
     "apart": "0a190a046e6f6465120b0802120473656c661a0177180020002801",
-    "together": "0a1d0a046e6f6465120b0802120473656c661a0177180120ffffffff072801",
-    "at most": "0a190a047261636b120b0802120473656c661a0177180020022801",
     "attribute": "0a280a046e6f6465120808011201611a017818ffffffffffffffffff0120ffffffffffffffffff012802",
     "all of": "12400801121b0a190a046e6f6465120b0802120473656c661a0177180020002801"
     "121f0a1d0a047261636b120b0802120473656c661a0177180120ffffffff072801",
@@ -64,13 +74,20 @@ GOLDEN = {
     "2004280132036770753a04080110004007",
     "status": "0a11120d0a090801108fec8d8288291003180510031a064b696c6c65642098ffffffffffffffff013001",
 }
+TOGETHER = PlacementConstraint(
+    simple=SimpleConstraint(
+        scope=RACK,
+        targets=(PlacementTarget(type=PlacementTargetType.ALLOCATION_TAG, key="self", values=("w",)),),
+        minimum=1,
+        maximum=NO_LIMIT,
+        operation=AttributeOperation.NONE,
+    )
+)
 OURS = {
     "container id": ContainerId(attempt=ATTEMPT, number=17 << 40 | 5),
     "apart": apart(NODE, "w"),
-    "together": together(NODE, "w"),
-    "at most": at_most(2, RACK, "w"),
     "attribute": on_attribute("a", "x"),
-    "all of": all_of(apart(NODE, "w"), together(RACK, "w")),
+    "all of": all_of(apart(NODE, "w"), TOGETHER),
     "ask": ResourceRequest(
         priority=Priority(priority=1),
         resource_name="*",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -14,26 +13,19 @@ from tony.hadoop import ids
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.ipc.errors import (
-    ApplicationAttemptNotFoundError,
     ApplicationNotFoundError,
-    ContainerNotFoundError,
     InvalidResourceRequestError,
-    InvalidTokenError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.reports import (
     ApplicationState,
     ApplicationSubmissionContext,
-    AttemptState,
-    QueueAcl,
     QueueState,
-    TimeoutType,
 )
-from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ContainerId, NodeState, Resource, ResourceTypeInfo
+from tony.hadoop.wire.yarn_records import NodeState, Resource, ResourceTypeInfo
 from tony.hadoop.yarn.application_client import (
     ENDED,
-    UNDECIDED,
     ApplicationClient,
     ApplicationRejected,
     NewApplication,
@@ -62,7 +54,7 @@ async def played(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
         policy=Policy(patience=20, shortest=0.01, longest=0.02),
     )
     try:
-        async with ApplicationClient(proxy, token_service="10.0.0.1:8032") as client:
+        async with ApplicationClient(proxy) as client:
             yield client, cluster, made
     finally:
         for server in made:
@@ -221,27 +213,8 @@ async def test_all_choices_reach_the_wire() -> None:
         assert expected == server.calls[0].request
 
 
-async def test_attempts_and_containers() -> None:
-    """First to last, whatever the order of the answer."""
-    async with played() as (client, cluster, _):
-        new = await client.new_application()
-        await client.submit(context(new))
-        first, second = cluster.run(new.id), cluster.run(new.id, port=7)
-        assert [first, second] == [each.id for each in await client.attempts(new.id)]
-        report = await client.attempt(second)
-        assert (AttemptState.RUNNING, 7) == (report.state, report.rpc_port)
-        (found,) = await client.containers(second)
-        assert found.id is not None
-        assert found == await client.container(found.id)
-        with pytest.raises(ApplicationAttemptNotFoundError):
-            await client.attempt(ApplicationAttemptId(application=new.id, number=9))
-        with pytest.raises(ContainerNotFoundError):
-            await client.container(ContainerId(attempt=second, number=9))
-        assert not UNDECIDED & ENDED
-
-
 async def test_the_cluster() -> None:
-    """Nodes with racks and labels, queues, rights, resource types."""
+    """Nodes with racks and labels, queues, resource types."""
     given: dict[str, Any] = {"nodes": ("a", "b"), "labels": {"gpu": ("b",)}, "queues": ("x", "y")}
     async with played(resource_types=(ResourceTypeInfo(name="yarn.io/gpu"),), **given) as (client, cluster, _):
         cluster.lose("a")
@@ -250,46 +223,10 @@ async def test_the_cluster() -> None:
             (each.id.host, each.labels, each.state) for each in nodes if each.id
         ]
         assert ["/default-rack"] == [each.rack for each in await client.nodes((NodeState.RUNNING,))]
-        metrics = await client.metrics()
-        assert (2, 1, 1) == (metrics.node_managers, metrics.active, metrics.lost)
         assert ["memory-mb", "vcores", "yarn.io/gpu"] == [each.name for each in await client.resource_types()]
         assert ["gpu"] == [each.name for each in await client.labels()]
-        (node,) = (await client.nodes_of_labels())["gpu"]
-        assert {node: ("gpu",)} == await client.labels_of_nodes()
-        assert {} == await client.nodes_of_labels(("other",))
         root = await client.queue()
         assert root is not None
         assert ["x", "y"] == [each.name for each in root.children]
         assert () == (await client.queue(children=False, recursive=False) or root).children
         assert None is await client.queue("nope")
-        assert {QueueAcl.SUBMIT_APPLICATIONS} == (await client.queue_rights())["root.x"]
-
-
-async def test_tokens() -> None:
-    """They get the service that the settings say, and can be renewed and cancelled."""
-    async with played() as (client, cluster, _):
-        token = await client.delegation_token("yarn")
-        assert token is not None
-        assert ("RM_DELEGATION_TOKEN", "10.0.0.1:8032") == (token.kind, token.service)
-        assert cluster.tokens[token.identifier] == await client.renew_token(token)
-        await client.cancel_token(token)
-        with pytest.raises(InvalidTokenError):
-            await client.cancel_token(token)
-
-
-async def test_changes_of_an_application_reach_the_wire() -> None:
-    """Queue, priority, lifetime."""
-    async with played() as (client, _, (server,)):
-        new = await client.new_application()
-        server.on(wire.MOVE_APPLICATION, lambda *_: wire.MoveApplicationResponse())
-        server.on(wire.UPDATE_APPLICATION_PRIORITY, lambda *_: wire.UpdateApplicationPriorityResponse())
-        server.on(wire.UPDATE_APPLICATION_TIMEOUTS, lambda *_: wire.UpdateApplicationTimeoutsResponse())
-        await client.move(new.id, "batch")
-        assert 7 == await client.set_priority(new.id, 7)
-        east = timezone(timedelta(hours=2))
-        await client.set_lifetime_end(new.id, datetime(2030, 1, 2, 3, 4, 5, 678900, tzinfo=east))
-        moved, lifetime = server.calls[1].request, server.calls[3].request
-        assert wire.MoveApplicationRequest(application_id=new.id, target_queue="batch") == moved
-        assert isinstance(lifetime, wire.UpdateApplicationTimeoutsRequest)
-        (timeout,) = lifetime.timeouts
-        assert (TimeoutType.LIFETIME, "2030-01-02T01:04:05.678+0000") == (timeout.type, timeout.expire_time)

@@ -21,7 +21,6 @@ from tony.hadoop.wire.yarn_records import (
     ContainerState,
     ContainerStatus,
     NodeId,
-    SignalCommand,
 )
 from tony.hadoop.yarn.nm_client import NodeClients, NoNodeToken
 from tony.hadoop.yarn.nm_tokens import NodeTokens
@@ -59,7 +58,7 @@ def identity_of(container: Container) -> ContainerId:
     return container.id
 
 
-async def test_start_status_signal_stop() -> None:
+async def test_start_status_stop() -> None:
     """All of it over one connection, which comes with the node's token."""
     node = Node(tokens := NodeTokens())
     async with node.server:
@@ -68,8 +67,6 @@ async def test_start_status_signal_stop() -> None:
         one, two, strange = (node.container(number) for number in (2, 3, 4))
         await asyncio.gather(nodes.start(one, SLEEP), nodes.start(two, SLEEP))
         assert node.manager.running == {container_text(identity_of(each)): SLEEP for each in (one, two)}
-        await nodes.signal(node.manager.node, identity_of(one), SignalCommand.GRACEFUL_SHUTDOWN)
-        assert node.manager.signals == [(container_text(identity_of(one)), SignalCommand.GRACEFUL_SHUTDOWN)]
         everyone = [identity_of(each) for each in (one, two, strange)]
         stopped = await nodes.stop(node.manager.node, everyone[1:])
         assert stopped[everyone[1]] is None

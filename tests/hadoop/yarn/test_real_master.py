@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters, options
-from tony.hadoop.client_factory import resource_manager
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import HadoopError, YarnError
@@ -29,7 +29,6 @@ from tony.hadoop.wire.yarn_records import (
     FinalStatus,
     NodeId,
     Resource,
-    SignalCommand,
 )
 from tony.hadoop.yarn.am_rm_client import MasterClient, scheduler_proxy
 from tony.hadoop.yarn.application_client import ApplicationClient
@@ -99,7 +98,7 @@ def sleeping(seconds: float) -> ContainerLaunchContext:
 async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
     """An application whose master is this process, registered and beating; killed at the end if it still lives."""
     settings = HadoopConfiguration.load(cluster.conf)
-    client = resource_manager(settings, dict(os.environ), policy=QUICK)
+    client = resource_manager(settings, dict(os.environ), QUICK)
     new = await client.new_application()
     await client.submit(
         ApplicationSubmissionContext(
@@ -143,28 +142,28 @@ def _texts(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 async def test_a_whole_life(cluster: MiniCluster) -> None:
-    """Ask, start, ask after, signal, stop, release, end: with the exit statuses that YARN has for each."""
+    """Ask, start, ask after, stop, release, end: with the exit statuses that YARN has for each."""
     async with unmanaged(cluster) as it:
-        killed, stopped, failing, unused = await it.get(3, 4)
+        running, stopped, failing, unused = await it.get(3, 4)
         assert {each.allocation_request_id for each in it.granted} == {3}
         fails = ContainerLaunchContext(commands=("exit 7",))
         await asyncio.gather(
-            it.nodes.start(killed, sleeping(1000)),
+            it.nodes.start(running, sleeping(1000)),
             it.nodes.start(stopped, sleeping(1000)),
             it.nodes.start(failing, fails),
         )
         with pytest.raises(YarnError, match="Attempt to relaunch the same container"):
-            await it.nodes.start(killed, sleeping(1000))
+            await it.nodes.start(running, sleeping(1000))
         await it.until(lambda: it.ends.get(place(failing)[1]) == 7)
-        node, identity = place(killed)
+        node, identity = place(running)
         found: ContainerStatus | HadoopError | None = None
         async with asyncio.timeout(CEILING):
             while not (isinstance(found, ContainerStatus) and found.state is ContainerState.RUNNING):
                 found = (await it.nodes.statuses(node, [identity]))[identity]
         strange = ContainerId(attempt=identity.attempt, number=999)
         assert isinstance((await it.nodes.statuses(node, [strange]))[strange], YarnError)
-        await it.nodes.signal(node, identity, SignalCommand.GRACEFUL_SHUTDOWN)
-        await it.until(lambda: it.ends.get(identity) == 143)
+        it.master.release(identity)
+        await it.until(lambda: it.ends.get(identity) == YarnExitStatus.ABORTED)
         node, identity = place(stopped)
         assert await it.nodes.stop(node, [identity]) == {identity: None}
         await it.until(lambda: it.ends.get(identity) == YarnExitStatus.KILLED_BY_APPMASTER)

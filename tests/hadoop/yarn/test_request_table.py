@@ -394,16 +394,6 @@ def test_nodes_and_preemption_are_passed_on() -> None:
     assert not beat(table, manager).is_any
 
 
-def test_progress_and_page() -> None:
-    """The page goes once, progress always."""
-    table, manager = AskTable(), registered()
-    table.show("http://a:1/")
-    table.progress = 0.5
-    assert (table.request().tracking_url, table.request().progress) == ("http://a:1/", 0.5)
-    beat(table, manager)
-    assert (table.request().tracking_url, table.request().progress) == (None, 0.5)
-
-
 class Masters(RuleBasedStateMachine):
     """Anything may happen in any order; in the end both sides agree, and no container is lost."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +101,3 @@ def origin_of(part: LegacyAssignment, key: str) -> LegacyOrigin:
 
 def _origin(origin: LegacyValue | LegacyOrigin) -> LegacyOrigin:
     return LegacyOrigin(origin.place, origin.key) if isinstance(origin, LegacyValue) else origin
-
-
-def nested(values: Mapping[str, Any], key: Key) -> Any:
-    """Return the value of a key; None if it is not set."""
-    found: Any = values
-    for part in key:
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found

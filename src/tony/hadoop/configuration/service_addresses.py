@@ -65,7 +65,7 @@ def resource_managers(
 
     Args:
         settings: the configuration.
-        door: `address` for clients (port 8032), `scheduler.address` for application masters (8030), `admin.address`.
+        door: `address` for clients (port 8032), `scheduler.address` for application masters (8030).
         port: of that door, where none is written.
 
     Raises:

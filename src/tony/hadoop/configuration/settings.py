@@ -14,8 +14,6 @@ from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
 from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.value_parsing import (
     parse_bool,
-    parse_float,
-    parse_int,
     parse_list,
     parse_seconds,
     parse_size,
@@ -160,24 +158,16 @@ class HadoopConfiguration:
         found = parse_bool(text) if text is not None else None
         return default if found is None else found
 
-    def get_int(self, key: str, default: int | None = None) -> int:
-        """A whole number.
+    def get_size(self, key: str, default: int | None = None) -> int:
+        """A number of bytes.
 
         Raises:
             ConfigurationError: it is none, or there is no value and no default.
         """
-        return self._parsed(key, default, parse_int)
-
-    def get_float(self, key: str, default: float | None = None) -> float:
-        """A number; raises like `get_int`."""
-        return self._parsed(key, default, parse_float)
-
-    def get_size(self, key: str, default: int | None = None) -> int:
-        """A number of bytes; raises like `get_int`."""
         return self._parsed(key, default, parse_size)
 
     def get_seconds(self, key: str, default: float | None = None, *, unit: str | None = None) -> float:
-        """A time in seconds; raises like `get_int`.
+        """A time in seconds; raises like `get_size`.
 
         Args:
             key: the key.

@@ -10,7 +10,6 @@ import re
 
 _WHOLE = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})", re.ASCII)
 _DECIMAL = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
-_REAL = re.compile(r"[-+]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
 #: `Configuration.ParsedTimeDuration`, in seconds.
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: `StringUtils.TraditionalBinaryPrefix`.
@@ -32,14 +31,6 @@ def parse_int(text: str) -> int:
     if not -_LONG <= number < _LONG:
         raise ValueError("a number of at most 64 bits is wanted.")
     return number
-
-
-def parse_float(text: str) -> float:
-    """A number."""
-    cleaned = text.strip().rstrip("fFdD")
-    if not _REAL.fullmatch(cleaned):
-        raise ValueError("a number is wanted.")
-    return float(cleaned)
 
 
 def parse_seconds(text: str, unit: str) -> float:

@@ -148,17 +148,6 @@ class AppendLog:
         self._thread.start()
 
     @property
-    def path(self) -> str:
-        """Of the file."""
-        return self._path
-
-    @property
-    def length(self) -> int:
-        """The number of durable bytes in the file; 0 before it was opened."""
-        with self._changed:
-            return self._length
-
-    @property
     def waiting(self) -> int:
         """The number of bytes that are not durable yet."""
         with self._changed:

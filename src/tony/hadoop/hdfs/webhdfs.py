@@ -208,14 +208,6 @@ class WebHdfs:
         answer = self._metadata("DELETE", path, "DELETE", {"recursive": _bool(recursive)}, repeat=False)
         return require_field(answer, "boolean", path) is True
 
-    def set_permission(self, path: str, permission: int) -> None:
-        """Sets the bits exactly, whatever the umask.
-
-        Raises:
-            FileMissingError: there is none.
-        """
-        self._metadata("PUT", path, "SETPERMISSION", {"permission": f"{permission:o}"})
-
     def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
         """Sets times, in milliseconds since 1970; None leaves one as it is.
 
@@ -325,23 +317,6 @@ class WebHdfs:
         return b"".join(parts)
 
     # Tokens
-
-    def delegation_token(self, renewer: str, *, kind: str | None = None, service: str | None = None) -> str:
-        """Asks for a delegation token, as url-safe text. A NameNode without security has none.
-
-        Args:
-            renewer: who may renew it: the ResourceManager's user or principal.
-            kind: `HDFS_DELEGATION_TOKEN` makes it one for Hadoop's RPC.
-            service: of the token: `ip:port` of the NameNode's RPC, or `ha-hdfs:<nameservice>`.
-        """
-        wanted = {"renewer": renewer, "kind": kind, "service": service}
-        query = {key: value for key, value in wanted.items() if value is not None}
-        answer = self._metadata("GET", "/", "GETDELEGATIONTOKEN", query)
-        token = answer.get("Token")
-        text = token.get("urlString") if isinstance(token, dict) else None
-        if not isinstance(text, str):
-            raise IpcProtocolError("the NameNode issued no delegation token: that needs security enabled.")
-        return text
 
     def close(self) -> None:
         """Ends idle connections; the client may go on to be used."""

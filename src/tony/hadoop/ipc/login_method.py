@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tony.dataclass import dataclass, replace
+from tony.dataclass import dataclass
 from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.token import HadoopToken
 
@@ -95,7 +95,3 @@ class LoginIdentity:
             fallback_to_simple=fallback_to_simple,
             user=user,
         )
-
-    def protected(self, *protections: Protection) -> LoginIdentity:
-        """Return a copy with other protections."""
-        return replace(self, protections=protections)

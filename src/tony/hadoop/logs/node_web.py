@@ -160,14 +160,6 @@ class NodeWeb:
             stream.close()
         raise NodeWebError(f"{self._origin}: {name} of {container} grows faster than it can be read.")
 
-    def tail(self, container: str, name: str, size: int) -> LogStream:
-        """The last bytes of a log file.
-
-        Raises:
-            NodeWebError, ConnectError, ConnectionLost, CallTimeout: as for `open`.
-        """
-        return self._stream(container, name, max(size, 0))
-
     def close(self) -> None:
         """Ends idle connections."""
         self._pool.close()

@@ -316,17 +316,6 @@ def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[st
         source.close()
 
 
-def owner(open_at: Opener, index: TFileIndex) -> str:
-    """Whose application it was; empty if the file does not say."""
-    for block in range(min(len(index.blocks), 1)):
-        for number, (key, value) in enumerate(records(open_at, index, block)):
-            if key == "APPLICATION_OWNER":
-                return _java_text(value)
-            if number > 4:
-                break
-    return ""
-
-
 def entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
     """Every log file, in the file's order. Reads over the logs themselves, in pieces.
 

@@ -20,7 +20,7 @@ from tony.hadoop.remote_text import one_line
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.writable import Malformed, WritableReader, blob, number, text
 from tony.hadoop.wire import rpc
-from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
+from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
 
 _MAGIC = b"HDTS"
 _WRITABLE, _PROTOBUF = 0, 1
@@ -64,19 +64,6 @@ def to_bytes(credentials: TokenCredentials) -> bytes:
     for alias, secret in credentials.secrets.items():
         parts += [text(alias), blob(secret)]
     return b"".join(parts)
-
-
-def to_protobuf_bytes(credentials: TokenCredentials) -> bytes:
-    """Version 1, for Hadoop 3 alone."""
-    message = rpc.Credentials(
-        tokens=tuple(
-            rpc.CredentialsEntry(alias=alias, token=to_message(token)) for alias, token in credentials.tokens.items()
-        ),
-        secrets=tuple(
-            rpc.CredentialsEntry(alias=alias, secret=secret) for alias, secret in credentials.secrets.items()
-        ),
-    )
-    return _MAGIC + bytes((_PROTOBUF,)) + delimited(message)
 
 
 def from_bytes(data: bytes) -> TokenCredentials:

@@ -24,15 +24,8 @@ RM_DELEGATION = "RM_DELEGATION_TOKEN"
 HDFS_DELEGATION = "HDFS_DELEGATION_TOKEN"
 #: A user's, for the application master.
 CLIENT_TO_AM = "YARN_CLIENT_TOKEN"
-#: A user's, for the timeline service.
-TIMELINE_DELEGATION = "TIMELINE_DELEGATION_TOKEN"
 
 _HA_HDFS = "ha-hdfs:"
-
-
-def ha_service(nameservice: str) -> str:
-    """The service of a token for a pair of NameNodes."""
-    return f"{_HA_HDFS}{nameservice}"
 
 
 def service_of(address: Address, *, use_ip: bool = True) -> str:
@@ -69,12 +62,6 @@ def select(credentials: TokenCredentials, kind: str, service: str | None = None)
     if kind in (AM_RM, RM_DELEGATION):
         return next((token for token in found if not token.service or service in _listed(token)), None)
     return None
-
-
-def select_hdfs(credentials: TokenCredentials, nameservice_or_address: str) -> HadoopToken | None:
-    """The token for an HDFS: by the name of a pair, or by one NameNode's `ip:port`."""
-    found = select(credentials, HDFS_DELEGATION, nameservice_or_address)
-    return found or select(credentials, HDFS_DELEGATION, ha_service(nameservice_or_address))
 
 
 def _listed(token: HadoopToken) -> tuple[str, ...]:

@@ -7,18 +7,16 @@ from typing import Final
 
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
-from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, FLOAT, INT32, STRING, ProtoMessage, optional, repeated, required
+from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, INT32, STRING, ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAcl,
     Container,
     ContainerId,
     ContainerStatus,
-    ExecutionType,
     FinalStatus,
     NodeId,
     NodeReport,
-    Priority,
     Resource,
     ResourceRequest,
     ResourceTypeInfo,
@@ -32,13 +30,6 @@ class MasterCommand(IntEnum):
 
     RESYNC = 1
     SHUTDOWN = 2
-
-
-class CountedResource(IntEnum):
-    """The resources that the scheduler takes into account."""
-
-    MEMORY = 0
-    CPU = 1
 
 
 class UpdateType(IntEnum):
@@ -75,7 +66,6 @@ class RegisterResponse(ProtoMessage):
     previous_containers: tuple[Container, ...] = repeated(4, Container)
     queue: str | None = optional(5, STRING)
     previous_node_tokens: tuple[NodeToken, ...] = repeated(6, NodeToken)
-    counted: tuple[CountedResource, ...] = repeated(7, ENUM(CountedResource))
     resource_types: tuple[ResourceTypeInfo, ...] = repeated(9, ResourceTypeInfo)
 
 
@@ -86,31 +76,6 @@ class Blacklist(ProtoMessage):
     removals: tuple[str, ...] = repeated(2, STRING)
 
 
-class UpdateContainerRequest(ProtoMessage):
-    """A requested change to a container's resource or to its execution type, but not both."""
-
-    container_version: int = required(1, INT32)
-    container_id: ContainerId = required(2, ContainerId)
-    type: UpdateType = required(3, ENUM(UpdateType))
-    capability: Resource | None = optional(4, Resource)
-    execution_type: ExecutionType | None = optional(5, ENUM(ExecutionType))
-
-
-class UpdateContainerError(ProtoMessage):
-    """A container update that was refused."""
-
-    reason: str | None = optional(1, STRING)
-    request: UpdateContainerRequest | None = optional(2, UpdateContainerRequest)
-    current_version: int | None = optional(3, INT32)
-
-
-class UpdatedContainer(ProtoMessage):
-    """A container that changed, with a new token."""
-
-    type: UpdateType = required(1, ENUM(UpdateType))
-    container: Container = required(2, Container)
-
-
 class AllocateRequest(ProtoMessage):
     """The heartbeat, with all changes since the last one. Container requests are totals."""
 
@@ -118,22 +83,13 @@ class AllocateRequest(ProtoMessage):
     releases: tuple[ContainerId, ...] = repeated(2, ContainerId)
     blacklist: Blacklist | None = optional(3, Blacklist)
     response_id: int | None = optional(4, INT32)
-    progress: float | None = optional(5, FLOAT)
-    updates: tuple[UpdateContainerRequest, ...] = repeated(7, UpdateContainerRequest)
     scheduling_requests: tuple[SchedulingRequest, ...] = repeated(10, SchedulingRequest)
-    tracking_url: str | None = optional(11, STRING)
 
 
 class PreemptedContainer(ProtoMessage):
     """A container selected for preemption."""
 
     id: ContainerId | None = optional(1, ContainerId)
-
-
-class PreemptedResource(ProtoMessage):
-    """An amount of resources to give back."""
-
-    request: ResourceRequest | None = optional(1, ResourceRequest)
 
 
 class StrictPreemption(ProtoMessage):
@@ -145,7 +101,6 @@ class StrictPreemption(ProtoMessage):
 class NegotiablePreemption(ProtoMessage):
     """Resources to give back, and the containers that are killed otherwise."""
 
-    resources: tuple[PreemptedResource, ...] = repeated(1, PreemptedResource)
     containers: tuple[PreemptedContainer, ...] = repeated(2, PreemptedContainer)
 
 
@@ -154,20 +109,6 @@ class Preemption(ProtoMessage):
 
     strict: StrictPreemption | None = optional(1, StrictPreemption)
     negotiable: NegotiablePreemption | None = optional(2, NegotiablePreemption)
-
-
-class CollectorInfo(ProtoMessage):
-    """The address of the application's timeline collector."""
-
-    address: str | None = optional(1, STRING)
-    token: Token | None = optional(2, Token)
-
-
-class EnhancedHeadroom(ProtoMessage):
-    """The cluster's load (3.4)."""
-
-    total_pending: int | None = optional(1, INT32)
-    total_active_cores: int | None = optional(2, INT32)
 
 
 class AllocateResponse(ProtoMessage):
@@ -183,13 +124,8 @@ class AllocateResponse(ProtoMessage):
     preemption: Preemption | None = optional(8, Preemption)
     node_tokens: tuple[NodeToken, ...] = repeated(9, NodeToken)
     am_rm_token: Token | None = optional(12, Token)
-    application_priority: Priority | None = optional(13, Priority)
-    collector: CollectorInfo | None = optional(14, CollectorInfo)
-    update_errors: tuple[UpdateContainerError, ...] = repeated(15, UpdateContainerError)
-    updated_containers: tuple[UpdatedContainer, ...] = repeated(16, UpdatedContainer)
     previous_containers: tuple[Container, ...] = repeated(17, Container)
     rejected: tuple[RejectedRequest, ...] = repeated(18, RejectedRequest)
-    enhanced_headroom: EnhancedHeadroom | None = optional(19, EnhancedHeadroom)
 
 
 class FinishRequest(ProtoMessage):

@@ -126,16 +126,6 @@ def apart(scope: str, *tags: str) -> PlacementConstraint:
     return _of_tags(scope, 0, 0, tags)
 
 
-def together(scope: str, *tags: str) -> PlacementConstraint:
-    """Return a constraint: at least one container of the application with such a tag in the same scope."""
-    return _of_tags(scope, 1, NO_LIMIT, tags)
-
-
-def at_most(count: int, scope: str, *tags: str) -> PlacementConstraint:
-    """Return a constraint: at most `count` other containers of the application with such a tag in the same scope."""
-    return _of_tags(scope, 0, count, tags)
-
-
 def on_attribute(name: str, *values: str, differs: bool = False) -> PlacementConstraint:
     """Return a constraint: only nodes whose attribute has (or, if `differs`, does not have) one of these values."""
     target = PlacementTarget(type=PlacementTargetType.NODE_ATTRIBUTE, key=name, values=values)

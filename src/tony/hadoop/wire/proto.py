@@ -181,10 +181,6 @@ class ProtoMessage:
 
     __delattr__ = cast(Any, __setattr__)
 
-    def has(self, name: str) -> bool:
-        """Return True if a field is present, even with its default value."""
-        return name in self.__dict__
-
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented

@@ -9,17 +9,12 @@ from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
-    ContainerId,
     ContainerLaunchContext,
-    ContainerState,
-    ExecutionType,
     FinalStatus,
     LogAggregationContext,
-    NodeId,
     Priority,
     Resource,
     ResourceRequest,
-    StringPair,
 )
 
 
@@ -34,22 +29,6 @@ class ApplicationState(IntEnum):
     FINISHED = 6
     FAILED = 7
     KILLED = 8
-
-
-class AttemptState(IntEnum):
-    """The state of an application attempt."""
-
-    NEW = 1
-    SUBMITTED = 2
-    SCHEDULED = 3
-    ALLOCATED_SAVING = 4
-    ALLOCATED = 5
-    LAUNCHED = 6
-    FAILED = 7
-    RUNNING = 8
-    FINISHING = 9
-    FINISHED = 10
-    KILLED = 11
 
 
 class LogAggregationStatus(IntEnum):
@@ -72,24 +51,10 @@ class QueueState(IntEnum):
     DRAINING = 3
 
 
-class QueueAcl(IntEnum):
-    """The permissions of a user on a queue."""
-
-    SUBMIT_APPLICATIONS = 1
-    ADMINISTER_QUEUE = 2
-
-
 class TimeoutType(IntEnum):
     """The kind of an application timeout; YARN has only the lifetime since submission."""
 
     LIFETIME = 1
-
-
-class ReservationId(ProtoMessage):
-    """The id of a reservation of future cluster capacity."""
-
-    number: int | None = optional(1, INT64)
-    cluster_timestamp: int | None = optional(2, INT64)
 
 
 class TimeoutSeconds(ProtoMessage):
@@ -97,28 +62,6 @@ class TimeoutSeconds(ProtoMessage):
 
     type: TimeoutType | None = optional(1, ENUM(TimeoutType))
     timeout: int | None = optional(2, INT64)
-
-
-class TimeoutExpiry(ProtoMessage):
-    """An updated timeout: the new expiry time, in ISO 8601."""
-
-    type: TimeoutType | None = optional(1, ENUM(TimeoutType))
-    expire_time: str | None = optional(2, STRING)
-
-
-class ApplicationTimeout(ProtoMessage):
-    """A timeout in a report: the expiry time in ISO 8601, and the remaining seconds."""
-
-    type: TimeoutType = required(1, ENUM(TimeoutType))
-    expire_time: str | None = optional(2, STRING)
-    remaining_time: int | None = optional(3, INT64)
-
-
-class ApplicationTimeoutEntry(ProtoMessage):
-    """A timeout of a report, keyed by its type."""
-
-    type: TimeoutType | None = optional(1, ENUM(TimeoutType))
-    timeout: ApplicationTimeout | None = optional(2, ApplicationTimeout)
 
 
 class ApplicationSubmissionContext(ProtoMessage):
@@ -138,27 +81,9 @@ class ApplicationSubmissionContext(ProtoMessage):
     tags: tuple[str, ...] = repeated(12, STRING)
     attempt_failures_validity_interval: int = optional(13, INT64, -1)
     log_aggregation: LogAggregationContext | None = optional(14, LogAggregationContext)
-    reservation_id: ReservationId | None = optional(15, ReservationId)
     node_label_expression: str | None = optional(16, STRING)
     am_requests: tuple[ResourceRequest, ...] = repeated(17, ResourceRequest)
     timeouts: tuple[TimeoutSeconds, ...] = repeated(18, TimeoutSeconds)
-    scheduling_properties: tuple[StringPair, ...] = repeated(19, StringPair)
-
-
-class ResourceUsage(ProtoMessage):
-    """The current and accumulated resource usage of an application."""
-
-    num_used_containers: int | None = optional(1, INT32)
-    num_reserved_containers: int | None = optional(2, INT32)
-    used: Resource | None = optional(3, Resource)
-    reserved: Resource | None = optional(4, Resource)
-    needed: Resource | None = optional(5, Resource)
-    memory_seconds: int | None = optional(6, INT64)
-    vcore_seconds: int | None = optional(7, INT64)
-    queue_usage_percentage: float | None = optional(8, FLOAT)
-    cluster_usage_percentage: float | None = optional(9, FLOAT)
-    preempted_memory_seconds: int | None = optional(10, INT64)
-    preempted_vcore_seconds: int | None = optional(11, INT64)
 
 
 class ApplicationReport(ProtoMessage):
@@ -170,98 +95,27 @@ class ApplicationReport(ProtoMessage):
     name: str | None = optional(4, STRING)
     host: str | None = optional(5, STRING)
     rpc_port: int | None = optional(6, INT32)
-    client_to_am_token: Token | None = optional(7, Token)
     state: ApplicationState | None = optional(8, ENUM(ApplicationState))
     tracking_url: str | None = optional(9, STRING)
     diagnostics: str = optional(10, STRING, "N/A")
     start_time: int | None = optional(11, INT64)
     finish_time: int | None = optional(12, INT64)
     final_status: FinalStatus | None = optional(13, ENUM(FinalStatus))
-    usage: ResourceUsage | None = optional(14, ResourceUsage)
     original_tracking_url: str | None = optional(15, STRING)
     current_attempt: ApplicationAttemptId | None = optional(16, ApplicationAttemptId)
-    progress: float | None = optional(17, FLOAT)
     application_type: str | None = optional(18, STRING)
     am_rm_token: Token | None = optional(19, Token)
     tags: tuple[str, ...] = repeated(20, STRING)
     log_aggregation_status: LogAggregationStatus | None = optional(21, ENUM(LogAggregationStatus))
-    unmanaged: bool = optional(22, BOOL, False)
-    priority: Priority | None = optional(23, Priority)
-    node_label_expression: str | None = optional(24, STRING)
-    am_node_label_expression: str | None = optional(25, STRING)
-    timeouts: tuple[ApplicationTimeoutEntry, ...] = repeated(26, ApplicationTimeoutEntry)
     launch_time: int | None = optional(27, INT64)
     submit_time: int | None = optional(28, INT64)
-
-
-class AttemptReport(ProtoMessage):
-    """The report of an application attempt."""
-
-    id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
-    host: str | None = optional(2, STRING)
-    rpc_port: int | None = optional(3, INT32)
-    tracking_url: str | None = optional(4, STRING)
-    diagnostics: str = optional(5, STRING, "N/A")
-    state: AttemptState | None = optional(6, ENUM(AttemptState))
-    am_container: ContainerId | None = optional(7, ContainerId)
-    original_tracking_url: str | None = optional(8, STRING)
-    start_time: int | None = optional(9, INT64)
-    finish_time: int | None = optional(10, INT64)
-
-
-class ContainerReport(ProtoMessage):
-    """A report of a container, by the ResourceManager or the history service."""
-
-    id: ContainerId | None = optional(1, ContainerId)
-    resource: Resource | None = optional(2, Resource)
-    node: NodeId | None = optional(3, NodeId)
-    priority: Priority | None = optional(4, Priority)
-    creation_time: int | None = optional(5, INT64)
-    finish_time: int | None = optional(6, INT64)
-    diagnostics: str = optional(7, STRING, "N/A")
-    log_url: str | None = optional(8, STRING)
-    exit_status: int | None = optional(9, INT32)
-    state: ContainerState | None = optional(10, ENUM(ContainerState))
-    node_http_address: str | None = optional(11, STRING)
-    execution_type: ExecutionType = optional(12, ENUM(ExecutionType), ExecutionType.GUARANTEED)
-    exposed_ports: str | None = optional(13, STRING)
-
-
-class QueueStatistics(ProtoMessage):
-    """Statistics of a queue."""
-
-    apps_submitted: int | None = optional(1, INT64)
-    apps_running: int | None = optional(2, INT64)
-    apps_pending: int | None = optional(3, INT64)
-    apps_completed: int | None = optional(4, INT64)
-    apps_killed: int | None = optional(5, INT64)
-    apps_failed: int | None = optional(6, INT64)
-    active_users: int | None = optional(7, INT64)
-    available_memory: int | None = optional(8, INT64)
-    allocated_memory: int | None = optional(9, INT64)
-    pending_memory: int | None = optional(10, INT64)
-    reserved_memory: int | None = optional(11, INT64)
-    available_vcores: int | None = optional(12, INT64)
-    allocated_vcores: int | None = optional(13, INT64)
-    pending_vcores: int | None = optional(14, INT64)
-    reserved_vcores: int | None = optional(15, INT64)
-    allocated_containers: int | None = optional(16, INT64)
-    pending_containers: int | None = optional(17, INT64)
-    reserved_containers: int | None = optional(18, INT64)
 
 
 class QueueConfiguration(ProtoMessage):
     """A queue's share of the nodes of a label."""
 
-    capacity: float | None = optional(1, FLOAT)
-    absolute_capacity: float | None = optional(2, FLOAT)
-    max_capacity: float | None = optional(3, FLOAT)
     absolute_max_capacity: float | None = optional(4, FLOAT)
-    max_am_percentage: float | None = optional(5, FLOAT)
-    effective_min_capacity: Resource | None = optional(6, Resource)
     effective_max_capacity: Resource | None = optional(7, Resource)
-    configured_min_capacity: Resource | None = optional(8, Resource)
-    configured_max_capacity: Resource | None = optional(9, Resource)
 
 
 class QueueConfigurationEntry(ProtoMessage):
@@ -276,39 +130,13 @@ class QueueInfo(ProtoMessage):
 
     name: str | None = optional(1, STRING)
     capacity: float | None = optional(2, FLOAT)
-    maximum_capacity: float | None = optional(3, FLOAT)
-    current_capacity: float | None = optional(4, FLOAT)
     state: QueueState | None = optional(5, ENUM(QueueState))
     children: tuple[QueueInfo, ...] = repeated(6, lambda: QueueInfo)
-    applications: tuple[ApplicationReport, ...] = repeated(7, ApplicationReport)
     accessible_node_labels: tuple[str, ...] = repeated(8, STRING)
     default_node_label_expression: str | None = optional(9, STRING)
-    statistics: QueueStatistics | None = optional(10, QueueStatistics)
-    preemption_disabled: bool | None = optional(11, BOOL)
     configurations: tuple[QueueConfigurationEntry, ...] = repeated(12, QueueConfigurationEntry)
     path: str | None = optional(15, STRING)
-    max_parallel_applications: int | None = optional(16, INT32)
     scheduler_type: str | None = optional(17, STRING)
-
-
-class QueueUserAcls(ProtoMessage):
-    """The caller's permissions on a queue."""
-
-    queue: str | None = optional(1, STRING)
-    acls: tuple[QueueAcl, ...] = repeated(2, ENUM(QueueAcl))
-
-
-class ClusterMetrics(ProtoMessage):
-    """Counts of the cluster's nodes by state."""
-
-    node_managers: int | None = optional(1, INT32)
-    decommissioned: int | None = optional(2, INT32)
-    active: int | None = optional(3, INT32)
-    lost: int | None = optional(4, INT32)
-    unhealthy: int | None = optional(5, INT32)
-    rebooted: int | None = optional(6, INT32)
-    decommissioning: int | None = optional(7, INT32)
-    shutdown: int | None = optional(8, INT32)
 
 
 class NodeLabel(ProtoMessage):
@@ -316,17 +144,3 @@ class NodeLabel(ProtoMessage):
 
     name: str | None = optional(1, STRING)
     exclusive: bool = optional(2, BOOL, True)
-
-
-class NodeLabels(ProtoMessage):
-    """The labels of a node."""
-
-    node: NodeId | None = optional(1, NodeId)
-    labels: tuple[str, ...] = repeated(2, STRING)
-
-
-class LabelNodes(ProtoMessage):
-    """The nodes of a label."""
-
-    label: str | None = optional(1, STRING)
-    nodes: tuple[NodeId, ...] = repeated(2, NodeId)

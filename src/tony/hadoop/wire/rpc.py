@@ -11,7 +11,6 @@ from typing import Final
 from tony.hadoop.wire.proto import (
     BYTES,
     ENUM,
-    INT64,
     SINT32,
     STRING,
     UINT32,
@@ -83,13 +82,6 @@ class SaslState(IntEnum):
     WRAP = 5
 
 
-class CallerContext(ProtoMessage):
-    """The origin of a call, for audit logs."""
-
-    context: str = required(1, STRING)
-    signature: bytes | None = optional(2, BYTES)
-
-
 class RpcRequestHeader(ProtoMessage):
     """The first message of each packet from the client. The server requires `kind` and `operation` anyway."""
 
@@ -98,8 +90,6 @@ class RpcRequestHeader(ProtoMessage):
     call_id: int = required(3, SINT32)
     client_id: bytes = required(4, BYTES)
     retry_count: int = optional(5, SINT32, NO_RETRY)
-    caller_context: CallerContext | None = optional(7, CallerContext)
-    state_id: int | None = optional(8, INT64)
 
 
 class RequestHeader(ProtoMessage):
@@ -135,7 +125,6 @@ class RpcResponseHeader(ProtoMessage):
     error_code: RpcErrorCode | None = optional(6, ENUM(RpcErrorCode))
     client_id: bytes | None = optional(7, BYTES)
     retry_count: int = optional(8, SINT32, NO_RETRY)
-    state_id: int | None = optional(9, INT64)
 
     @property
     def call_id(self) -> int:
@@ -156,7 +145,6 @@ class SaslAuth(ProtoMessage):
 class RpcSasl(ProtoMessage):
     """A step of an authentication, or wrapped traffic after it."""
 
-    version: int | None = optional(1, UINT32)
     state: SaslState = required(2, ENUM(SaslState))
     token: bytes | None = optional(3, BYTES)
     auths: tuple[SaslAuth, ...] = repeated(4, SaslAuth)
@@ -196,25 +184,3 @@ class GetDelegationTokenResponse(ProtoMessage):
     """The new token; absent if the server is not secure."""
 
     token: Token | None = optional(1, Token)
-
-
-class RenewDelegationTokenRequest(ProtoMessage):
-    """The token to renew."""
-
-    token: Token = required(1, Token)
-
-
-class RenewDelegationTokenResponse(ProtoMessage):
-    """The new expiry time, in milliseconds since 1970."""
-
-    expiry_time: int = required(1, UINT64)
-
-
-class CancelDelegationTokenRequest(ProtoMessage):
-    """The token to end."""
-
-    token: Token = required(1, Token)
-
-
-class CancelDelegationTokenResponse(ProtoMessage):
-    """An empty message."""

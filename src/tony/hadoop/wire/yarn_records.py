@@ -12,7 +12,6 @@ from tony.hadoop.wire.proto import (
     BOOL,
     BYTES,
     ENUM,
-    FLOAT,
     INT32,
     INT64,
     STRING,
@@ -40,16 +39,6 @@ class ContainerState(IntEnum):
     COMPLETE = 3
 
 
-class ContainerSubState(IntEnum):
-    """The detailed state of a container."""
-
-    SCHEDULED = 1
-    RUNNING = 2
-    PAUSED = 3
-    COMPLETING = 4
-    DONE = 5
-
-
 class NodeState(IntEnum):
     """The state of a node in the ResourceManager."""
 
@@ -61,14 +50,6 @@ class NodeState(IntEnum):
     REBOOTED = 6
     DECOMMISSIONING = 7
     SHUTDOWN = 8
-
-
-class NodeUpdate(IntEnum):
-    """The reason why a node is reported."""
-
-    USABLE = 0
-    UNUSABLE = 1
-    DECOMMISSIONING = 2
 
 
 class FinalStatus(IntEnum):
@@ -102,22 +83,6 @@ class AccessType(IntEnum):
 
     VIEW = 1
     MODIFY = 2
-
-
-class RetryPolicy(IntEnum):
-    """When the NodeManager restarts a container's command by itself."""
-
-    NEVER = 0
-    ALL_ERRORS = 1
-    LISTED_CODES = 2
-
-
-class SignalCommand(IntEnum):
-    """The signal to send to a container's processes: SIGQUIT, SIGTERM or SIGKILL."""
-
-    THREAD_DUMP = 1
-    GRACEFUL_SHUTDOWN = 2
-    FORCEFUL_SHUTDOWN = 3
 
 
 class ResourceKind(IntEnum):
@@ -174,20 +139,6 @@ class StringPair(ProtoMessage):
     value: str | None = optional(2, STRING)
 
 
-class BytesPair(ProtoMessage):
-    """An entry of a map from text to bytes."""
-
-    key: str | None = optional(1, STRING)
-    value: bytes | None = optional(2, BYTES)
-
-
-class FloatPair(ProtoMessage):
-    """An entry of a map from text to numbers."""
-
-    key: str = required(1, STRING)
-    value: float = required(2, FLOAT)
-
-
 class ResourceValue(ProtoMessage):
     """An amount of a named resource, such as `yarn.io/gpu`. Units are "", k, M, G, Ki, Mi, Gi and so on."""
 
@@ -195,8 +146,6 @@ class ResourceValue(ProtoMessage):
     value: int | None = optional(2, INT64)
     units: str | None = optional(3, STRING)
     kind: ResourceKind | None = optional(4, ENUM(ResourceKind))
-    tags: tuple[str, ...] = repeated(5, STRING)
-    attributes: tuple[StringPair, ...] = repeated(6, StringPair)
 
 
 class Resource(ProtoMessage):
@@ -217,16 +166,6 @@ class ResourceTypeInfo(ProtoMessage):
 
     name: str = required(1, STRING)
     units: str | None = optional(2, STRING)
-    kind: ResourceKind | None = optional(3, ENUM(ResourceKind))
-
-
-class ResourceUtilization(ProtoMessage):
-    """The measured resource utilization."""
-
-    physical_memory: int | None = optional(1, INT32)
-    virtual_memory: int | None = optional(2, INT32)
-    cpu: float | None = optional(3, FLOAT)
-    others: tuple[FloatPair, ...] = repeated(4, FloatPair)
 
 
 class Container(ProtoMessage):
@@ -234,15 +173,11 @@ class Container(ProtoMessage):
 
     id: ContainerId | None = optional(1, ContainerId)
     node: NodeId | None = optional(2, NodeId)
-    node_http_address: str | None = optional(3, STRING)
     resource: Resource | None = optional(4, Resource)
     priority: Priority | None = optional(5, Priority)
     token: Token | None = optional(6, Token)
-    execution_type: ExecutionType = optional(7, ENUM(ExecutionType), ExecutionType.GUARANTEED)
     allocation_request_id: int = optional(8, INT64, -1)
-    version: int = optional(9, INT32, 0)
     allocation_tags: tuple[str, ...] = repeated(10, STRING)
-    exposed_ports: str | None = optional(11, STRING)
 
 
 #: The exit status of a container that has not ended.
@@ -256,10 +191,7 @@ class ContainerStatus(ProtoMessage):
     state: ContainerState | None = optional(2, ENUM(ContainerState))
     diagnostics: str = optional(3, STRING, "N/A")
     exit_status: int = optional(4, INT32, NO_EXIT_STATUS)
-    capability: Resource | None = optional(5, Resource)
     execution_type: ExecutionType = optional(6, ENUM(ExecutionType), ExecutionType.GUARANTEED)
-    attributes: tuple[StringPair, ...] = repeated(7, StringPair)
-    sub_state: ContainerSubState | None = optional(8, ENUM(ContainerSubState))
 
 
 class Url(ProtoMessage):
@@ -269,7 +201,6 @@ class Url(ProtoMessage):
     host: str | None = optional(2, STRING)
     port: int | None = optional(3, INT32)
     file: str | None = optional(4, STRING)
-    user_info: str | None = optional(5, STRING)
 
 
 class LocalResource(ProtoMessage):
@@ -280,8 +211,6 @@ class LocalResource(ProtoMessage):
     timestamp: int | None = optional(3, INT64)
     type: LocalResourceType | None = optional(4, ENUM(LocalResourceType))
     visibility: LocalResourceVisibility | None = optional(5, ENUM(LocalResourceVisibility))
-    pattern: str | None = optional(6, STRING)
-    shared_cache: bool | None = optional(7, BOOL)
 
 
 class NamedLocalResource(ProtoMessage):
@@ -298,16 +227,6 @@ class ApplicationAcl(ProtoMessage):
     acl: str = optional(2, STRING, " ")
 
 
-class ContainerRetryContext(ProtoMessage):
-    """The policy by which the NodeManager restarts a container's command by itself."""
-
-    policy: RetryPolicy = optional(1, ENUM(RetryPolicy), RetryPolicy.NEVER)
-    error_codes: tuple[int, ...] = repeated(2, INT32)
-    max_retries: int = optional(3, INT32, 0)
-    retry_interval: int = optional(4, INT32, 0)
-    failures_validity_interval: int = optional(5, INT64, -1)
-
-
 class ContainerLaunchContext(ProtoMessage):
     """The program of a container. Variables in `environment` are visible in the logs: put secrets into `tokens`.
 
@@ -316,12 +235,9 @@ class ContainerLaunchContext(ProtoMessage):
 
     local_resources: tuple[NamedLocalResource, ...] = repeated(1, NamedLocalResource)
     tokens: bytes | None = optional(2, BYTES)
-    service_data: tuple[BytesPair, ...] = repeated(3, BytesPair)
     environment: tuple[StringPair, ...] = repeated(4, StringPair)
     commands: tuple[str, ...] = repeated(5, STRING)
     acls: tuple[ApplicationAcl, ...] = repeated(6, ApplicationAcl)
-    retry_context: ContainerRetryContext | None = optional(7, ContainerRetryContext)
-    tokens_conf: bytes | None = optional(8, BYTES)
 
 
 class LogAggregationContext(ProtoMessage):
@@ -331,15 +247,12 @@ class LogAggregationContext(ProtoMessage):
     exclude: str = optional(2, STRING, "")
     rolled_include: str = optional(3, STRING, "")
     rolled_exclude: str = optional(4, STRING, ".*")
-    policy_class: str | None = optional(5, STRING)
-    policy_parameters: str | None = optional(6, STRING)
 
 
 class SerializedException(ProtoMessage):
     """A Java exception inside a response."""
 
     message: str | None = optional(1, STRING)
-    trace: str | None = optional(2, STRING)
     class_name: str | None = optional(3, STRING)
     cause: SerializedException | None = optional(4, lambda: SerializedException)
 
@@ -364,25 +277,6 @@ class ResourceRequest(ProtoMessage):
     allocation_request_id: int = optional(8, INT64, -1)
 
 
-class NodeAttributeKey(ProtoMessage):
-    """The name of a node's attribute."""
-
-    prefix: str = optional(1, STRING, "rm.yarn.io")
-    name: str = required(2, STRING)
-
-
-class NodeAttributeType(IntEnum):
-    """The type of a node attribute; YARN has only strings."""
-
-    STRING = 1
-
-
-class NodeAttribute(ProtoMessage):
-    key: NodeAttributeKey = required(1, NodeAttributeKey)
-    type: NodeAttributeType = optional(2, ENUM(NodeAttributeType), NodeAttributeType.STRING)
-    value: str = optional(3, STRING, "")
-
-
 class NodeReport(ProtoMessage):
     """The ResourceManager's report of a node."""
 
@@ -394,10 +288,5 @@ class NodeReport(ProtoMessage):
     num_containers: int | None = optional(6, INT32)
     state: NodeState | None = optional(7, ENUM(NodeState))
     health_report: str | None = optional(8, STRING)
-    last_health_report_time: int | None = optional(9, INT64)
     labels: tuple[str, ...] = repeated(10, STRING)
-    containers_utilization: ResourceUtilization | None = optional(11, ResourceUtilization)
-    node_utilization: ResourceUtilization | None = optional(12, ResourceUtilization)
     decommissioning_timeout: int | None = optional(13, UINT32)
-    update: NodeUpdate | None = optional(14, ENUM(NodeUpdate))
-    attributes: tuple[NodeAttribute, ...] = repeated(15, NodeAttribute)

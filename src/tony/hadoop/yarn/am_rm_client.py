@@ -9,7 +9,7 @@
     await client.finish(FinalStatus.SUCCEEDED, "4 tasks succeeded", "")   # `run` ends, too
     await client.close()
 
-`want`, `release`, `exclude`, `include`, `show` and `wake` may be called at any time, also before the registration and
+`want`, `release`, `exclude`, `include` and `wake` may be called at any time, also before the registration and
 from the handler; each triggers a heartbeat at once. `request_table` explains the terms.
 `NodeTokens` (attribute `node_tokens`) is what `NodeClients` needs to authenticate to the nodes.
 
@@ -69,7 +69,6 @@ from tony.hadoop.wire.application_master import (
     RegisterResponse,
 )
 from tony.hadoop.wire.placement import PlacementConstraintEntry
-from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.yarn_records import (
     ApplicationAcl,
     Container,
@@ -240,22 +239,6 @@ class MasterClient:
         """Undo the exclusion of a host."""
         self._table.include(host)
         self.wake()
-
-    def show(self, tracking_url: str) -> None:
-        """Set the tracking URL."""
-        self._table.show(tracking_url)
-        if self._registration is not None:
-            self._registration = replace(self._registration, tracking_url=tracking_url)
-        self.wake()
-
-    @property
-    def progress(self) -> float:
-        """The progress between 0 and 1, sent with the next heartbeat."""
-        return self._table.progress
-
-    @progress.setter
-    def progress(self, value: float) -> None:
-        self._table.progress = value
 
     def wake(self) -> None:
         """Send the next heartbeat now, and the following ones at the fast interval."""

@@ -33,11 +33,9 @@ from tony.hadoop.ipc.errors import (
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire.application_client import SignalContainerRequest
 from tony.hadoop.wire.container_management import (
     GET_CONTAINER_STATUSES,
     PROTOCOL,
-    SIGNAL_CONTAINER,
     START_CONTAINERS,
     STOP_CONTAINERS,
     ContainerFailure,
@@ -54,7 +52,6 @@ from tony.hadoop.wire.yarn_records import (
     ContainerStatus,
     NodeId,
     SerializedException,
-    SignalCommand,
 )
 from tony.hadoop.yarn.nm_tokens import NodeTokens
 
@@ -176,15 +173,6 @@ class NodeClients:
         found.update(_errors(node, "getContainerStatuses", answer.failed))
         found.update((status.id, status) for status in answer.statuses if status.id is not None)
         return found
-
-    async def signal(self, node: NodeId, container: ContainerId, command: SignalCommand) -> None:
-        """Send a signal to the processes of a container.
-
-        Raises:
-            HadoopError: the node cannot be reached, or refused.
-        """
-        request = SignalContainerRequest(container_id=container, command=command)
-        await self._call(node, SIGNAL_CONTAINER, request, self._until())
 
     async def close(self) -> None:
         """Close all connections."""

@@ -181,14 +181,9 @@ class _Flight:
 
 
 class AskTable:
-    """All outstanding requests, releases and exclusions.
-
-    Attributes:
-        progress: progress of the application, between 0 and 1.
-    """
+    """All outstanding requests, releases and exclusions."""
 
     def __init__(self) -> None:
-        self.progress = 0.0
         self._wants: dict[int, _Want] = {}
         self._excluded: set[str] = set()
         self._told_excluded: frozenset[str] = frozenset()
@@ -198,7 +193,6 @@ class AskTable:
         self._granted: set[ContainerId] = set()
         self._ended: set[ContainerId] = set()
         self._returned: set[ContainerId] = set()
-        self._tracking_url: str | None = None
         self._response_id = 0
         self._flight: _Flight | None = None
         #: The ResourceManager adds scheduling requests up, instead of reading them as totals.
@@ -258,10 +252,6 @@ class AskTable:
         """Undo the exclusion of a host."""
         self._excluded.discard(host)
 
-    def show(self, tracking_url: str) -> None:
-        """Set the tracking URL."""
-        self._tracking_url = tracking_url
-
     def adopt(self, containers: Iterable[Container]) -> tuple[Container, ...]:
         """Add containers of earlier attempts; return those that were unknown."""
         new = tuple(each for each in containers if each.id is not None and each.id not in self._granted)
@@ -272,10 +262,7 @@ class AskTable:
     def is_changed(self) -> bool:
         """Return True if the next request contains any change."""
         return bool(
-            self._unsent
-            or self._tracking_url is not None
-            or self._excluded != self._told_excluded
-            or any(want.changed for want in self._wants.values())
+            self._unsent or self._excluded != self._told_excluded or any(want.changed for want in self._wants.values())
         )
 
     @property
@@ -377,8 +364,6 @@ class AskTable:
             releases=tuple(self._unsent),
             blacklist=Blacklist(additions=additions, removals=removals) if additions or removals else None,
             response_id=self._response_id,
-            progress=self.progress,
-            tracking_url=self._tracking_url,
         )
         return _Flight(request=request, carried=carried, excluded=excluded)
 
@@ -387,8 +372,6 @@ class AskTable:
         self._told_excluded = flight.excluded
         for container in flight.request.releases:
             self._unsent.pop(container, None)
-        if self._tracking_url == flight.request.tracking_url:
-            self._tracking_url = None
         for key, entries in flight.carried.items():
             self._singly.discard(key)
             want = self._wants[key]

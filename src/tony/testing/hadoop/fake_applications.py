@@ -21,31 +21,13 @@ from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
     ApplicationSubmissionContext,
-    AttemptReport,
-    AttemptState,
-    ClusterMetrics,
-    ContainerReport,
-    LabelNodes,
     NodeLabel,
-    NodeLabels,
-    QueueAcl,
     QueueInfo,
     QueueState,
-    QueueUserAcls,
-)
-from tony.hadoop.wire.rpc import (
-    CancelDelegationTokenRequest,
-    CancelDelegationTokenResponse,
-    GetDelegationTokenRequest,
-    GetDelegationTokenResponse,
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-    Token,
 )
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
-    ContainerId,
     FinalStatus,
     NodeId,
     NodeReport,
@@ -78,8 +60,7 @@ class PlayedApplication:
     submissions: int = 1
     diagnostics: str = ""
     submitted_ms: int = 0
-    attempts: list[AttemptReport] = field(default_factory=list)
-    containers: list[ContainerReport] = field(default_factory=list)
+    attempt: ApplicationAttemptId | None = None
 
 
 class PlayedApplications:
@@ -114,7 +95,6 @@ class PlayedApplications:
         self.nodes = {host: self._node(host) for host in nodes}
         self.applications: dict[ApplicationId, PlayedApplication] = {}
         self.started_ms = int(time.time() * 1000)
-        self.tokens: dict[bytes, int] = {}
         self._last = 0
         self._kills: dict[ApplicationId, int] = {}
 
@@ -125,21 +105,10 @@ class PlayedApplications:
         server.on(wire.GET_APPLICATION_REPORT, self._report)
         server.on(wire.GET_APPLICATIONS, self._list)
         server.on(wire.FORCE_KILL_APPLICATION, self._kill)
-        server.on(wire.GET_APPLICATION_ATTEMPTS, self._attempts)
-        server.on(wire.GET_APPLICATION_ATTEMPT_REPORT, self._attempt)
-        server.on(wire.GET_CONTAINERS, self._containers)
-        server.on(wire.GET_CONTAINER_REPORT, self._container)
         server.on(wire.GET_CLUSTER_NODES, self._cluster_nodes)
-        server.on(wire.GET_CLUSTER_METRICS, self._metrics)
         server.on(wire.GET_QUEUE_INFO, self._queue)
-        server.on(wire.GET_QUEUE_USER_ACLS, self._rights)
         server.on(wire.GET_CLUSTER_NODE_LABELS, self._cluster_labels)
-        server.on(wire.GET_NODE_TO_LABELS, self._labels_of_nodes)
-        server.on(wire.GET_LABELS_TO_NODES, self._nodes_of_labels)
         server.on(wire.GET_RESOURCE_TYPES, lambda *_: wire.GetResourceTypesResponse(types=self.resource_types))
-        server.on(wire.GET_DELEGATION_TOKEN, self._token)
-        server.on(wire.RENEW_DELEGATION_TOKEN, self._renew)
-        server.on(wire.CANCEL_DELEGATION_TOKEN, self._cancel)
 
     # -- for tests
 
@@ -147,24 +116,17 @@ class PlayedApplications:
         """Forget an application, as after a failover before it was stored."""
         del self.applications[application]
 
-    def run(self, application: ApplicationId, *, host: str = "node-1", port: int = -1) -> ApplicationAttemptId:
+    def run(self, application: ApplicationId) -> None:
         """Start an AM attempt of an application."""
         found = self.applications[application]
-        number = len(found.attempts) + 1
-        attempt = ApplicationAttemptId(application=application, number=number)
-        container = ContainerId(attempt=attempt, number=1)
         found.state, found.coming = ApplicationState.RUNNING, []
-        found.attempts.append(
-            AttemptReport(id=attempt, host=host, rpc_port=port, state=AttemptState.RUNNING, am_container=container)
-        )
-        found.containers = [ContainerReport(id=container, node=self.nodes[host].id, exit_status=0)]
-        return attempt
+        number = ((found.attempt.number if found.attempt else None) or 0) + 1
+        found.attempt = ApplicationAttemptId(application=application, number=number)
 
     def end(self, application: ApplicationId, state: ApplicationState, diagnostics: str = "") -> None:
         """End an application."""
         found = self.applications[application]
         found.state, found.coming, found.diagnostics = state, [], diagnostics
-        found.containers = []
 
     # -- applications
 
@@ -220,7 +182,6 @@ class PlayedApplications:
 
     def _told(self, app: PlayedApplication) -> ApplicationReport:
         context = app.context
-        attempt = app.attempts[-1] if app.attempts else None
         final = {
             ApplicationState.FINISHED: FinalStatus.SUCCEEDED,
             ApplicationState.FAILED: FinalStatus.FAILED,
@@ -232,17 +193,17 @@ class PlayedApplications:
             user=app.user,
             queue=context.queue or "default",
             name=context.name,
-            host=attempt.host if attempt else "N/A",
-            rpc_port=attempt.rpc_port if attempt else -1,
+            host="node-1" if app.attempt else "N/A",
+            rpc_port=-1,
             state=app.state,
             diagnostics=app.diagnostics,
             start_time=app.submitted_ms,
             finish_time=int(time.time() * 1000) if app.state in _ENDED else 0,
             final_status=final.get(app.state, FinalStatus.UNDEFINED),
-            current_attempt=attempt.id if attempt else nothing_yet,
+            current_attempt=app.attempt or nothing_yet,
             application_type=context.application_type,
             tags=context.tags,
-            launch_time=app.submitted_ms if attempt else 0,
+            launch_time=app.submitted_ms if app.attempt else 0,
         )
 
     def _list(self, request: wire.GetApplicationsRequest, _: Incoming) -> wire.GetApplicationsResponse:
@@ -273,38 +234,6 @@ class PlayedApplications:
         self.end(application, ApplicationState.KILLED, f"{said} with diagnostic message: {request.diagnostics}")
         return wire.KillApplicationResponse(completed=True)
 
-    # -- attempts and containers
-
-    def _attempts(
-        self, request: wire.GetApplicationAttemptsRequest, _: Incoming
-    ) -> wire.GetApplicationAttemptsResponse:
-        app = self._found(request.application_id)
-        return wire.GetApplicationAttemptsResponse(attempts=tuple(reversed(app.attempts)))
-
-    def _attempt(
-        self, request: wire.GetApplicationAttemptReportRequest, _: Incoming
-    ) -> wire.GetApplicationAttemptReportResponse:
-        return wire.GetApplicationAttemptReportResponse(report=self._found_attempt(request.attempt_id))
-
-    def _found_attempt(self, attempt: ApplicationAttemptId | None) -> AttemptReport:
-        app = self._found(attempt.application if attempt else None)
-        for each in app.attempts:
-            if each.id == attempt:
-                return each
-        raise FakeRefusal(f"{_YARN}ApplicationAttemptNotFoundException", "ApplicationAttempt doesn't exist in RM.")
-
-    def _containers(self, request: wire.GetContainersRequest, _: Incoming) -> wire.GetContainersResponse:
-        self._found_attempt(request.attempt_id)
-        app = self._found(request.attempt_id.application if request.attempt_id else None)
-        return wire.GetContainersResponse(containers=tuple(app.containers))
-
-    def _container(self, request: wire.GetContainerReportRequest, _: Incoming) -> wire.GetContainerReportResponse:
-        wanted = request.container_id or ContainerId()
-        for each in self._found(ids.application_of(wanted)).containers:
-            if each.id == wanted:
-                return wire.GetContainerReportResponse(report=each)
-        raise FakeRefusal(f"{_YARN}ContainerNotFoundException", f"Container with id '{ids.container_text(wanted)}'")
-
     # -- the cluster
 
     def _node(self, host: str) -> NodeReport:
@@ -327,13 +256,6 @@ class PlayedApplications:
         chosen = (node for node in self.nodes.values() if not request.states or node.state in request.states)
         return wire.GetClusterNodesResponse(nodes=tuple(chosen))
 
-    def _metrics(self, *_: object) -> wire.GetClusterMetricsResponse:
-        states = [node.state for node in self.nodes.values()]
-        metrics = ClusterMetrics(
-            node_managers=len(states), active=states.count(NodeState.RUNNING), lost=states.count(NodeState.LOST)
-        )
-        return wire.GetClusterMetricsResponse(metrics=metrics)
-
     def _queue(self, request: wire.GetQueueInfoRequest, _: Incoming) -> wire.GetQueueInfoResponse:
         leaves = {name: QueueInfo(name=name, state=state, capacity=1.0) for name, state in self.queues.items()}
         if request.queue == "root":
@@ -342,43 +264,5 @@ class PlayedApplications:
             return wire.GetQueueInfoResponse(queue=root)
         return wire.GetQueueInfoResponse(queue=leaves.get((request.queue or "").removeprefix("root.")))
 
-    def _rights(self, *_: object) -> wire.GetQueueUserAclsResponse:
-        acls = (QueueAcl.SUBMIT_APPLICATIONS,)
-        return wire.GetQueueUserAclsResponse(
-            queues=tuple(QueueUserAcls(queue=f"root.{name}", acls=acls) for name in self.queues)
-        )
-
     def _cluster_labels(self, *_: object) -> wire.GetClusterNodeLabelsResponse:
         return wire.GetClusterNodeLabelsResponse(labels=tuple(NodeLabel(name=name) for name in self.labels))
-
-    def _labels_of_nodes(self, *_: object) -> wire.GetNodeToLabelsResponse:
-        nodes = (NodeLabels(node=node.id, labels=node.labels) for node in self.nodes.values() if node.labels)
-        return wire.GetNodeToLabelsResponse(nodes=tuple(nodes))
-
-    def _nodes_of_labels(self, request: wire.GetLabelsToNodesRequest, _: Incoming) -> wire.GetLabelsToNodesResponse:
-        wanted = request.labels or tuple(self.labels)
-        found = []
-        for name in set(wanted) & set(self.labels):
-            nodes = (self.nodes[host].id for host in self.labels[name])
-            found.append(LabelNodes(label=name, nodes=tuple(node for node in nodes if node)))
-        return wire.GetLabelsToNodesResponse(labels=tuple(found))
-
-    # -- tokens
-
-    def _token(self, request: GetDelegationTokenRequest, call: Incoming) -> GetDelegationTokenResponse:
-        identifier = f"{call.caller.user} {request.renewer} {len(self.tokens)}".encode()
-        self.tokens[identifier] = int(time.time() * 1000) + 86_400_000
-        token = Token(identifier=identifier, password=b"secret", kind="RM_DELEGATION_TOKEN", service="")
-        return GetDelegationTokenResponse(token=token)
-
-    def _renew(self, request: RenewDelegationTokenRequest, _: Incoming) -> RenewDelegationTokenResponse:
-        if request.token.identifier not in self.tokens:
-            raise FakeRefusal(
-                "org.apache.hadoop.security.token.SecretManager$InvalidToken", "Renewal request for unknown"
-            )
-        return RenewDelegationTokenResponse(expiry_time=self.tokens[request.token.identifier])
-
-    def _cancel(self, request: CancelDelegationTokenRequest, _: Incoming) -> CancelDelegationTokenResponse:
-        if self.tokens.pop(request.token.identifier, None) is None:
-            raise FakeRefusal("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token not found")
-        return CancelDelegationTokenResponse()

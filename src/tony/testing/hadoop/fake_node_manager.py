@@ -11,10 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tony.hadoop.ids import container_id, container_text
-from tony.hadoop.wire.application_client import SignalContainerRequest, SignalContainerResponse
 from tony.hadoop.wire.container_management import (
     GET_CONTAINER_STATUSES,
-    SIGNAL_CONTAINER,
     START_CONTAINERS,
     STOP_CONTAINERS,
     ContainerFailure,
@@ -32,7 +30,6 @@ from tony.hadoop.wire.yarn_records import (
     ContainerStatus,
     NodeId,
     SerializedException,
-    SignalCommand,
 )
 from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer, Incoming
 
@@ -50,7 +47,6 @@ class FakeNodeManager:
         server: the port; its `order` injects faults.
         running: running container -> launch context.
         ended: ended container -> exit status.
-        signals: each container that was signalled, with the command.
         refusals: container -> error that `startContainers` returns for it.
     """
 
@@ -62,10 +58,8 @@ class FakeNodeManager:
         self.server.on(START_CONTAINERS, self._start)
         self.server.on(STOP_CONTAINERS, self._stop)
         self.server.on(GET_CONTAINER_STATUSES, self._statuses)
-        self.server.on(SIGNAL_CONTAINER, self._signal)
         self.running: dict[str, ContainerLaunchContext] = {}
         self.ended: dict[str, int] = {}
-        self.signals: list[tuple[str, SignalCommand]] = []
         self.refusals: dict[str, str] = {}
 
     @property
@@ -111,10 +105,6 @@ class FakeNodeManager:
             else:
                 failed.append(_failure(name, f"Container {name} is not handled by this NodeManager"))
         return GetContainerStatusesResponse(statuses=tuple(statuses), failed=tuple(failed))
-
-    def _signal(self, request: SignalContainerRequest, call: Incoming) -> SignalContainerResponse:
-        self.signals.append((container_text(request.container_id), request.command))
-        return SignalContainerResponse()
 
 
 def _failure(name: str, message: str) -> ContainerFailure:

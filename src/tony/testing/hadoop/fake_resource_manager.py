@@ -238,7 +238,7 @@ class FakeResourceManager:
     def _check(self, request: AllocateRequest) -> None:
         for wanted in request.scheduling_requests:
             kind = wanted.execution_type
-            if kind is None or not kind.has("execution_type"):
+            if kind is None or "execution_type" not in vars(kind):
                 raise FakeRefusal(
                     f"{YARN}YarnException",
                     f"{YARN}SchedulerInvalidResoureRequestException: Exception message:Only GUARANTEED execution type "

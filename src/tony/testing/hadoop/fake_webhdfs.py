@@ -435,13 +435,6 @@ def _delete(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     return {"boolean": files.pop(path, None) is not None}
 
 
-def _set_permission(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
-    if path not in files:
-        raise _missing(path)
-    files[path].permission = int(query["permission"], 8)
-    return {}
-
-
 def _set_times(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     if path not in files:
         raise _missing(path)
@@ -449,10 +442,6 @@ def _set_times(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]
     files[path].modified_ms = files[path].modified_ms if modified == -1 else modified
     files[path].accessed_ms = files[path].accessed_ms if accessed == -1 else accessed
     return {}
-
-
-def _token(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
-    return {"Token": {"urlString": f"token-of-{query['renewer']}"}}
 
 
 _OPERATIONS: dict[str, Callable[[Files, str, dict[str, str]], dict[str, Any]]] = {
@@ -463,7 +452,5 @@ _OPERATIONS: dict[str, Callable[[Files, str, dict[str, str]], dict[str, Any]]] =
     "MKDIRS": _mkdirs,
     "RENAME": _rename,
     "DELETE": _delete,
-    "SETPERMISSION": _set_permission,
     "SETTIMES": _set_times,
-    "GETDELEGATIONTOKEN": _token,
 }
