@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.fake_applications import PlayedApplications
+from tests.support.hadoop.fake_namenode import PlayedNameNode
+from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
 from tony.dataclass import replace
 from tony.hadoop import client_factory
 from tony.hadoop.address import Address
@@ -21,9 +24,6 @@ from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import GET_NEW_APPLICATION, GetNewApplicationRequest
-from tony.testing.hadoop.fake_applications import PlayedApplications
-from tony.testing.hadoop.fake_namenode import PlayedNameNode
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 
 KERBEROS = {
     "hadoop.security.authentication": "Kerberos",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from tony.bootstrap import command
 
@@ -14,9 +15,9 @@ def module_words(name: str, *arguments: str) -> tuple[str, ...]:
     return ("tony.testing.module_runner", str(_ROOT), f"tests.support.{name}", *arguments)
 
 
-def module_setting(name: str, *arguments: str) -> str:
-    """Return the value of `scheduler.local.executor` or `scheduler.local.master` for it."""
-    return " ".join(module_words(name, *arguments))
+def module_setting(key: Literal["executor", "master"], name: str, *arguments: str) -> str:
+    """Return the setting of the local scheduler that has it run: `tony submit --set SETTING`."""
+    return f"scheduler.local.{key}={' '.join(module_words(name, *arguments))}"
 
 
 def module_command(name: str, *arguments: str) -> list[str]:

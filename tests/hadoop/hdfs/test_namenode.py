@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.hadoop.fake_namenode import PlayedName, PlayedNameNode
+from tests.support.hadoop.faults import Cut, DropResponse, standby
+from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.hdfs.file_system import FileKind
@@ -15,9 +18,6 @@ from tony.hadoop.hdfs.namenode import NameNode, Space
 from tony.hadoop.ipc.errors import FileExistsAlreadyError, FileMissingError, FileSystemError, SafeModeError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire import namenode as wire
-from tony.testing.hadoop.fake_namenode import PlayedName, PlayedNameNode
-from tony.testing.hadoop.faults import Cut, DropResponse, standby
-from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 Scene = tuple[NameNode, PlayedNameNode, FakeIpcServer, FakeIpcServer]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, TOKENS, Said, daemon
+from tests.support.hadoop.faults import DropResponse, Silence
+from tests.support.hadoop.ipc_server import Auth
 from tony.hadoop.ipc.blocking import BlockingConnection
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.testing.hadoop.faults import DropResponse, Silence
-from tony.testing.hadoop.ipc_server import Auth
 
 
 def test_calls() -> None:

@@ -1,6 +1,6 @@
 """An AM that dies, or finds its disk full, while it handles an event: faults that cannot be injected from outside.
 
-    --set 'scheduler.local.master=tony.testing.crashing_master kill master before the effects of event 9'
+    --set module_setting("master", "crashing_master", "kill master before the effects of event 9")
 
 Its arguments are the words of a fault plan (a semicolon separates faults), or `plan=FILE`; then an AM's usual
 arguments: the job directory and an optional descriptor of a pipe. Everything else is as in production, including the
@@ -12,12 +12,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.support.faults.crash_points import CrashPoints, StruckMaster, StruckWriter
+from tests.support.faults.plan import FaultPlan
+from tests.support.faults.plan_parser import parse_plan
 from tony.am import main as am
 from tony.errors import ConfigError, ExitCode
 from tony.model.layout import JobFolder
-from tony.testing.faults.crash_points import CrashPoints, StruckMaster, StruckWriter
-from tony.testing.faults.plan import FaultPlan
-from tony.testing.faults.plan_parser import parse_plan
 
 
 def main() -> int:

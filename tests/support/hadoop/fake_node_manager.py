@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, Incoming
 from tony.hadoop.ids import container_id, container_text
 from tony.hadoop.wire.application_client import SignalContainerRequest, SignalContainerResponse
 from tony.hadoop.wire.container_management import (
@@ -34,7 +35,6 @@ from tony.hadoop.wire.yarn_records import (
     SerializedException,
     SignalCommand,
 )
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer, Incoming
 
 _YARN: Final = "org.apache.hadoop.yarn.exceptions."
 

@@ -1,6 +1,6 @@
 """An AM whose scheduler grants each request at once; another process runs its fake executors.
 
-Everything else is as in production: `bootstrap.command("tony.testing.instant_allocator", <job folder>)`.
+Everything else is as in production: `module_command("instant_allocator", <job folder>)`.
 
 To lose containers with their node, write their ids into the file `lost` of the job directory, one a line, and send
 SIGUSR1. Later launches are appended to `launched` as container, task and first session: `c-1001 worker:7 2`.

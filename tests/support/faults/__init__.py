@@ -9,27 +9,8 @@
     fault_files          the file of commands to faulty executors, which cannot read the log
     faulty_connection    an executor's connection that drops, delays and duplicates messages
     crash_points         faults inside the AM: a half-written log, interrupted effects
-    simulation_run       runs a plan on `testing/simulation.py`
-    fake_cluster_run     runs a plan on a real AM with fake executors and `testing/fake_scheduler.py`
-    containers           faults of a container of a fake or a real scheduler
+    simulation_run       runs a plan on `simulation.py`
+    fake_cluster_run     runs a plan on a real AM with fake executors and `tony.testing.fake_scheduler`
 
-Faults of the fake Hadoop daemons: `testing/hadoop/faults.py`.
+Faults of containers: `tony.testing.faults`. Faults of the fake Hadoop daemons: `hadoop/faults.py`.
 """
-
-from tony.testing.faults.containers import (
-    ContainerExitsBeforeRegistering,
-    Fault,
-    LostAnswer,
-    LostContainer,
-    RefusedContainer,
-    SlowContainer,
-)
-
-__all__ = [
-    "ContainerExitsBeforeRegistering",
-    "Fault",
-    "LostAnswer",
-    "LostContainer",
-    "RefusedContainer",
-    "SlowContainer",
-]

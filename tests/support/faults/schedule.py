@@ -9,11 +9,7 @@ import heapq
 import random
 from collections.abc import Iterator
 
-from tony.core.events import Event, Exited, FirstOutput, Registered, SessionOpened, Started
-from tony.core.state import State
-from tony.dataclass import dataclass, replace
-from tony.model.states import JobState
-from tony.testing.faults.plan import (
+from tests.support.faults.plan import (
     AfterEvent,
     AfterTime,
     AtStart,
@@ -27,6 +23,10 @@ from tony.testing.faults.plan import (
     TaskMilestone,
     Within,
 )
+from tony.core.events import Event, Exited, FirstOutput, Registered, SessionOpened, Started
+from tony.core.state import State
+from tony.dataclass import dataclass, replace
+from tony.model.states import JobState
 
 _STEPS: dict[TaskMilestone, type[Registered] | type[Started] | type[FirstOutput] | type[Exited]] = {
     TaskMilestone.REGISTERED: Registered,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tony.bootstrap import command
+from tests.support.child_modules import module_command
+from tests.support.faults.plan import FaultTarget, FillDisk, Kill, ProcessKind, Stop
+from tests.support.faults.process_targets import NoTargetError, Victim, find, strike, undo
 from tony.core.state import State
 from tony.linux import process
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import TaskState
-from tony.testing.faults.plan import FaultTarget, FillDisk, Kill, ProcessKind, Stop
-from tony.testing.faults.process_targets import NoTargetError, Victim, find, strike, undo
 
 WORKER = TaskId("worker", 0)
 #: Plays an executor: one of ours by its command line, with a program below it.
@@ -144,7 +144,7 @@ def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
 
 def test_the_master_is_one_of_ours() -> None:
     """And its supervisor is whoever started it, if that is one."""
-    argv = command("tony.testing.executor_load")
+    argv = module_command("executor_load")
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
         around = state(0, 0, master=running.pid)
         _wait(lambda: bool(Path(f"/proc/{running.pid}/cmdline").read_bytes()))  # it has become that program

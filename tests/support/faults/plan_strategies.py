@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tests.support.faults import plan as fault
+from tests.support.faults.random_plan import random_plan
 from tony.model.ids import TaskId
 from tony.model.states import JobState
-from tony.testing.faults import plan as fault
-from tony.testing.faults.random_plan import random_plan
 
 TASKS = [TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0), TaskId("any", 7)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tests.support.faults import plan as fault
 from tony.model.ids import TaskId
 from tony.model.states import JobState
-from tony.testing.faults import plan as fault
 
 _SHARES = (0.05, 0.1, 0.3, 1.0)
 _STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING, JobState.STOPPING)

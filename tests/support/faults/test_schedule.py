@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.faults.plan_parser import parse_plan, who, write_strike
+from tests.support.faults.schedule import Conductor, Injection
 from tony.core import events as ev
 from tony.core.state import State
 from tony.dataclass import replace
@@ -9,8 +11,6 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
-from tony.testing.faults.plan_parser import parse_plan, who, write_strike
-from tony.testing.faults.schedule import Conductor, Injection
 
 SPEC = JobSpec(command="true", roles={"worker": Role(instances=3), "ps": Role(instances=1)})
 WORKER = TaskId("worker", 1)

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.support.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
 from tony.dataclass import dataclass, replace
 from tony.hadoop.wire import namenode as wire
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.rpc import GetDelegationTokenRequest, GetDelegationTokenResponse, Token
-from tony.testing.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
 
 Answer = TypeVar("Answer", bound=ProtoMessage)
 _MISSING = "java.io.FileNotFoundException"

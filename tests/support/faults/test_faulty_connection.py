@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.executor.master import Guest, Master, context, wait_until
+from tests.support.child_modules import module_words
+from tests.support.faults.fault_files import Order, OrderBook, give
+from tests.support.faults.faulty_connection import LinkFault, StruckConnection, reach
+from tests.support.faults.plan_parser import parse_plan
+from tests.support.faults.schedule import Conductor, Injection
 from tony.core.state import State
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
-from tony.testing.faults.fault_files import Order, OrderBook, give
-from tony.testing.faults.faulty_connection import LinkFault, StruckConnection, reach
-from tony.testing.faults.plan_parser import parse_plan
-from tony.testing.faults.schedule import Conductor, Injection
 
 WORKER = TaskId("worker", 0)
-EXECUTORS = "tony.testing.faulty_executor"
 STATE = State("job", JobSpec(roles={"worker": Role(instances=1)}))
 BEAT = msg.Heartbeat()
 OUTPUT = msg.ProgramOutput(n=1, session=1, try_=1)
@@ -222,7 +222,8 @@ def test_an_executor_obeys_orders(master: Master, tmp_path: Path) -> None:
     """A real one: partitioned while its program runs it is not heard; afterwards the report comes, once."""
     orders = tmp_path / "orders"
     (blow,) = blows("partition worker:0")
-    with Guest(context(master, tmp_path, "sleep 0.3", lease=60.0), EXECUTORS, f"orders={orders}"):
+    faulty = module_words("faulty_executor", f"orders={orders}")
+    with Guest(context(master, tmp_path, "sleep 0.3", lease=60.0), *faulty):
         master.wait(msg.Ready)
         master.wait(msg.Heartbeat)
         give(orders, blow, 0)

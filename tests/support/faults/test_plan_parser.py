@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from tests.testing.faults.plans import TASKS, drawn_plans, plans
+from tests.support.faults import plan as fault
+from tests.support.faults.plan_parser import parse_plan, parse_strike, write_plan, write_strike
+from tests.support.faults.plan_strategies import TASKS, drawn_plans, plans
+from tests.support.faults.random_plan import random_plan
 from tony.errors import ConfigError
 from tony.model.ids import TaskId
 from tony.model.states import JobState
-from tony.testing.faults import plan as fault
-from tony.testing.faults.plan_parser import parse_plan, parse_strike, write_plan, write_strike
-from tony.testing.faults.random_plan import random_plan
 
 WORKER = TaskId("worker", 1)
 MASTER = fault.FaultTarget(part=fault.ProcessKind.MASTER)

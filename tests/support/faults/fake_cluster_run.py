@@ -11,16 +11,16 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from tests.support.fake_executor import PlayedExecutor
+from tests.support.faults.plan import Delay, Drop, Duplicate, FaultPlan, Kill, Partition, ProcessKind, Stop, Strike
+from tests.support.faults.schedule import Conductor, Injection
 from tony.core.application import Application
 from tony.core.events import ReconcileClosed
 from tony.history.event_tail import EventTail
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
-from tony.testing.fake_executor import PlayedExecutor
 from tony.testing.fake_scheduler import FakeSource
-from tony.testing.faults.plan import Delay, Drop, Duplicate, FaultPlan, Kill, Partition, ProcessKind, Stop, Strike
-from tony.testing.faults.schedule import Conductor, Injection
 
 _KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")
 #: Seconds between two polls of the log.

@@ -12,11 +12,11 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.faults.fault_files import Order, follow_quietly
+from tests.support.faults.plan import Delay, Drop, Duplicate, Partition, Traffic
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
 from tony.protocol.messages import Attach, Heartbeat, Message, Reported
-from tony.testing.faults.fault_files import Order, follow_quietly
-from tony.testing.faults.plan import Delay, Drop, Duplicate, Partition, Traffic
 
 if TYPE_CHECKING:
     from tony.executor.am_connection import AmTransport, Connect

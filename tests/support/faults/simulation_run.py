@@ -1,4 +1,4 @@
-"""Run a fault plan on `testing/simulation.py`: no process, no clock, thousands of plans a minute.
+"""Run a fault plan on `simulation.py`: no process, no clock, thousands of plans a minute.
 
 Faults without a counterpart are ignored: watchdogs, fork server and supervisor, disks, slowness. A stream that loses a
 message breaks, and is restored at once.
@@ -9,11 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from tony.core import events as ev
-from tony.core.actions import Finish
-from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.ids import TaskId
-from tony.testing.faults.plan import (
+from tests.support.faults.plan import (
     Delay,
     Drop,
     Duplicate,
@@ -26,9 +22,13 @@ from tony.testing.faults.plan import (
     Traffic,
     Within,
 )
-from tony.testing.faults.schedule import Conductor, Injection
-from tony.testing.guarantees import BrokenPromiseError
-from tony.testing.simulation import Pending, Program, SimulatedExecutor, Simulation
+from tests.support.faults.schedule import Conductor, Injection
+from tests.support.guarantees import BrokenPromiseError
+from tests.support.simulation import Pending, Program, SimulatedExecutor, Simulation
+from tony.core import events as ev
+from tony.core.actions import Finish
+from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.ids import TaskId
 
 #: Returns the exit status of a program, or None to let it run.
 Ends = Callable[[Program], ExitStatus | None]

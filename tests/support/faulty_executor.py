@@ -1,4 +1,4 @@
-"""A fault-injecting executor: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
+"""A fault-injecting executor: `module_command("faulty_executor", "skip-heartbeats=5", "skew=30")`.
 
 Faults:
 
@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.faults.faulty_connection import struck
 from tony.dataclass import replace
 from tony.executor.main import run
 from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Ready
-from tony.testing.faults.faulty_connection import struck
 
 if TYPE_CHECKING:
     from tony.executor.am_connection import AmTransport, Connect

@@ -12,6 +12,8 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.support.faults.plan import AfterEvent, EventStage, FaultPlan, FillDisk, Kill, ProcessKind, Strike, Within
+from tests.support.faults.plan_parser import write_strike
 from tony.am.master import Master
 from tony.core.actions import Action
 from tony.core.events import Event
@@ -19,8 +21,6 @@ from tony.errors import ConfigError, Problem
 from tony.history.event_log import Header, LogWriter
 from tony.model.layout import JobFolder
 from tony.storage.disk_errors import build_storage_error
-from tony.testing.faults.plan import AfterEvent, EventStage, FaultPlan, FillDisk, Kill, ProcessKind, Strike, Within
-from tony.testing.faults.plan_parser import write_strike
 
 #: The file in the job directory to which an AM appends each injected fault, one JSON object a line.
 STRUCK = "struck"

@@ -18,10 +18,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tests.support.faults import plan as fault
 from tony.errors import ConfigError, Problem
 from tony.model.ids import ROLE_NAME, TaskId
 from tony.model.states import JobState
-from tony.testing.faults import plan as fault
 from tony.units import exact_duration, parse_duration
 
 _WHEN = re.compile(r" (?=(?:after|when|before|while|amid) )")

@@ -4,7 +4,7 @@ They send the messages of real executors over TLS: attach, register, program sta
 time, a long command to start is parsed once, and every frame of the same length is assumed to be the same command. So
 ten thousand fake executors fit beside the AM on two cores.
 
-As a program (`bootstrap.command("tony.testing.executor_load")`) it reads a `LoadProfile` as one line of JSON on
+As a program (`module_command("executor_load")`) it reads a `LoadProfile` as one line of JSON on
 standard input, and then commands, one word a line. On standard output it reports one `LoadEvent` as JSON a line:
 
     join      all executors connect and register; the understudy only attaches. Reports `joined` once that is in the log

@@ -12,12 +12,12 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.faults.plan import FaultTarget, FillDisk, Harm, Kill, ProcessKind, Slow, Stop
+from tests.support.faults.plan_parser import who
 from tony.core.state import State, Task
 from tony.dataclass import dataclass
 from tony.linux import process
 from tony.model.ids import TaskId
-from tony.testing.faults.plan import FaultTarget, FillDisk, Harm, Kill, ProcessKind, Slow, Stop
-from tony.testing.faults.plan_parser import who
 
 #: Seconds of one period of a slowed process, which runs for a part of it.
 TURN = 0.1

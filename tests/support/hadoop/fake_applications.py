@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 
+from tests.support.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
 from tony.dataclass import dataclass, field
 from tony.hadoop import ids
 from tony.hadoop.wire import application_client as wire
@@ -53,7 +54,6 @@ from tony.hadoop.wire.yarn_records import (
     Resource,
     ResourceTypeInfo,
 )
-from tony.testing.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
 
 _YARN = "org.apache.hadoop.yarn.exceptions."
 _ENDED = (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED)

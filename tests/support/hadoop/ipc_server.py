@@ -20,6 +20,20 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
 
+from tests.support.hadoop.digest_server import CIPHERS, DigestServer, UnknownToken
+from tests.support.hadoop.faults import (
+    Cut,
+    DelayResponse,
+    Dribble,
+    DropResponse,
+    Fault,
+    FaultMoment,
+    Garble,
+    HoldResponse,
+    Orders,
+    Refuse,
+    Silence,
+)
 from tony.dataclass import dataclass, field
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError
@@ -43,20 +57,6 @@ from tony.hadoop.wire.rpc import (
     RpcStatus,
     SaslAuth,
     SaslState,
-)
-from tony.testing.hadoop.digest_server import CIPHERS, DigestServer, UnknownToken
-from tony.testing.hadoop.faults import (
-    Cut,
-    DelayResponse,
-    Dribble,
-    DropResponse,
-    Fault,
-    FaultMoment,
-    Garble,
-    HoldResponse,
-    Orders,
-    Refuse,
-    Silence,
 )
 
 _NOT_ENABLED = "SIMPLE authentication is not enabled.  Available:[{}]"

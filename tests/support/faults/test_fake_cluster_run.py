@@ -10,11 +10,11 @@ import pytest
 
 from tests.am.played_job import CEILING, PlayedJob, play, until
 from tests.core.specs import OK, workers
+from tests.support.faults.fake_cluster_run import carry_out
+from tests.support.faults.plan import Strike
+from tests.support.faults.plan_parser import parse_plan, write_strike
 from tony.model.states import JobState, TaskState
 from tony.protocol import messages as msg
-from tony.testing.faults.fake_cluster_run import carry_out
-from tony.testing.faults.plan import Strike
-from tony.testing.faults.plan_parser import parse_plan, write_strike
 
 SPEC = replace(workers(3), max_restarts=3, heartbeat_interval=0.05, heartbeat_timeout=2.0)
 

@@ -13,12 +13,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.faults.plan import Strike
+from tests.support.faults.plan_parser import parse_strike, write_strike
+from tests.support.faults.schedule import Injection
 from tony.dataclass import dataclass
 from tony.jobs.inotify import FolderWatch
 from tony.model.ids import TaskId
-from tony.testing.faults.plan import Strike
-from tony.testing.faults.plan_parser import parse_strike, write_strike
-from tony.testing.faults.schedule import Injection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

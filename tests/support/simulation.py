@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 
+from tests.support.guarantees import BrokenPromiseError, Promises
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
@@ -17,7 +18,6 @@ from tony.dataclass import dataclass, field
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
-from tony.testing.guarantees import BrokenPromiseError, Promises
 
 #: Commands to an executor.
 Command = act.Renew | act.Start | act.Stop

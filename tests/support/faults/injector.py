@@ -4,8 +4,8 @@
         ...
     injector.struck
 
-Faults of messages between executors and the AM need executors run as `tony.testing.faulty_executor orders=orders`.
-Faults while the AM handles an event need `tony.testing.crashing_master`.
+Faults of messages between executors and the AM need executors run as `tests.support.faulty_executor orders=orders`.
+Faults while the AM handles an event need `tests.support.crashing_master`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.faults import process_targets
+from tests.support.faults.fault_files import give
+from tests.support.faults.plan import ON_THE_WAY, AtStart, FaultPlan, Kill, Slow, Strike
+from tests.support.faults.plan_parser import who, write_strike
+from tests.support.faults.process_targets import TURN, NoTargetError, Victim
+from tests.support.faults.schedule import Conductor, Injection
 from tony import clock
 from tony.core.application import Application
 from tony.dataclass import dataclass, replace
@@ -27,12 +33,6 @@ from tony.history.job_record import record_of
 from tony.linux.inotify import Inotify, InotifyMask
 from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
-from tony.testing.faults import process_targets
-from tony.testing.faults.fault_files import give
-from tony.testing.faults.plan import ON_THE_WAY, AtStart, FaultPlan, Kill, Slow, Strike
-from tony.testing.faults.plan_parser import who, write_strike
-from tony.testing.faults.process_targets import TURN, NoTargetError, Victim
-from tony.testing.faults.schedule import Conductor, Injection
 
 #: The file of commands in the job directory that faulty executors read.
 ORDERS = "orders"

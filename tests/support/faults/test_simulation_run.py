@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
+from tests.support.faults.plan import FaultPlan
+from tests.support.faults.plan_parser import parse_plan, write_plan
+from tests.support.faults.random_plan import random_plan
+from tests.support.faults.simulation_run import rehearse
+from tests.support.simulation import Program, Simulation
 from tony.core.actions import Finish
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, RestartScope, RoleKind
-from tony.testing.faults.plan import FaultPlan
-from tony.testing.faults.plan_parser import parse_plan, write_plan
-from tony.testing.faults.random_plan import random_plan
-from tony.testing.faults.simulation_run import rehearse
-from tony.testing.simulation import Program, Simulation
 
 JOBS = {
     "workers": with_restarts(workers(4), 3),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusal
 from tony.hadoop.ids import container_text
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.tokens.credentials import to_message
@@ -49,7 +50,6 @@ from tony.hadoop.wire.yarn_records import (
     ResourceRequest,
     ResourceTypeInfo,
 )
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusal
 
 YARN: Final = "org.apache.hadoop.yarn.exceptions."
 APPLICATION: Final = ApplicationId(number=1, cluster_timestamp=1410901177871)
