@@ -1,7 +1,7 @@
 """One job of very many played executors before one real application master: TCP, TLS, token, acknowledgements.
 
 The application master is a process as in production, with its machine, its server and its event log; only its
-scheduler grants at once. Executors are played (`tony.testing.executor_load`), thousands in a process, so that both
+scheduler grants at once. Executors are played (`tests.support.executor_load`), thousands in a process, so that both
 ends fit on a small machine; the work that programs and executors do on nodes of their own is left out.
 """
 
@@ -23,8 +23,9 @@ from pathlib import Path
 
 from bench.harness import CannotRun
 from bench.memory import memory_of
+from tests.support.child_modules import module_command
+from tests.support.executor_load import LoadEvent, LoadProfile
 from tony import clock
-from tony.bootstrap import command
 from tony.client.credentials import make_credentials
 from tony.frameworks import registry
 from tony.model.codec import from_plain, to_plain
@@ -35,7 +36,6 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import GetReport, Report
 from tony.rpc import connect
-from tony.testing.executor_load import LoadEvent, LoadProfile
 from tony.testing.sample_jobs import prepared_job
 
 #: Seconds after which something is taken to hang. Far above what anything takes on a loaded machine.
@@ -175,7 +175,7 @@ def submitted(
 
 @contextlib.contextmanager
 def running_master(folder: JobFolder) -> Iterator[subprocess.Popen[bytes]]:
-    argv = command("tony.testing.instant_allocator", str(folder.path))
+    argv = module_command("instant_allocator", str(folder.path))
     with folder.am_log.open("ab") as output, _process(argv, output.fileno()) as process:
         yield process
 
@@ -259,7 +259,7 @@ class Players:
 @contextlib.contextmanager
 def players(address: str, credentials: JobCredentials, tasks: int) -> Iterator[Sequence[Players]]:
     parts = -(-tasks // _PER_PROCESS)
-    argv = command("tony.testing.executor_load")
+    argv = module_command("executor_load")
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(_process(argv, subprocess.PIPE)) for _ in range(parts)]
         bounds = [tasks * number // parts for number in range(parts + 1)]

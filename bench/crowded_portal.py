@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
+from tests.support.hanging_store import HangingStore
 from tony.history import metrics_schema
 from tony.history.event_log import LONGEST_LOG_OF_OTHERS
 from tony.history.job_record import MOST_TASKS_OF_OTHERS
@@ -41,7 +42,6 @@ from tony.portal.login_routes import LoginRoutes
 from tony.portal.tensorboard_routes import TensorBoardRoutes
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
-from tony.testing.hanging_store import HangingStore
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.auth import Authenticator

@@ -21,6 +21,8 @@ from pathlib import Path
 
 from bench.crowded import PATIENCE, address_of, running_master, submitted, until_granted
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_least, at_most, interleaved, main
+from tests.support.executor_load import address_of as port_of
+from tests.support.executor_load import container_of
 from tony import clock
 from tony.core.events import FirstOutput
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
@@ -31,8 +33,6 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.rpc import connect
 from tony.rpc.connection import RpcConnection
-from tony.testing.executor_load import address_of as port_of
-from tony.testing.executor_load import container_of
 
 _EXECUTORS = 100
 #: Events a second, all executors together.

@@ -1,7 +1,7 @@
 """Two hundred containers on simulated nodes: how fast one application master launches them.
 
 The application master is `tony.am.yarn_main` as it runs in a container, with its event log, its server and its record
-in HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tony.testing.hadoop`), over TCP and
+in HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tests.support.hadoop`), over TCP and
 with tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at once; no
 executor runs in them. The rate is that from the answer that grants them to the last start that a node was told.
 """
@@ -21,6 +21,10 @@ from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Result, Unit, at_least, interleaved, main
 from bench.process_facts import processor_time, resident
+from tests.support.hadoop.fake_node_manager import FakeNodeManager
+from tests.support.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
+from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
+from tests.support.hadoop.ipc_server import Incoming
 from tony import clock
 from tony.bootstrap import command
 from tony.client.credentials import make_credentials
@@ -33,10 +37,6 @@ from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, Alloc
 from tony.hadoop.wire.yarn_records import ContainerId
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, encode_payload
-from tony.testing.hadoop.fake_node_manager import FakeNodeManager
-from tony.testing.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
-from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
-from tony.testing.hadoop.ipc_server import Incoming
 from tony.testing.sample_jobs import prepared_job
 
 _CONTAINERS, _NODES = 200, 20

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.history.told_lives import entries
+from tests.support.simulation import Simulation
 from tony.advice.facts import Facts, Run, run_of
 from tony.core import actions as act
 from tony.core import events as ev
@@ -31,7 +32,6 @@ from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
 from tony.model.staged import StagedJob
 from tony.model.states import JobState, RoleKind, TaskState
-from tony.testing.simulation import Simulation
 
 #: Buckets of a series of memory over a run.
 BUCKETS = 32

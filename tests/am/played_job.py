@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from tests.support.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
 from tony.am.recovery import recover_state
@@ -22,7 +23,6 @@ from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.server import RpcServer
 from tony.schedulers.interface import Journal
-from tony.testing.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.faults import Fault
 from tony.testing.sample_jobs import prepared_job

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.child_modules import module_command
+from tests.support.executor_load import LoadProfile
 from tony import clock
-from tony.bootstrap import command
 from tony.client.credentials import make_credentials
 from tony.frameworks import registry
 from tony.history.event_log import read, segments
@@ -24,7 +25,6 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TlsMode
 from tony.protocol.launch import JobCredentials
-from tony.testing.executor_load import LoadProfile
 from tony.testing.sample_jobs import prepared_job
 
 #: Far more than anything here takes on a loaded machine.
@@ -48,9 +48,9 @@ def submitted(home: Path, framework: str) -> tuple[JobFolder, JobCredentials]:
 
 
 @contextmanager
-def process(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """One of ours, gone at the end."""
-    running = subprocess.Popen(command(*argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    running = subprocess.Popen(module_command(module, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield running
     finally:
@@ -73,8 +73,8 @@ def test_hundreds_come_start_end_and_leave_together(tmp_path: Path, framework: s
     """Nobody is refused, nothing is lost, the log replays; with TensorFlow each is sent the addresses of all."""
     folder, credentials = submitted(tmp_path, framework)
     with (
-        process("tony.testing.instant_allocator", str(folder.path)) as master,
-        process("tony.testing.executor_load") as crowd,
+        process("instant_allocator", str(folder.path)) as master,
+        process("executor_load") as crowd,
     ):
         casting = LoadProfile(
             address=granted(folder),

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from tests.core.specs import OK, roles, task, workers
+from tests.support.simulation import Simulation
 from tony import clock
 from tony.am.executor_connections import Executors
 from tony.core import events as ev
@@ -15,7 +16,6 @@ from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
 from tony.rpc.connection import RpcConnection
-from tony.testing.simulation import Simulation
 
 
 class Wire:

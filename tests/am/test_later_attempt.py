@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.am.played_job import PlayedJob, PlayedJournal, play, succeed, until
+from tests.support.fake_executor import OK, PlayedExecutor
 from tony.core.events import AttemptStarted, Started
 from tony.dataclass import replace
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
-from tony.testing.fake_executor import OK, PlayedExecutor
 
 WORKERS = JobSpec(command="x", roles={"worker": Role(instances=3)}, heartbeat_interval=0.05, heartbeat_timeout=20.0)
 

@@ -17,6 +17,7 @@ import pytest
 from tests.am.played_job import CEILING, until
 from tests.core.specs import FAILED, OK, workers
 from tests.full_disk import full_disk
+from tests.support.fake_executor import Behaviour, PlayedExecutor, run_until_released
 from tony import clock
 from tony.am import main as am
 from tony.client.credentials import make_credentials
@@ -35,7 +36,6 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.schedulers.interface import PreparedJob, Sink
-from tony.testing.fake_executor import Behaviour, PlayedExecutor, run_until_released
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import prepared_job
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.am.played_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK, workers
+from tests.support.fake_executor import PlayedExecutor
+from tests.support.simulation import Simulation
 from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
 from tony.core import events as ev
@@ -28,8 +30,6 @@ from tony.model.job_spec import JobSpec
 from tony.model.progress import Progress, measure_task
 from tony.protocol import messages as msg
 from tony.protocol.launch import TaskPart
-from tony.testing.fake_executor import PlayedExecutor
-from tony.testing.simulation import Simulation
 
 
 def runs_on(part: TaskPart, message: msg.StartProgram) -> ExitStatus | None:

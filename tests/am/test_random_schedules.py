@@ -17,6 +17,7 @@ from tests.am.played_job import PlayedJob, play, until
 from tests.core.causes import unexplained
 from tests.core.lives import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
+from tests.support.guarantees import Promises
 from tony.core import events as ev
 from tony.core.actions import Action
 from tony.core.report_builder import ReportContext, report
@@ -29,7 +30,6 @@ from tony.testing.faults import (
     RefusedContainer,
     SlowContainer,
 )
-from tony.testing.guarantees import Promises
 
 FAULTS: tuple[Callable[[int], Fault], ...] = (
     lambda n: SlowContainer(container=n, delay=0.01),

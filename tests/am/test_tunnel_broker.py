@@ -13,6 +13,7 @@ import pytest
 
 from tests.am.played_job import PlayedJob, play, succeed, until
 from tests.core.specs import OK, workers
+from tests.support.fake_executor import PlayedExecutor
 from tony.am.connection_limits import room_for_tunnels
 from tony.am.tunnel_broker import TunnelBroker
 from tony.errors import ProtocolError
@@ -24,7 +25,6 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
-from tony.testing.fake_executor import PlayedExecutor
 
 TASKS = [TaskId("worker", index) for index in range(2)]
 OPEN = msg.OpenTunnel(task="worker:0", port=8888)

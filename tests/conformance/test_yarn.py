@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.played import Played, playing
+from tests.support.hadoop.fake_resource_manager import YARN
+from tests.support.hadoop.faults import Refuse
 from tony.hadoop.ids import container_id, container_text
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.yarn import container_table, outstanding_requests
 from tony.testing import conformance, faults
-from tony.testing.hadoop.fake_resource_manager import YARN
-from tony.testing.hadoop.faults import Refuse
 
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 FAULTS = (

@@ -11,6 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
+from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.state_digest import fingerprint
 from tony.dataclass import replace
@@ -28,7 +29,6 @@ from tony.model.states import (
     StopOn,
 )
 from tony.schedulers.local.peak_demand import peak
-from tony.testing.simulation import SimulatedExecutor, Simulation
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies.restart_policy import LAUNCH_RESTARTS
@@ -27,7 +28,6 @@ from tony.model.states import (
     RoleKind,
     StopOn,
 )
-from tony.testing.simulation import Simulation
 
 
 def started(spec: JobSpec, **kwargs: Any) -> Simulation:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
+from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.report_builder import ReportContext, report
 from tony.model.job_report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
-from tony.testing.simulation import Simulation
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 RESTART = ev.UserCommand(actor="ann", what="restart")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.core.lives import Life
 from tests.core.specs import FAILED, OK, roles, task
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.report_builder import ReportContext, report
@@ -20,7 +21,6 @@ from tony.model.cluster_spec import place_among
 from tony.model.job_report import RoleSize
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, JobState, RoleKind, StopOn, TaskState
-from tony.testing.simulation import Simulation
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 ELASTIC = JobSpec(

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
+from tests.support.simulation import Simulation
 from tony.core.invariants import broken
 from tony.core.state import Container, ContainerIntent, State
 from tony.model.states import JobState, TaskState
-from tony.testing.simulation import Simulation
 
 
 def running() -> Simulation:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core.specs import COLLISION, FAILED, OK, roles, task, workers
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import node_exclusion
@@ -17,7 +18,6 @@ from tony.core.steps.executor_reports import STOP_CAUSE_WAIT
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import DistributedMode, JobState, RestartScope, RoleKind
-from tony.testing.simulation import Simulation
 
 OUTSIDE = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
 ALONE = Role(instances=3, restart=RestartScope.TASK)

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from tests.core.causes import unexplained
 from tests.core.lives import Life, random_job
 from tests.core.specs import OK
+from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, report
 from tony.history.event_log import VERSION, Header, LogEntry, LogWriter, read, settings_digest
 from tony.history.replay import replay
 from tony.model.job_spec import Timeouts
-from tony.testing.simulation import Simulation
 
 #: Events between two digests in the logs of these jobs.
 SNAPSHOT_EVERY = 5

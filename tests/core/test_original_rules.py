@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 
 from tests.core.specs import FAILED, OK, SEGV, roles, task
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.states import FailurePolicy, OnTimeout, RoleKind
-from tony.testing.simulation import Simulation
 
 U, S = RoleKind.UNTRACKED, RoleKind.SIDECAR
 ANY = FailurePolicy.ANY_TASK

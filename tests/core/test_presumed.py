@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
+from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.policies.unconfirmed_exit import DRIFT, SLACK, latest_exit_time
 from tony.model.states import JobState, TaskState
-from tony.testing.simulation import Simulation
 
 #: Seconds of an executor's lease, and the stop grace of the job.
 LEASE, GRACE = 100.0, 5.0

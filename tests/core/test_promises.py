@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
+from tests.support.guarantees import BrokenPromiseError
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.state import State
@@ -14,8 +16,6 @@ from tony.core.transitions import TaskMove
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState
-from tony.testing.guarantees import BrokenPromiseError
-from tony.testing.simulation import Simulation
 
 NEWS = ev.Queued(reason="")
 WHO = task("worker:0")

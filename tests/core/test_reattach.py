@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.core.specs import task, with_restarts, workers
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.model.states import TaskState
-from tony.testing.simulation import Simulation
 
 START = act.Start(task=task("worker:0"), session=1, try_=1, version=1)
 

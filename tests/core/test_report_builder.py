@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
+from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.report_builder import Live, ReportContext, report
 from tony.model.codec import to_plain
@@ -15,7 +16,6 @@ from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
-from tony.testing.simulation import Simulation
 
 NOBODY: Mapping[TaskId, Live] = {}
 

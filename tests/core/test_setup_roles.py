@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.core.specs import FAILED, OK, roles, task, with_restarts
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.reattach import reattach_actions
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, RoleKind
-from tony.testing.simulation import Simulation
 
 SETUP = RoleKind.SETUP
 MARKS = {"RESULT": "result: ", "MORE": "more: "}

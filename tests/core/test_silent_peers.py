@@ -8,12 +8,12 @@ import pytest
 
 from tests.core.specs import FAILED, OK, task, workers
 from tests.core.test_report_builder import begun, seen
+from tests.support.simulation import Simulation
 from tony.core.report_builder import Live
 from tony.dataclass import replace
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, FailurePolicy
-from tony.testing.simulation import Simulation
 
 
 def after_success(spec: JobSpec, *ended: str) -> Simulation:

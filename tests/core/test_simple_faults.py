@@ -14,12 +14,12 @@ import pytest
 from tests.core.causes import unexplained
 from tests.core.lives import MEMORY, OUTSIDE, Life, random_job
 from tests.core.specs import COLLISION, FAILED, SEGV
+from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.states import FailurePolicy, RoleKind, StopOn, TaskState
-from tony.testing.simulation import SimulatedExecutor, Simulation
 
 #: Lives per fault: in each it comes at another moment of another job.
 LIVES = 25

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.core.specs import OK, roles, task, with_restarts, workers
+from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import gang_release
 from tony.core.report_builder import ReportContext, report
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, DistributedMode, JobState, RoleKind, TaskState
-from tony.testing.simulation import Simulation
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 FOUR = workers(4, gang_patience=10.0)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.core.specs import FAILED, task, with_restarts, workers
+from tests.support.simulation import Simulation
 from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, digest
 from tony.core.timers import Timers
 from tony.dataclass import fields
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, RoleKind, TaskState
-from tony.testing.simulation import Simulation
 
 FAILURE = Failure(failure_class=FailureClass.USER, cause="program", reason="boom", session=1, at=1.0)
 

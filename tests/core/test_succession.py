@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
+from tests.support.simulation import Program, Simulation
 from tony.core.events import UserCommand
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, JobState, RoleKind
-from tony.testing.simulation import Program, Simulation
 
 #: Ends a program, or lets it run on.
 Behaviour = Callable[[Program], ExitStatus | None]

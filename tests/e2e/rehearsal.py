@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.lab import Lab, until
+from tests.support.child_modules import module_setting
+from tests.support.faults.injector import FaultInjector
+from tests.support.faults.plan_parser import parse_plan
 from tony.history.job_record import read_job
 from tony.model.layout import Home, JobFolder
-from tony.testing.faults.injector import FaultInjector
-from tony.testing.faults.plan_parser import parse_plan
 
 #: A setting of the local scheduler: executors that obey a striker's orders to the network.
-STRUCK = "scheduler.local.executor=tony.testing.faulty_executor orders=orders"
+STRUCK = module_setting("executor", "faulty_executor", "orders=orders")
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
 #: Session 1 ends by an exit code of worker:1, once everybody runs; session 2 by its workers, once everybody runs and
 #: the gate is open.

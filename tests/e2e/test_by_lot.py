@@ -9,12 +9,12 @@ import pytest
 from tests.e2e.lab import Lab
 from tests.e2e.rehearsal import STRUCK, TASKS, Rehearsal
 from tests.e2e.test_master_killed import struck_by
+from tests.support.faults.crash_points import struck
+from tests.support.faults.plan import FillDisk, ProcessKind, Within
+from tests.support.faults.plan_parser import write_plan, write_strike
+from tests.support.faults.random_plan import random_plan
 from tony.dataclass import replace
 from tony.model.ids import TaskId
-from tony.testing.faults.crash_points import struck
-from tony.testing.faults.plan import FillDisk, ProcessKind, Within
-from tony.testing.faults.plan_parser import write_plan, write_strike
-from tony.testing.faults.random_plan import random_plan
 
 pytestmark = pytest.mark.e2e
 

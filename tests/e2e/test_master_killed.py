@@ -8,10 +8,11 @@ import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.rehearsal import Rehearsal, once_in
+from tests.support.child_modules import module_setting
+from tests.support.faults.crash_points import struck
+from tests.support.faults.plan import EventStage, FaultPlan, FaultTarget, Kill, ProcessKind, Strike, Within
+from tests.support.faults.plan_parser import write_plan
 from tony.linux import process
-from tony.testing.faults.crash_points import struck
-from tony.testing.faults.plan import EventStage, FaultPlan, FaultTarget, Kill, ProcessKind, Strike, Within
-from tony.testing.faults.plan_parser import write_plan
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +24,7 @@ KILLS = 4
 
 def struck_by(plan: str) -> str:
     """The setting that has the master struck from inside."""
-    return f"scheduler.local.master=tony.testing.crashing_master {plan}"
+    return module_setting("master", "crashing_master", plan)
 
 
 def moments(seed: int, kills: int = KILLS, events: int = EVENTS) -> FaultPlan:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, kill, until
+from tests.support.child_modules import module_setting
 from tony.linux import process
 
 pytestmark = pytest.mark.e2e
@@ -176,7 +177,7 @@ def differs(lab: Lab, job: str, dead: int) -> bool:
 @pytest.mark.parametrize("event", [1, 5, 8])
 def test_killed_while_the_job_comes_up(lab: Lab, event: int) -> None:
     """At any moment before everything runs: the job comes up all the same, and no program is started twice."""
-    master = f"scheduler.local.master=tony.testing.crashing_master kill master amid the effects of event {event}"
+    master = module_setting("master", "crashing_master", f"kill master amid the effects of event {event}")
     job = lab.detach(counting(lab, tasks=2), "--set", master)
     pids(lab, job)
     assert lab.status(job)["attempt"] == 2
@@ -189,7 +190,7 @@ def test_killed_while_the_job_comes_up(lab: Lab, event: int) -> None:
 def test_killed_during_a_restart(lab: Lab) -> None:
     """Programs fail and session 2 opens: whoever comes after the dead master opens it, and charges nothing twice."""
     command = "echo up; test $SESSION_ID != 1 || exit 3"
-    struck = "scheduler.local.master=tony.testing.crashing_master kill master before the effects of event {}"
+    struck = module_setting("master", "crashing_master", "kill master before the effects of event {}")
     first = lab.detach(restarting(lab, command))
     assert lab.wait(first)["state"] == "succeeded"
     opened = next(e["seq"] for e in events(lab, first) if e["event"] == "session-opened" and e["data"]["session"] == 2)
@@ -298,7 +299,7 @@ def test_killed_at_the_end(lab: Lab, back: int) -> None:
     first = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'))
     assert lab.wait(first)["state"] == "succeeded"
     last = events(lab, first)[-1]["seq"]
-    struck = f"scheduler.local.master=tony.testing.crashing_master kill master amid the effects of event {last - back}"
+    struck = module_setting("master", "crashing_master", f"kill master amid the effects of event {last - back}")
     job = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'), "--set", struck)
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("succeeded", 0), log_of(lab, job)

@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 from tests.executor.master import Guest, Master, context
+from tests.support.child_modules import module_words
+from tests.support.faulty_executor import read_faults
 from tony.protocol import messages as msg
-from tony.testing.faulty_executor import read_faults
 
 pytestmark = pytest.mark.slow
-MODULE = "tony.testing.faulty_executor"
+FAULTY = module_words("faulty_executor")
 
 
 def test_heartbeats_are_skipped(master: Master, tmp_path: Path) -> None:
     """The first ones are missing, the others come."""
     began = time.monotonic()
-    with Guest(context(master, tmp_path), MODULE, "skip-heartbeats=8"):
+    with Guest(context(master, tmp_path), *FAULTY, "skip-heartbeats=8"):
         master.wait(msg.Heartbeat)
         # Nine beats of 0.1 s, the first one at any time within its interval.
         assert time.monotonic() - began > 0.7
@@ -24,7 +25,7 @@ def test_heartbeats_are_skipped(master: Master, tmp_path: Path) -> None:
 
 def test_end_is_reported_late_with_heartbeats_all_the_while(master: Master, tmp_path: Path) -> None:
     """The report's age says so, too: what it tells is when the program ended."""
-    with Guest(context(master, tmp_path), MODULE, "skew=1", "only=worker:0"):
+    with Guest(context(master, tmp_path), *FAULTY, "skew=1", "only=worker:0"):
         master.wait(msg.Ready)
         master.start()
         master.wait(msg.ProgramStarted)
@@ -36,7 +37,7 @@ def test_end_is_reported_late_with_heartbeats_all_the_while(master: Master, tmp_
 
 def test_registration_comes_late(master: Master, tmp_path: Path) -> None:
     """It attaches, and is ready later."""
-    with Guest(context(master, tmp_path), MODULE, "delay-ready=0.5"):
+    with Guest(context(master, tmp_path), *FAULTY, "delay-ready=0.5"):
         master.wait(msg.Attach)
         began = time.monotonic()
         master.wait(msg.Ready)
@@ -45,7 +46,7 @@ def test_registration_comes_late(master: Master, tmp_path: Path) -> None:
 
 def test_others_behave(master: Master, tmp_path: Path) -> None:
     """Faults may be meant for another task."""
-    with Guest(context(master, tmp_path), MODULE, "skip-heartbeats=1000000", "only=worker:7"):
+    with Guest(context(master, tmp_path), *FAULTY, "skip-heartbeats=1000000", "only=worker:7"):
         master.wait(msg.Heartbeat)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Guest, Master, context, wait_until
+from tests.support.child_modules import module_words
 from tony import clock
 from tony.linux import process
 from tony.protocol import messages as msg
@@ -170,7 +171,7 @@ def test_who_is_called_is_not_disturbed(far: Master, abroad: Start) -> None:
 def test_the_lease_ends_though_the_connection_does_not(far: Master, tmp_path: Path) -> None:
     """What we send gets lost, what we are sent arrives: nobody hears us, so the program is stopped, with its grace."""
     told = context(far, tmp_path, FOR_EVER, lease=1.0, connect_timeout=1.0)
-    with Guest(told, "tony.testing.faulty_executor", "skip-heartbeats=1000000") as executor:
+    with Guest(told, *module_words("faulty_executor", "skip-heartbeats=1000000")) as executor:
         running(far, executor)
         assert executor.wait() == 3
         far.until(lambda: far.closed_count)

@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.lab import CEILING, Lab, until
 from tests.failure_modes.parts import children, parts_of, state_of
 from tests.failure_modes.refusals import running
+from tests.support.child_modules import module_setting
 
 pytestmark = pytest.mark.e2e
 
@@ -193,7 +194,7 @@ def lost(lab: Lab, job: str, cause: str, state: str = "failed", code: int = 3) -
 
 def test_the_master_is_killed_before_anybody_has_registered(lab: Lab) -> None:
     """Another one goes on, with executors of its own or those that there are; nobody starts anything twice."""
-    late = "scheduler.local.executor=tony.testing.faulty_executor delay-ready=2"
+    late = module_setting("executor", "faulty_executor", "delay-ready=2")
     job = lab.detach(lab.job_file('command = "echo ran"\n[roles.worker]\ninstances = 2\n'), "--set", late)
     os.kill(until(lambda: lab.status(job)["am"], "it lives")["pid"], signal.SIGKILL)
     status = lab.wait(job)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.lab import CEILING, TONY, Lab, until
 from tests.failure_modes.refusals import refused
+from tests.support.child_modules import module_setting
 
 pytestmark = pytest.mark.e2e
 
@@ -329,7 +330,7 @@ def test_a_program_that_was_stopped(lab: Lab) -> None:
     lab.wait_gone(job, 30)
 
 
-LATE = "scheduler.local.executor=tony.testing.faulty_executor delay-ready=1.5 only=worker:1"
+LATE = module_setting("executor", "faulty_executor", "delay-ready=1.5", "only=worker:1")
 
 
 @pytest.mark.parametrize("code", [0, 7])

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.fake_namenode import PlayedNameNode
+from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.dataclass import replace
 from tony.hadoop import client_factory
 from tony.hadoop.address import Address
@@ -20,8 +22,6 @@ from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token import HadoopToken
-from tony.testing.hadoop.fake_namenode import PlayedNameNode
-from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 KERBEROS = {
     "hadoop.security.authentication": "Kerberos",

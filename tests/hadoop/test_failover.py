@@ -12,6 +12,17 @@ from typing import Any
 import pytest
 
 from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, WHO, Said, daemon
+from tests.support.hadoop.faults import (
+    DelayResponse,
+    DropResponse,
+    FaultMoment,
+    HoldResponse,
+    Refuse,
+    Silence,
+    retriable,
+    standby,
+)
+from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
 from tony.dataclass import replace as with_fields
 from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
@@ -37,17 +48,6 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.testing.hadoop.faults import (
-    DelayResponse,
-    DropResponse,
-    FaultMoment,
-    HoldResponse,
-    Refuse,
-    Silence,
-    retriable,
-    standby,
-)
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 
 #: Pauses that a test does not feel.
 QUICK = Policy(patience=20.0, shortest=0.01, longest=0.02)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.history.told_lives import entries, life, record
+from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.errors import PlatformError
 from tony.history.goodput import TOLD, GoodputLedger, check, ledger
@@ -17,7 +18,6 @@ from tony.history.timeline import TaskPhase, Timeline, timeline
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.progress import Progress
 from tony.model.states import AfterCondition, RoleKind
-from tony.testing.simulation import Simulation
 
 
 class Said:

@@ -8,10 +8,10 @@ import pytest
 
 from tests.history.test_goodput import EXPECTED, SAID, trained
 from tests.history.told_lives import entries, life, record
+from tests.support.simulation import Simulation
 from tony.core.report_builder import ReportContext, report
 from tony.history.otlp_trace import MOST, requests
 from tony.history.timeline import timeline
-from tony.testing.simulation import Simulation
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 

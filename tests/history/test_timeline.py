@@ -9,6 +9,7 @@ import pytest
 
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.history.told_lives import entries, entries_of, life, record
+from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.history import timeline as module
 from tony.history.event_log import read, segments
@@ -17,7 +18,6 @@ from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReade
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import AfterCondition
-from tony.testing.simulation import Simulation
 
 LOGS = Path(__file__).parent.parent / "logs"
 

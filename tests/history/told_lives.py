@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 from tests.core.lives import Life
+from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.staged import StagedJob
-from tony.testing.simulation import Simulation
 
 
 def record(spec: JobSpec) -> JobRecord:

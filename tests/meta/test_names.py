@@ -9,8 +9,8 @@ from pathlib import Path
 import tony
 
 PACKAGE = Path(tony.__file__).parent
-#: Names that are used twice: messages of Hadoop and of the wire keep theirs, faults have those of a plan's text.
-SHARED = {"Container", "FileStatus", "FolderWatch", "Kill", "LogPiece", "Stop"}
+#: Names that are used twice: messages of Hadoop and of the wire keep theirs.
+SHARED = {"Container", "FileStatus", "FolderWatch", "LogPiece"}
 
 
 def test_a_public_class_name_occurs_once() -> None:

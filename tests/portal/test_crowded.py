@@ -19,6 +19,7 @@ import pytest
 
 from bench.crowded_portal import CrowdedPortal, crowded_portal
 from tests.portal.test_scanner import JOBS, ended
+from tests.support.hanging_store import HangingStore
 from tests.web.serving import served
 from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
@@ -34,7 +35,6 @@ from tony.portal.listen_options import ListenOptions
 from tony.portal.record_cache import RecordCache
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
-from tony.testing.hanging_store import HangingStore
 from tony.web import folder_job_view
 from tony.web.app import create
 from tony.web.auth import Authenticator

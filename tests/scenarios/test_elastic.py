@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.lab import Lab, kill, until
 from tests.scenarios.conftest import only_on
+from tests.support.child_modules import module_setting
 
 pytestmark = pytest.mark.e2e
 
@@ -68,7 +69,7 @@ def said(status: dict[str, Any], session: int, count: int) -> dict[str, tuple[di
 def test_three_of_four_and_then_four_again(lab: Lab) -> None:
     """One executor of four is killed and not replaced: three go on, counted without gaps; the next session has four."""
     room = lab.root / "room"
-    master = f"scheduler.local.master=tony.testing.limited_allocator {room}"
+    master = module_setting("master", "limited_allocator", str(room))
     job = lab.detach(lab.job_file(JOB, {"who.py": WHO}), "--set", master)
     status = runs(lab, job, 1, 4)
     assert status["sizes"] == [{"role": "worker", "tasks": 4, "least": 2, "most": 4, "left_out": []}]
@@ -135,7 +136,7 @@ def test_a_collective_of_fewer_and_of_all_again(lab: Lab) -> None:
         .replace("SAID", "JAX_PLATFORMS")
     )
     text = text.replace('"{index} of {num_tasks}"', '"cpu"').replace("who.py", "psum.py")
-    master = f"scheduler.local.master=tony.testing.limited_allocator {room}"
+    master = module_setting("master", "limited_allocator", str(room))
     job = lab.detach(lab.job_file(text, {"psum.py": PSUM}), "--set", master)
     status = runs(lab, job, 1, 3)
     room.write_text("2")

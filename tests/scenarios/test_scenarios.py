@@ -35,6 +35,7 @@ import pytest
 import tony
 from tests.e2e.lab import Lab, one_user, until
 from tests.scenarios.conftest import SCHEDULERS, only_on
+from tests.support.child_modules import module_setting
 from tests.yarn.lab import YarnLab
 
 pytestmark = pytest.mark.e2e
@@ -57,7 +58,7 @@ with open(f"{os.environ['OUT']}/e12-{os.environ['JOB_NAME']}", "w") as file:
 """
 
 PS_AND_WORKER = '[roles.ps]\nkind = "untracked"\n[roles.worker]\n'
-EXECUTOR = "scheduler.local.executor=tony.testing.faulty_executor"
+EXECUTOR = module_setting("executor", "faulty_executor")
 _AFTER = 'after = { ended = ["dbloader", "db"] }\n'
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.config.load import load
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectError
@@ -20,7 +21,6 @@ from tony.schedulers.yarn.artifacts import file_systems, in_place
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.storage.remote_files import NotThere, RemoteFile, RemoteFolder
-from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
 from tony.errors import StorageError, TonyError, UserError
 from tony.model.layout import Home
 from tony.schedulers.cluster_store import ClusterStore
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
 from tony.storage.store import PIECE, FileStore, joined
-from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
 
 Make = Callable[[Path], FileStore]
 STORES: dict[str, Make] = {

@@ -1,1 +1,1 @@
-"""Fakes with fault injection, and conformance suites, for the tests of tony and of its extensions."""
+"""For tests of third-party schedulers: the conformance suite, a fake scheduler, and faults."""

@@ -9,6 +9,7 @@ from typing import cast
 from tests.core.specs import workers
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
+from tests.support.simulation import Simulation
 from tony.am.executor_connections import Executors
 from tony.am.launch_context import task_part
 from tony.am.start_messages import StartMessages
@@ -38,7 +39,6 @@ from tony.protocol import messages as msg
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart
 from tony.rpc.connection import RpcConnection
-from tony.testing.simulation import Simulation
 
 #: Bytes that whatever one executor says may cost the master for good, in its log and in each report.
 _KEPT = 100_000

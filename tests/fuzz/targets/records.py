@@ -11,6 +11,7 @@ from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target, hold
 from tests.fuzz.values import plain_of
+from tests.support.simulation import Simulation
 from tony.cli.commands.list import _row
 from tony.cli.event_text import EventTeller
 from tony.cli.status_text import further_sessions, lone_restarts, status_page
@@ -46,7 +47,6 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
-from tony.testing.simulation import Simulation
 
 _LOGS = Path(__file__).parents[2] / "logs"
 #: What parts a log into the segments of its attempts; no line of a log begins so.

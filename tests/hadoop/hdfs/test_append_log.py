@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, ForeignWriterError, LogFullError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
 from tony.hadoop.ipc.errors import AccessControlError, HadoopError, SafeModeError
-from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 _PATH = "/log"
 #: Seconds that a test waits for what comes within milliseconds on a quiet machine.

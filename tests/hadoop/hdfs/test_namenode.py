@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.support.hadoop.fake_namenode import PlayedNameNode
+from tests.support.hadoop.faults import standby
+from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire import namenode as wire
-from tony.testing.hadoop.fake_namenode import PlayedNameNode
-from tony.testing.hadoop.faults import standby
-from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 Scene = tuple[NameNode, PlayedNameNode, FakeIpcServer, FakeIpcServer]
 

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs, Trouble
 from tony.errors import StorageError
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
 from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
@@ -38,7 +39,6 @@ from tony.hadoop.ipc.errors import (
     SafeModeError,
     StandbyError,
 )
-from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs, Trouble
 
 _ODD = "/folder/grüße +%;&=#? \N{SNOWMAN}"
 _NOBODY = "http://127.0.0.1:1"

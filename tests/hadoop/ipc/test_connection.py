@@ -7,6 +7,19 @@ import asyncio
 import pytest
 
 from tests.hadoop.ipc.echo import ALICE, ECHO, FOREIGN, PROTOCOL, TOKEN, TOKENS, UNKNOWN, WHO, Said, daemon
+from tests.support.hadoop.faults import (
+    Cut,
+    DelayResponse,
+    Dribble,
+    DropResponse,
+    FaultMoment,
+    Garble,
+    HoldResponse,
+    Refuse,
+    Silence,
+    standby,
+)
+from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
 from tony.dataclass import replace
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
@@ -30,19 +43,6 @@ from tony.hadoop.ipc.errors import (
 from tony.hadoop.ipc.frames import CallId
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.sasl.quality_of_protection import Protection
-from tony.testing.hadoop.faults import (
-    Cut,
-    DelayResponse,
-    Dribble,
-    DropResponse,
-    FaultMoment,
-    Garble,
-    HoldResponse,
-    Refuse,
-    Silence,
-    standby,
-)
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 
 BY_TOKEN = LoginIdentity.with_token(TOKEN)
 ONLY_TOKEN = (Auth.TOKEN,)

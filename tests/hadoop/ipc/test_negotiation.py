@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.ipc.echo import TOKEN, TOKENS
+from tests.support.hadoop.digest_server import DigestServer
 from tony.errors import InfraError
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
@@ -16,7 +17,6 @@ from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
-from tony.testing.hadoop.digest_server import DigestServer
 
 HERE = Address(host="rm1.example.com", port=8032)
 KERBEROS = LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM")

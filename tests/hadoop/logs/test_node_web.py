@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.hadoop.fake_node_web import PlayedNodeWeb
 from tony.hadoop.ipc.errors import ConnectError, ConnectionLost
 from tony.hadoop.logs.errors import NodeWebError
 from tony.hadoop.logs.node_web import NodeLog, NodeWeb
-from tony.testing.hadoop.fake_node_web import PlayedNodeWeb
 
 _C = "container_1_0001_01_000001"
 #: What pages for people would spoil: HTML, entities, what is no UTF-8, the words around a log, and their end.

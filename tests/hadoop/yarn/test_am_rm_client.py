@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.support.hadoop.fake_resource_manager import YARN, FakeResourceManager
+from tests.support.hadoop.faults import Cut, DelayResponse, DropResponse, HoldResponse, Refuse
+from tests.support.hadoop.ipc_server import Incoming
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, Unavailable
@@ -19,9 +22,6 @@ from tony.hadoop.yarn import am_rm_client
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, scheduler_proxy
 from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest
-from tony.testing.hadoop.fake_resource_manager import YARN, FakeResourceManager
-from tony.testing.hadoop.faults import Cut, DelayResponse, DropResponse, HoldResponse, Refuse
-from tony.testing.hadoop.ipc_server import Incoming
 
 SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))
 NODES = (NodeId(host="node-1", port=1), NodeId(host="node-2", port=2))

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.hadoop.fake_applications import PlayedApplications
+from tests.support.hadoop.faults import DropResponse, HoldResponse, standby
+from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
 from tony.hadoop import ids
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import FailoverProxy, Policy
@@ -31,9 +34,6 @@ from tony.hadoop.yarn.application_client import (
     NewApplication,
     NotDoneInTime,
 )
-from tony.testing.hadoop.fake_applications import PlayedApplications
-from tony.testing.hadoop.faults import DropResponse, HoldResponse, standby
-from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming
 
 Scene = tuple[ApplicationClient, PlayedApplications, list[FakeIpcServer]]
 

@@ -6,6 +6,9 @@ import asyncio
 
 import pytest
 
+from tests.support.hadoop.fake_node_manager import FakeNodeManager
+from tests.support.hadoop.fake_resource_manager import ATTEMPT
+from tests.support.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
 from tony.hadoop.ids import container_text
 from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost, HadoopError, LoginError, YarnError
@@ -24,9 +27,6 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.hadoop.yarn.nm_client import NodeClients, NoNodeToken
 from tony.hadoop.yarn.nm_tokens import NodeTokens
-from tony.testing.hadoop.fake_node_manager import FakeNodeManager
-from tony.testing.hadoop.fake_resource_manager import ATTEMPT
-from tony.testing.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
 
 SLEEP = ContainerLaunchContext(commands=("sleep 60",))
 NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyException", message="not yet")

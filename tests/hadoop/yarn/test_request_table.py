@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.hadoop.fake_resource_manager import FakeResourceManager
+from tests.support.hadoop.ipc_server import FakeRefusal
 from tony.hadoop.ids import container_text
 from tony.hadoop.wire.application_master import (
     AllocateRequest,
@@ -21,8 +23,6 @@ from tony.hadoop.wire.placement import NODE, RejectedRequest, RejectionReason, R
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.yarn_records import Container, ContainerId, ContainerStatus, NodeId, NodeReport, Resource
 from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest, RefusedRequest, Rejected
-from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
-from tony.testing.hadoop.ipc_server import FakeRefusal
 
 SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))
 BIG = ContainerRequest(resource=Resource(memory=99999, vcores=1))

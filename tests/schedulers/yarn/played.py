@@ -8,6 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from tests.schedulers.yarn.samples import uploaded
+from tests.support.hadoop.fake_node_manager import FakeNodeManager
+from tests.support.hadoop.fake_resource_manager import FakeResourceManager
+from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
+from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.hadoop.ids import container_id
 from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
@@ -21,10 +25,6 @@ from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn.allocator import YarnAllocator
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, TaskPayload, decode_payload
-from tony.testing.hadoop.fake_node_manager import FakeNodeManager
-from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
-from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
-from tony.testing.hadoop.ipc_server import FakeIpcServer
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 JOB = "application_1410901177871_0001"

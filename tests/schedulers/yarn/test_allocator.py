@@ -11,6 +11,9 @@ import pytest
 
 from tests.schedulers.yarn import played as scene
 from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
+from tests.support.hadoop.fake_resource_manager import YARN
+from tests.support.hadoop.fake_webhdfs import Trouble
+from tests.support.hadoop.faults import HoldResponse, Refuse
 from tony.core.events import ContainerEnded, Excluded, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import replace
 from tony.errors import AttemptLost, NotInCharge, SchedulerError
@@ -37,9 +40,6 @@ from tony.model.states import JobState
 from tony.schedulers.yarn import attempt_diagnostics, container_table, event_log_replication, outstanding_requests
 from tony.schedulers.yarn import record_publisher as publishing
 from tony.schedulers.yarn.job_folder import JobFiles
-from tony.testing.hadoop.fake_resource_manager import YARN
-from tony.testing.hadoop.fake_webhdfs import Trouble
-from tony.testing.hadoop.faults import HoldResponse, Refuse
 from tony.testing.sample_jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.schedulers.yarn.cache_eviction import DAY, MARKER, evict
-from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
 
 CACHE = "/tony/cache"
 #: The played NameNode's clock.

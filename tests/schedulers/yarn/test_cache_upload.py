@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.errors import SchedulerError, StorageError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import HadoopError
@@ -17,7 +18,6 @@ from tony.schedulers.yarn import cache_eviction
 from tony.schedulers.yarn.cache_upload import CacheUploader, UploadRequest
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 STAGING = "/user/ann/.tony"
 CACHE = f"{STAGING}/cache"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.hadoop.logs.memory_files import MemoryFiles
 from tests.hadoop.logs.test_tfile import log_files, make
+from tests.support.hadoop.fake_node_web import PlayedNodeWeb
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ApplicationNotFoundError
@@ -19,7 +20,6 @@ from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
 from tony.schedulers.yarn import container_logs
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_logs import ContainerLogs
-from tony.testing.hadoop.fake_node_web import PlayedNodeWeb
 
 JOB = "application_1795272430499_0007"
 ONE, TWO = "container_1795272430499_0007_01_000002", "container_1795272430499_0007_01_000003"

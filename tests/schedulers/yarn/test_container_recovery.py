@@ -11,6 +11,9 @@ import pytest
 
 from tests.schedulers.yarn import played as scene
 from tests.schedulers.yarn.played import Played, playing
+from tests.support.hadoop.fake_resource_manager import APPLICATION
+from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
+from tests.support.hadoop.faults import DropResponse
 from tony.core.events import ContainerEnded, Granted
 from tony.dataclass import replace
 from tony.errors import NotInCharge
@@ -24,9 +27,6 @@ from tony.hadoop.wire.yarn_records import (
 from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn import container_recovery, container_table, previous_attempts
-from tony.testing.hadoop.fake_resource_manager import APPLICATION
-from tony.testing.hadoop.fake_webhdfs import PlayedFile, Trouble
-from tony.testing.hadoop.faults import DropResponse
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:

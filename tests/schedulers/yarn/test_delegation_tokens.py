@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.fake_namenode import PlayedNameNode
+from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.errors import PlatformError
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration, ConfigurationError
@@ -17,8 +19,6 @@ from tony.hadoop.tokens.token import HadoopToken
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.delegation_tokens import FileLogin, credentials_of_job, token_renewer, tokens_for_programs
 from tony.schedulers.yarn.settings import read_settings
-from tony.testing.hadoop.fake_namenode import PlayedNameNode
-from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 #: Without a ticket all of this can be tried where there is no security, too.
 ALWAYS = {"dfs.namenode.delegation.token.always-use": "true"}

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import workers
+from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
+from tests.support.simulation import Simulation
 from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
 from tony.hadoop.configuration import Configuration
@@ -21,8 +23,6 @@ from tony.protocol.messages import Sample
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.previous_attempts import PreviousAttempts
-from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
-from tony.testing.simulation import Simulation
 
 THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"
 

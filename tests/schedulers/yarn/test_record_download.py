@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.hadoop.configuration import Configuration
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.record_download import RecordDownload
-from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 JOB = "application_1700000000000_0007"
 THERE = f"/user/ann/.tony/jobs/{JOB}"

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import payload, record
+from tests.support.hadoop.fake_applications import PlayedApplications
+from tests.support.hadoop.faults import HoldResponse
+from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
@@ -25,9 +28,6 @@ from tony.schedulers.yarn import submitter as submitters
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submitter import YarnSubmitter, to_application_status
-from tony.testing.hadoop.fake_applications import PlayedApplications
-from tony.testing.hadoop.faults import HoldResponse
-from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 JOB = "application_1700000000000_0007"
 ID = ids.application_id(JOB)

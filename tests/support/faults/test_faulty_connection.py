@@ -1,0 +1,242 @@
+"""What becomes of messages between an executor and its application master, on order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.executor.master import Guest, Master, context, wait_until
+from tests.support.child_modules import module_words
+from tests.support.faults.fault_files import Order, OrderBook, give
+from tests.support.faults.faulty_connection import LinkFault, StruckConnection, reach
+from tests.support.faults.plan_parser import parse_plan
+from tests.support.faults.schedule import Conductor, Injection
+from tony.core.state import State
+from tony.dataclass import replace
+from tony.errors import ConnectionFailed
+from tony.model.ids import TaskId
+from tony.model.job_spec import JobSpec, Role
+from tony.protocol import messages as msg
+
+WORKER = TaskId("worker", 0)
+STATE = State("job", JobSpec(roles={"worker": Role(instances=1)}))
+BEAT = msg.Heartbeat()
+OUTPUT = msg.ProgramOutput(n=1, session=1, try_=1)
+ACK = msg.Ack(n=1)
+#: Seconds; far more than anything here takes.
+CEILING = 30.0
+
+
+def attach(task: str = "worker:0") -> msg.Attach:
+    """Who an executor says it is."""
+    return msg.Attach(task=task, container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
+
+
+def blows(plan: str) -> list[Injection]:
+    """All strikes of a plan, now."""
+    return [blow for blow in Conductor(parse_plan(plan)).due(0.0, STATE) if not blow.over]
+
+
+def order(blow: Injection, *, over: bool = False, seed: int = 0) -> Order:
+    """What an executor reads of one."""
+    assert blow.target.task is not None
+    return Order(task=blow.target.task, number=blow.number, strike=blow.strike, over=over, seed=seed)
+
+
+class Wire:
+    """A connection whose other end is the test."""
+
+    def __init__(self) -> None:
+        self.sent: list[msg.Message] = []
+        self.inbox: asyncio.Queue[msg.Message | None] = asyncio.Queue()
+        self.closed = False
+        self.is_full = False
+
+    def send(self, message: msg.Message) -> None:
+        """Keeps it."""
+        self.sent.append(message)
+
+    async def receive(self) -> msg.Message | None:
+        """What the test put in."""
+        return await self.inbox.get()
+
+    def close(self) -> None:
+        """Over."""
+        self.closed = True
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for what this loop will make true."""
+    async with asyncio.timeout(CEILING):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def converse(plan: str, talk: Callable[[StruckConnection, Wire, LinkFault], Awaitable[None]], seed: int = 0) -> None:
+    """A conversation of worker:0 under a plan."""
+
+    async def run() -> None:
+        way, wire = LinkFault(), Wire()
+        for blow in blows(plan):
+            way.order(order(blow, seed=seed))
+        connection = StruckConnection(wire, way)
+        connection.send(attach())
+        await talk(connection, wire, way)
+        connection.close()
+
+    asyncio.run(run())
+
+
+def test_heartbeats_get_lost_and_nothing_else() -> None:
+    """The connection goes on: nobody misses a heartbeat."""
+
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+        for message in (BEAT, OUTPUT, BEAT):
+            connection.send(message)
+        assert wire.sent == [attach(), OUTPUT]
+        assert not wire.closed
+
+    converse("drop heartbeats of worker:0", talk)
+
+
+def test_a_lost_report_breaks_the_connection() -> None:
+    """As a network does that loses a part of a stream: what comes after it does not arrive."""
+
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+        connection.send(OUTPUT)
+        assert (wire.sent, wire.closed) == ([attach()], True)
+        assert await connection.receive() is None
+        assert isinstance(connection.error, ConnectionFailed)
+
+    converse("drop reports of worker:0", talk)
+
+
+def test_messages_come_twice_and_late_and_in_order() -> None:
+    """Both ways; what is not meant waits behind what is late."""
+
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+        connection.send(OUTPUT)
+        connection.send(BEAT)
+        assert wire.sent == [attach()]
+        await until(lambda: len(wire.sent) == 4)
+        assert wire.sent[1:] == [OUTPUT, OUTPUT, BEAT]
+        await wire.inbox.put(ACK)
+        assert [await connection.receive() for _ in range(2)] == [ACK, ACK]
+
+    converse("delay reports of worker:0 by 20ms; duplicate reports of worker:0; duplicate commands of worker:0", talk)
+
+
+def test_others_are_left_alone() -> None:
+    """Orders name their task, and perhaps one executor of it."""
+
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+        (blow,) = blows("partition worker:0")
+        way.order(replace(order(blow), incarnation="another"))
+        connection.send(OUTPUT)
+        assert wire.sent == [attach(), OUTPUT]
+        way.order(replace(order(blow), incarnation="i"))
+        connection.send(OUTPUT)
+        assert wire.sent == [attach(), OUTPUT]
+
+    converse("drop messages of worker:1; partition worker:1", talk)
+
+
+def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
+    """What was said and what came goes on when it is over; so does the end of the connection."""
+
+    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+        (blow,) = blows("partition worker:0")
+        connection.send(OUTPUT)
+        await wire.inbox.put(ACK)
+        await wire.inbox.put(None)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await connection.receive()
+        assert (wire.sent, wire.closed) == ([], False)
+
+        async def connect(timeout: float) -> Wire:
+            return Wire()
+
+        with pytest.raises(ConnectionFailed, match="injected partition"):
+            await reach(way, connect, 0.01)
+        way.order(order(blow, over=True))
+        assert await connection.receive() == ACK
+        assert await connection.receive() is None
+        await until(lambda: wire.sent == [attach(), OUTPUT])
+        await reach(way, connect, CEILING)
+
+    async def run() -> None:
+        way, wire = LinkFault(WORKER), Wire()
+        way.order(order(blows("partition worker:0")[0]))
+        connection = StruckConnection(wire, way)
+        connection.send(attach())
+        await talk(connection, wire, way)
+
+    asyncio.run(run())
+
+
+def test_chance_is_the_same_for_the_same_seed() -> None:
+    """A share of the messages, which ones is the seed's word."""
+
+    def lost(seed: int) -> list[int]:
+        way = LinkFault(WORKER)
+        way.order(order(blows("drop 0.3 of heartbeats of worker:0")[0], seed=seed))
+        return [n for n in range(200) if way.fate(BEAT, sent=True)[0]]
+
+    assert lost(1) == lost(1)
+    assert lost(1) != lost(2)
+    assert 30 < len(lost(1)) < 90
+
+
+def test_orders_are_read_once_and_whole(tmp_path: Path) -> None:
+    """A half-written line waits for its end."""
+    file = tmp_path / "orders"
+    book = OrderBook(file)
+    assert list(book.new()) == []
+    (blow,) = blows("partition worker:0 for 3s")
+    give(file, blow, 5)
+    assert list(book.new()) == [order(blow, seed=5)]
+    line = file.read_bytes()
+    with file.open("ab") as out:
+        out.write(line[:20])
+    assert list(book.new()) == []
+    with file.open("ab") as out:
+        out.write(line[20:])
+    assert list(book.new()) == [order(blow, seed=5)]
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Master]:
+    """Listens in the test's folder."""
+    made = Master(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+def test_an_executor_obeys_orders(master: Master, tmp_path: Path) -> None:
+    """A real one: partitioned while its program runs it is not heard; afterwards the report comes, once."""
+    orders = tmp_path / "orders"
+    (blow,) = blows("partition worker:0")
+    faulty = module_words("faulty_executor", f"orders={orders}")
+    with Guest(context(master, tmp_path, "sleep 0.3", lease=60.0), *faulty):
+        master.wait(msg.Ready)
+        master.wait(msg.Heartbeat)
+        give(orders, blow, 0)
+        wait_until(lambda: _is_quiet(master) or None)
+        master.start()
+        assert not master.all(msg.ProgramStarted)
+        give(orders, replace(blow, over=True), 0)
+        master.wait(msg.ProgramExited)
+        assert len(master.all(msg.ProgramStarted)) == len(master.all(msg.ProgramExited)) == 1
+
+
+def _is_quiet(master: Master) -> bool:
+    """Whether no heartbeat came for several of their intervals of 0.1 s."""
+    before, since = len(master.all(msg.Heartbeat)), time.monotonic()
+    wait_until(lambda: time.monotonic() - since > 0.6 or len(master.all(msg.Heartbeat)) > before)
+    return len(master.all(msg.Heartbeat)) == before

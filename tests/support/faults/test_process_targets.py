@@ -1,0 +1,162 @@
+"""Who a target is among this machine's processes: the one that is meant, or nobody."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.child_modules import module_command
+from tests.support.faults.plan import FaultTarget, FillDisk, Kill, ProcessKind, Stop
+from tests.support.faults.process_targets import NoTargetError, Victim, find, strike, undo
+from tony.core.state import State
+from tony.linux import process
+from tony.model.ids import TaskId
+from tony.model.job_spec import JobSpec, Role
+from tony.model.states import TaskState
+
+WORKER = TaskId("worker", 0)
+#: Plays an executor: one of ours by its command line, with a program below it.
+EXECUTOR = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+CEILING = 30.0
+
+
+@pytest.fixture
+def family() -> Iterator[tuple[int, int]]:
+    """An executor and its program."""
+    argv = [sys.executable, "-c", f"{EXECUTOR}  # tony"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        program = int(running.stdout.readline())
+        yield running.pid, program
+        process.send(program, signal.SIGKILL)
+        running.kill()
+
+
+def state(executor: int, program: int, *, master: int = 0, host: str = "") -> State:
+    """A job whose log has these pids."""
+    made = State("job", JobSpec(command="true", roles={"worker": Role(instances=1)}))
+    made.am_pid, made.am_host = master, host or socket.gethostname()
+    task = made.tasks[WORKER]
+    task.state, task.container, task.executor_pid, task.pid = TaskState.RUNNING, "c-1", executor, program
+    return made
+
+
+def target(part: ProcessKind) -> FaultTarget:
+    """Somebody of worker:0."""
+    return FaultTarget(part=part, task=WORKER)
+
+
+def test_program_and_executor_are_found(family: tuple[int, int]) -> None:
+    """By the pids of the log."""
+    around = state(*family)
+    assert find(target(ProcessKind.EXECUTOR), around).pid == family[0]
+    assert find(target(ProcessKind.PROGRAM), around).pid == family[1]
+
+
+def test_a_stranger_with_a_known_pid_is_left_alone(family: tuple[int, int]) -> None:
+    """A program is its executor's child and an executor one of ours: whoever is neither has got an old pid."""
+    executor, program = family
+    around = state(executor, os.getppid())
+    with pytest.raises(NoTargetError):
+        find(target(ProcessKind.PROGRAM), around)
+    with pytest.raises(NoTargetError):
+        find(target(ProcessKind.EXECUTOR), state(program, program))
+    with pytest.raises(NoTargetError):
+        find(FaultTarget(part=ProcessKind.MASTER), state(executor, program, master=executor, host="elsewhere"))
+
+
+def test_who_has_ended_is_nobody(family: tuple[int, int]) -> None:
+    """Neither the dead nor those of tasks that do not run."""
+    executor, program = family
+    around = state(executor, program)
+    victim = find(target(ProcessKind.PROGRAM), around)
+    around.tasks[WORKER].state = TaskState.SUCCEEDED
+    with pytest.raises(NoTargetError):
+        find(target(ProcessKind.PROGRAM), around)
+    strike(victim, Kill())
+    _wait(lambda: not victim.lives)
+    with pytest.raises(NoTargetError):
+        strike(victim, Stop())
+    undo(victim, Stop())
+    undo(victim, FillDisk())
+
+
+def test_another_process_of_the_same_pid_is_not_hit(family: tuple[int, int]) -> None:
+    """Its start time says that it is another one."""
+    executor, _ = family
+    other = Victim(executor, (process.start_time(executor) or 0) + 1)
+    with pytest.raises(NoTargetError):
+        strike(other, Kill())
+    assert process.is_alive(executor)
+
+
+def test_what_stands_still_goes_on(family: tuple[int, int]) -> None:
+    """SIGSTOP, and SIGCONT when it is over."""
+    victim = find(target(ProcessKind.PROGRAM), state(*family))
+    strike(victim, Stop())
+    _wait(lambda: process.is_stopped(victim.pid))
+    undo(victim, Stop())
+    _wait(lambda: not process.is_stopped(victim.pid))
+
+
+def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
+    """Its writes fail, ours do not; when it is over there is room again."""
+    code = (
+        "import sys\\n"
+        "for line in sys.stdin:\\n"
+        "    try:\\n"
+        "        with open(sys.argv[1], 'ab', buffering=0) as out: out.write(b'x')\\n"
+        "        print('written', flush=True)\\n"
+        "    except OSError as error:\\n"
+        "        print(error.strerror, flush=True)\\n"
+    )
+    argv = [sys.executable, "-c", code.replace("\\n", "\n"), str(tmp_path / "file")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+
+        def write() -> str:
+            assert running.stdin is not None
+            assert running.stdout is not None
+            running.stdin.write("write\n")
+            return running.stdout.readline().strip()
+
+        said = [write()]
+        victim = Victim(running.pid, process.start_time(running.pid) or 0)
+        limits = resource.prlimit(running.pid, resource.RLIMIT_FSIZE)
+        strike(victim, FillDisk())
+        said.append(write())
+        undo(victim, FillDisk())
+        said.append(write())
+        assert said == ["written", "File too large", "written"]
+        assert limits == resource.prlimit(running.pid, resource.RLIMIT_FSIZE)
+        running.stdin.close()
+
+
+def test_the_master_is_one_of_ours() -> None:
+    """And its supervisor is whoever started it, if that is one."""
+    argv = module_command("executor_load")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
+        around = state(0, 0, master=running.pid)
+        _wait(lambda: bool(Path(f"/proc/{running.pid}/cmdline").read_bytes()))  # it has become that program
+        assert find(FaultTarget(part=ProcessKind.MASTER), around).pid == running.pid
+        for part in (ProcessKind.SUPERVISOR, ProcessKind.FORK_SERVER):
+            with pytest.raises(NoTargetError):
+                find(FaultTarget(part=part), around)
+        running.kill()
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + CEILING
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

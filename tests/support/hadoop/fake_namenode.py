@@ -1,0 +1,46 @@
+"""A fake NameNode for delegation tokens and leases.
+
+    files = PlayedNameNode()
+    async with FakeIpcServer() as server:
+        files.serve(server)
+
+Several servers may serve one file system, as a pair of NameNodes does.
+"""
+
+from __future__ import annotations
+
+from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
+from tony.hadoop.wire import namenode as wire
+from tony.hadoop.wire.rpc import GetDelegationTokenRequest, GetDelegationTokenResponse, Token
+
+
+class PlayedNameNode:
+    """The state that the NameNodes of a file system share.
+
+    Args:
+        tokens: whether delegation tokens are issued.
+
+    Attributes:
+        writers: path -> number of calls of `recoverLease` after which its writer has lost it.
+    """
+
+    def __init__(self, *, tokens: bool = False) -> None:
+        self.tokens = tokens
+        self.writers: dict[str, int] = {}
+
+    def serve(self, server: FakeIpcServer) -> None:
+        """Register the handlers with a server."""
+        server.on(wire.GET_DELEGATION_TOKEN, self._token)
+        server.on(wire.RECOVER_LEASE, self._recover_lease)
+
+    def _recover_lease(self, request: wire.RecoverLeaseRequest, _: Incoming) -> wire.RecoverLeaseResponse:
+        left = self.writers.get(request.path, 0)
+        self.writers[request.path] = max(0, left - 1)
+        return wire.RecoverLeaseResponse(result=not left)
+
+    def _token(self, request: GetDelegationTokenRequest, call: Incoming) -> GetDelegationTokenResponse:
+        if not self.tokens:
+            return GetDelegationTokenResponse()
+        identifier = f"{call.caller.user} {request.renewer}".encode()
+        token = Token(identifier=identifier, password=b"secret", kind="HDFS_DELEGATION_TOKEN", service="")
+        return GetDelegationTokenResponse(token=token)
