@@ -57,11 +57,11 @@ from tony.hadoop.wire.yarn_records import (
     SignalCommand,
 )
 from tony.hadoop.yarn.nm_tokens import NodeTokens
+from tony.retry import Backoff
 
 #: Messages of a NodeManager when a container is started twice: it is running, or its token was already used.
 _STARTED_ALREADY: Final = ("already is running on this node", "Attempt to relaunch the same container")
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 1.0
+_BACKOFF: Final = Backoff(first=0.1, most=1.0)
 
 Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
@@ -199,7 +199,7 @@ class NodeClients:
 
     async def _call(self, node: NodeId, method: Method[Request, Response], request: Request, until: float) -> Response:
         """Call a method, repeating it if that is safe until the deadline."""
-        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
+        loop, pauses = asyncio.get_running_loop(), iter(_BACKOFF)
         while True:
             try:
                 return await self._ask(node, method, request)
@@ -209,10 +209,10 @@ class NodeClients:
                 if not method.idempotent and getattr(error, "maybe_executed", True):
                     raise
                 failure = error
+            pause = next(pauses)
             if loop.time() + pause > until:
                 raise failure
             await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _ask(self, node: NodeId, method: Method[Request, Response], request: Request) -> Response:
         slot = self._slots.setdefault(node, _Slot())

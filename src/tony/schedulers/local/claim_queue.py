@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from tony import clock
+from tony.retry import Backoff
 from tony.schedulers.local.claim_policy import Claim, blocker, decide
 from tony.schedulers.local.inotify import DeparturesWatch, FileWatch, FolderWatch
 from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, user_name
@@ -24,9 +25,8 @@ _RECHECK_SECONDS = (0.01, 0.1)
 _POLL_SECONDS = 5.0
 _POLL_WITHOUT_INOTIFY_SECONDS = 0.5
 _POLL_BEHIND_SECONDS = 30.0
-#: Seconds between attempts to lock the ledger, doubling; decisions take milliseconds.
-_MIN_LOCK_RETRY_SECONDS = 0.001
-_MAX_LOCK_RETRY_SECONDS = 0.1
+#: Between attempts to lock the ledger; decisions take milliseconds.
+_LOCK_BACKOFF = Backoff(first=0.001, most=0.1)
 #: Seconds that other processes may keep the ledger locked before that is reported.
 _BUSY_REPORT_SECONDS = 2.0
 
@@ -144,7 +144,7 @@ class _QueuePlace:
 
     async def _try_acquire(self) -> HeldClaim | None:
         """Decide as soon as the ledger can be locked."""
-        since, pause = clock.monotonic(), _MIN_LOCK_RETRY_SECONDS
+        since, pauses = clock.monotonic(), iter(_LOCK_BACKOFF)
         while True:
             try:
                 with self._ledger.locked():
@@ -153,8 +153,7 @@ class _QueuePlace:
                 busy = clock.monotonic() - since
                 if busy > _BUSY_REPORT_SECONDS:
                     self._on_pending(_lock_notice(self._ledger))
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _MAX_LOCK_RETRY_SECONDS)
+                await asyncio.sleep(next(pauses))
 
     def _decide(self) -> HeldClaim | None:
         others = [claim for claim in self._ledger.claims() if claim.ticket != self._claim.ticket]
