@@ -10,7 +10,7 @@ import tony
 
 PACKAGE = Path(tony.__file__).parent
 #: Names that are used twice: messages of Hadoop and of the wire keep theirs, faults have those of a plan's text.
-SHARED = {"Container", "FileStatus", "FolderWatch", "Kill", "LogPiece", "Stop"}
+SHARED = {"Container", "FileStatus", "Kill", "LogPiece", "Stop"}
 
 
 def test_a_public_class_name_occurs_once() -> None:

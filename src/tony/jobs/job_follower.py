@@ -15,12 +15,12 @@ from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageErr
 from tony.history.job_record import record_of
 from tony.jobs import cached_status, facts, remote_jobs
 from tony.jobs.am_client import watch
-from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_fetcher import LogFetcher, bring, bringing
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import LogLine, portions
 from tony.jobs.queue_timeout import QueueLimit
+from tony.linux.inotify import ChangeWatch
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -152,7 +152,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     submitter = facts.submitter_of(home, record)
     far = not submitter.capabilities.same_host
     backoff = _REMOTE_BACKOFF if far else _LOCAL_BACKOFF
-    with FolderWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
+    with ChangeWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
         changes.add(folder.path)
         pauses = iter(backoff)
         poller = _StatusPoller(home, record, notice)
@@ -248,7 +248,7 @@ class _StatusPoller:
         return report
 
 
-async def _wait_change(changes: FolderWatch, patience: float) -> None:
+async def _wait_change(changes: ChangeWatch, patience: float) -> None:
     try:
         async with asyncio.timeout(patience):
             await changes.wait_change()
