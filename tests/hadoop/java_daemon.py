@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from tony.address import Address
 from tony.errors import TonyError
-from tony.hadoop.address import Address
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.url_string import from_url_string
 from tony.mini.hadoop_download import fetch

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tony.address import Address
 from tony.dataclass import replace
 from tony.hadoop import client_factory
-from tony.hadoop.address import Address
 from tony.hadoop.authentication import Logins, token_file, user_name
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service

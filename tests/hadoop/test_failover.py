@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, WHO, Said, daemon
+from tony.address import Address
 from tony.dataclass import replace as with_fields
-from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import (

@@ -14,8 +14,8 @@ from typing import Final
 
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, until, user
+from tony.address import parse_address
 from tony.dataclass import replace
-from tony.hadoop.address import parse
 from tony.hadoop.ipc.blocking import BlockingConnection
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login_method import LoginIdentity
@@ -231,5 +231,5 @@ def _tell(state: ClusterState, name: str, standing: Standing) -> None:
 def _connection(state: ClusterState, name: str) -> BlockingConnection:
     port = "rpc" if MiniDaemon(name).kind.value == "nn" else "admin"
     return BlockingConnection(
-        parse(state.address(f"{name}.{port}"), 0), LoginIdentity.simple(user()), protocol=_HA_PROTOCOL
+        parse_address(state.address(f"{name}.{port}"), 0), LoginIdentity.simple(user()), protocol=_HA_PROTOCOL
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+from tony.address import format_host
 from tony.dataclass import dataclass
 from tony.linux.threads import start_in_thread
 
@@ -62,7 +63,7 @@ class WebhookTarget:
         return cls(secure=secure, host=parts.hostname or "", port=parts.port or (443 if secure else 80), path=path)
 
     def __str__(self) -> str:
-        name = f"[{self.host}]" if ":" in self.host else self.host
+        name = format_host(self.host)
         usual = 443 if self.secure else 80
         return f"{'https' if self.secure else 'http'}://{name}{'' if self.port == usual else f':{self.port}'}"
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.hadoop.ipc.echo import ALICE, ECHO, FOREIGN, PROTOCOL, TOKEN, TOKENS, UNKNOWN, WHO, Said, daemon
+from tony.address import Address
 from tony.dataclass import replace
-from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (

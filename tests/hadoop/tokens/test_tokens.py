@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.tokens import writable
 from tony.hadoop.tokens.credentials import (
     TokenCredentials,

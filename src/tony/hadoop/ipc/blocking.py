@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.ipc.connection import IpcConnection
 from tony.hadoop.ipc.connection import connect as connect_async
 from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions

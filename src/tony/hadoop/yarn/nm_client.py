@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.ids import container_text
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
