@@ -1,9 +1,11 @@
-"""Sizes and durations: converts text such as `2g` or `10m` to numbers, and back."""
+"""Units: parses sizes and durations (`2g`, `10m`), and formats quantities, the same way on every surface."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +25,25 @@ MAX_SIZE = 1024**6
 MAX_DURATION = 3650 * 86400.0
 #: Seconds, ten thousand years: longer durations are not measurements.
 _FOREVER_SECONDS = 3_650_000 * 86400.0
+#: From here on numbers are rounded to whole ones, and have an exponent.
+_WHOLE_FROM, _EXPONENT_FROM = 1e4, 1e15
+
+
+class Unit(Enum):
+    """The unit of a quantity."""
+
+    CORES = "cores"
+    BYTES = "B"
+    BYTES_PER_SECOND = "B/s"
+    SECONDS = "s"
+    COUNT = "count"
+    PER_SECOND = "1/s"
+    TIMES = "times"
+    SHARE = "share"  #: 0 to 1
+    WATT = "W"
+    HERTZ = "Hz"
+    CELSIUS = "°C"
+    NONE = ""
 
 
 def parse_size(text: str) -> int:
@@ -129,6 +150,58 @@ def format_duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def format_share(value: float) -> str:
+    """Return a fraction as a percentage: `45 %`, `1.2 %`."""
+    if 0 < value < 0.0005:
+        return "< 0.1 %"
+    return f"{100 * value:.1f} %" if 0 < value < 0.1 else f"{100 * value:.0f} %"
+
+
+def format_number(value: float, whole: Callable[[int], str] = str) -> str:
+    """Return a number with three significant digits: `0.25`, `12.5`, `1340`.
+
+    Args:
+        whole: formats a whole number.
+    """
+    if 0 < value < 0.001:
+        return "< 0.001"
+    return whole(round(value)) if abs(value) >= 100 else f"{value:.3g}"
+
+
+def format_amount(value: float, unit: Unit, *, whole: Callable[[int], str] = str, is_compact: bool = False) -> str:
+    """Return a finite number with its unit: `1.5 GiB`, `3 m 05 s`, `42 %`, `1.25 cores`, `3`.
+
+    Args:
+        whole: formats a large whole number.
+        is_compact: for columns whose heading names cores, in ASCII.
+    """
+    match unit:
+        case Unit.BYTES:
+            return format_bytes(value)
+        case Unit.BYTES_PER_SECOND:
+            return f"{format_bytes(value)}/s"
+        case Unit.SECONDS:
+            return format_duration(value)
+        case Unit.SHARE:
+            return format_share(value)
+        case Unit.HERTZ:
+            return f"{value / 1e9:.2f} GHz" if value >= 1e9 else f"{value / 1e6:.0f} MHz"
+        case Unit.CELSIUS:
+            return f"{value:.0f} {'C' if is_compact else '°C'}"
+        case Unit.WATT:
+            return f"{value:.0f} W"
+        case Unit.PER_SECOND:
+            return f"{value:.3g}/s"
+        case Unit.TIMES:
+            return f"{format_number(value)} times"
+        case Unit.COUNT if abs(value) < _WHOLE_FROM:
+            return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+    text = whole(round(value)) if _WHOLE_FROM <= abs(value) < _EXPONENT_FROM else f"{value:.4g}"
+    if unit is Unit.CORES and not is_compact:
+        return f"{text} core{'' if value == 1 else 's'}"
+    return text
 
 
 def _trim(value: float) -> str:

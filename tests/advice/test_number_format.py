@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from tony.advice.number_format import amount, count, format_evidence, number, saved
-from tony.advice.recommendation import Evidence, Interval, Measure, Saving
+from tony.advice.number_format import count, format_evidence, saved
+from tony.advice.recommendation import Evidence, Interval, Saving
+from tony.units import Unit, format_amount, format_number
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (0.1234, "0.123"), (2.0, "2"), (12.34, "12.3"), (1340.4, "1340"), (1e-7, "0")]
+    ("value", "text"), [(0.0, "0"), (0.1234, "0.123"), (2.0, "2"), (12.34, "12.3"), (1340.4, "1340"), (1e-7, "< 0.001")]
 )
 def test_numbers(value: float, text: str) -> None:
     """Three digits that count."""
-    assert text == number(value)
+    assert text == format_number(value)
 
 
 @pytest.mark.parametrize(
     ("value", "measure", "text"),
     [
-        (1.5 * 1024**3, Measure.BYTES, "1.5g"),
-        (185.0, Measure.SECONDS, "3 m 05 s"),
-        (0.425, Measure.SHARE, "42.5 %"),
-        (1.0, Measure.CORES, "1 core"),
-        (1.25, Measure.CORES, "1.25 cores"),
-        (3.0, Measure.COUNT, "3"),
-        (2.0, Measure.TIMES, "2 times"),
-        (5e6, Measure.RATE, "4.8 MiB/s"),
+        (1.5 * 1024**3, Unit.BYTES, "1.5 GiB"),
+        (185.0, Unit.SECONDS, "3 m 05 s"),
+        (0.425, Unit.SHARE, "42 %"),
+        (1.0, Unit.CORES, "1 core"),
+        (1.25, Unit.CORES, "1.25 cores"),
+        (3.0, Unit.COUNT, "3"),
+        (2.0, Unit.TIMES, "2 times"),
+        (5e6, Unit.BYTES_PER_SECOND, "4.8 MiB/s"),
     ],
 )
-def test_amounts(value: float, measure: Measure, text: str) -> None:
+def test_amounts(value: float, measure: Unit, text: str) -> None:
     """With their unit."""
-    assert text == amount(value, measure)
+    assert text == format_amount(value, measure)
     assert f"it: {text}" == format_evidence(Evidence("it", value, measure))
 
 

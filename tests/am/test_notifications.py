@@ -31,6 +31,7 @@ from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.launch import TaskPart
 from tony.protocol.messages import StartProgram
+from tony.retry import Backoff
 
 PATH = "/services/T0/XYZZY"
 #: Answers a request that was read, on its connection.
@@ -127,7 +128,7 @@ async def place(*answers: Answer, context: ssl.SSLContext | None = None) -> Asyn
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses are short; and on a busy machine the job's end has time."""
     monkeypatch.setattr(module, "LAST", 60.0)
-    monkeypatch.setattr(module, "PAUSE", 0.01)
+    monkeypatch.setattr(module, "BACKOFF", Backoff(first=0.01, most=60.0))
     monkeypatch.setattr(module, "LAST_PAUSE", 0.01)
 
 

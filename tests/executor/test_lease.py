@@ -2,7 +2,7 @@
 
 import pytest
 
-from tony.executor.lease import Backoff, Lease
+from tony.executor.lease import Lease
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,3 @@ def test_a_renewal_is_asked_for_when_a_tenth_of_the_term_has_passed() -> None:
     assert lease.wants_renewal(61.0)
     lease.renew(30.0)
     assert not lease.wants_renewal(61.0)
-
-
-def test_backoff_grows_with_jitter_up_to_one_second() -> None:
-    """The first try comes at once; each wait is between half and all of its growing time."""
-    backoff = Backoff()
-    waits = [backoff.delay() for _ in range(11)]
-    assert waits[0] == 0.0
-    for wait, full in zip(waits[1:], [0.05 * 1.5**n for n in range(8)] + [1.0, 1.0], strict=True):
-        assert full / 2 <= wait <= full
-    backoff.reset()
-    assert backoff.delay() == 0.0

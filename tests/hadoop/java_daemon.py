@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from tests.hadoop.url_tokens import from_url_string
+from tony.address import Address
 from tony.errors import TonyError
-from tony.hadoop.address import Address
 from tony.hadoop.tokens.token import HadoopToken
 from tony.mini.hadoop_download import fetch
 from tony.mini.java import find_java

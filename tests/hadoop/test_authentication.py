@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.hadoop.fake_namenode import PlayedNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
+from tony.address import Address
 from tony.dataclass import replace
 from tony.hadoop import client_factory
-from tony.hadoop.address import Address
 from tony.hadoop.authentication import Logins, token_file, user_name
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service

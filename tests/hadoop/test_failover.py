@@ -23,8 +23,8 @@ from tests.support.hadoop.faults import (
     standby,
 )
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
+from tony.address import Address
 from tony.dataclass import replace as with_fields
-from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import (

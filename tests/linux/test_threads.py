@@ -129,3 +129,16 @@ def test_slots_are_free_again_after_requests_that_were_given_up(gate: threading.
                 slot.release()
 
     run(test)
+
+
+def test_where_no_thread_can_be_started_work_runs_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def test() -> None:
+        lane = Lane("a page", CEILING)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with acting_for("ben"):
+            assert [await lane.run(threading.get_ident) for _ in range(3)] == [threading.get_ident()] * 3
+
+    run(test)

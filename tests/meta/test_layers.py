@@ -15,7 +15,7 @@ import tony
 PACKAGE = Path(tony.__file__).parent
 
 #: Room -> the rooms it may import. A room may always import itself.
-BELOW_MODEL = {"errors", "units", "clock", "bootstrap", "dataclass"}
+BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "bootstrap", "dataclass"}
 BASE = BELOW_MODEL | {"model", "linux"}
 PURE = BASE | {"core", "frameworks", "protocol", "config"}
 MIDDLE = PURE | {"schedulers", "storage", "rpc"}
@@ -23,12 +23,14 @@ ALLOWED: dict[str, set[str]] = {
     "errors": {"dataclass"},
     "units": set(),
     "clock": set(),
+    "retry": set(),
+    "address": set(),
     "bootstrap": set(),
     "dataclass": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
     "python_hooks": {"reporting"},  # as programs see it: a part of their own `tony`
-    "hadoop": {"errors", "units", "dataclass"},
+    "hadoop": {"errors", "units", "retry", "address", "dataclass"},
     "core": BELOW_MODEL | {"model"},
     "frameworks": BELOW_MODEL | {"model"},
     "protocol": BELOW_MODEL | {"model"},

@@ -10,7 +10,7 @@ import tony
 
 PACKAGE = Path(tony.__file__).parent
 #: Names that are used twice: messages of Hadoop and of the wire keep theirs.
-SHARED = {"Container", "FileStatus", "FolderWatch", "LogPiece"}
+SHARED = {"Container", "FileStatus", "LogPiece"}
 
 
 def test_a_public_class_name_occurs_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.rpc.am_address import Address, TlsAddress, UnixAddress, parse
+from tony.rpc.am_address import AmAddress, TlsAddress, UnixAddress, parse
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from tony.rpc.am_address import Address, TlsAddress, UnixAddress, parse
         ("tls:[fe80::1]:443", TlsAddress(host="fe80::1", port=443)),
     ],
 )
-def test_an_address_is_read_and_written(text: str, address: Address) -> None:
+def test_an_address_is_read_and_written(text: str, address: AmAddress) -> None:
     """Reading gives the parts, writing the same text."""
     assert parse(text) == address
     assert str(address) == text

@@ -15,8 +15,8 @@ from typing import Final
 
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, until, user
+from tony.address import parse_address
 from tony.dataclass import replace
-from tony.hadoop.address import parse
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login_method import LoginIdentity
@@ -231,7 +231,7 @@ async def _ask(
     state: ClusterState, name: str, method: Method[Request, Response], request: Request, timeout: float = 10.0
 ) -> Response:
     port = "rpc" if MiniDaemon(name).kind.value == "nn" else "admin"
-    address = parse(state.address(f"{name}.{port}"), 0)
+    address = parse_address(state.address(f"{name}.{port}"), 0)
     connection = await connect(address, LoginIdentity.simple(user()), protocol=_HA_PROTOCOL)
     try:
         return await connection.call(method, request, timeout=timeout)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from tony.advice.heuristic import Heuristic
-from tony.advice.number_format import amount
 from tony.advice.registry import built_in_heuristics
+from tony.units import format_amount
 
 
 def help_page(heuristic: type[Heuristic]) -> str:
     """Return the page of one heuristic as Markdown."""
-    rows = [f"| `{each.name}` | {amount(each.value, each.measure)} | {each.meaning} |" for each in heuristic.thresholds]
+    rows = [
+        f"| `{each.name}` | {format_amount(each.value, each.measure)} | {each.meaning} |"
+        for each in heuristic.thresholds
+    ]
     lines = [
         f"# {heuristic.title}",
         "",

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity
+from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity
 from tony.dataclass import dataclass
 from tony.model.job_spec import GIB, MIB
-from tony.units import exact_size
+from tony.units import Unit, exact_size
 
 #: Runs that are needed for a recommendation, and the run time of each.
 RUNS_THAT_PROVE = 3
@@ -28,14 +28,14 @@ class Threshold:
 
     name: str
     value: float
-    measure: Measure
+    measure: Unit
     meaning: str
 
 
 #: The thresholds that most heuristics share.
 PROOF = (
-    Threshold("runs", RUNS_THAT_PROVE, Measure.COUNT, "minimum number of successful runs with metrics"),
-    Threshold("seconds", SECONDS_THAT_PROVE, Measure.SECONDS, "minimum run time of its programs in each of them"),
+    Threshold("runs", RUNS_THAT_PROVE, Unit.COUNT, "minimum number of successful runs with metrics"),
+    Threshold("seconds", SECONDS_THAT_PROVE, Unit.SECONDS, "minimum run time of its programs in each of them"),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from tony.dataclass import dataclass
+from tony.units import Unit
 
 
 class Severity(Enum):
@@ -16,25 +17,13 @@ class Severity(Enum):
     LOW = "low"
 
 
-class Measure(Enum):
-    """Unit of a number."""
-
-    BYTES = "B"
-    SECONDS = "s"
-    CORES = "cores"
-    SHARE = "share"  #: 0 to 1
-    COUNT = "count"
-    TIMES = "times"
-    RATE = "B/s"
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One number that supports a finding; `what` is its label."""
 
     what: str
     value: float
-    measure: Measure = Measure.COUNT
+    measure: Unit = Unit.COUNT
 
 
 @dataclass(frozen=True, slots=True)

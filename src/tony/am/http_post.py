@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+from tony.address import format_host
 from tony.dataclass import dataclass
+from tony.linux.threads import start_in_thread
 
 if TYPE_CHECKING:
     import ssl
@@ -62,7 +63,7 @@ class WebhookTarget:
         return cls(secure=secure, host=parts.hostname or "", port=parts.port or (443 if secure else 80), path=path)
 
     def __str__(self) -> str:
-        name = f"[{self.host}]" if ":" in self.host else self.host
+        name = format_host(self.host)
         usual = 443 if self.secure else 80
         return f"{'https' if self.secure else 'http'}://{name}{'' if self.port == usual else f':{self.port}'}"
 
@@ -185,28 +186,8 @@ def _context() -> ssl.SSLContext:
 
 async def _in_daemon_thread(work: Callable[[], T]) -> T:
     """Run blocking work in a thread that the process does not wait for at its exit."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except Exception as caught:  # raised in the waiting coroutine
-            error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, result, error)
-
     try:
-        threading.Thread(target=run, name="notices", daemon=True).start()
-    except RuntimeError as error:  # no thread can be started
+        done = start_in_thread(work, daemon=True)
+    except RuntimeError as error:
         raise OSError(str(error)) from error
     return await done

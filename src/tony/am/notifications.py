@@ -19,6 +19,7 @@ from tony.dataclass import dataclass
 from tony.model.job_report import JobReport
 from tony.model.job_spec import Notify
 from tony.model.states import JobState
+from tony.retry import Backoff
 from tony.units import format_duration
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds for one try, and for all tries of one notification.
 PATIENCE, PERSISTENCE = 10.0, 600.0
-#: Seconds before the second try; doubled each time, up to the maximum.
-PAUSE, LONGEST_PAUSE = 1.0, 60.0
+#: Between two tries.
+BACKOFF = Backoff(first=1.0, most=60.0)
 #: Seconds that the end of the job waits for what has not been sent yet, and between two tries then.
 LAST, LAST_PAUSE = 5.0, 0.5
 #: Maximum number of waiting notifications; the oldest are dropped first.
@@ -137,9 +138,7 @@ class Notifications:
         from tony.am.http_post import WebhookRejectedError, post
 
         assert self._target is not None
-        pause, tries = PAUSE, 0
-        while True:
-            tries += 1
+        for tries, pause in enumerate(BACKOFF, start=1):
             try:
                 await post(self._target, each.body, self._headers(each), PATIENCE)
             except WebhookRejectedError as error:
@@ -153,19 +152,17 @@ class Notifications:
             else:
                 log.info("%s was notified that the job %s", self._target, each.did)
                 return
-            pause = await self._rest(pause)
+            await self._wait_for_next_try(pause)
 
-    async def _rest(self, pause: float) -> float:
-        """Wait before the next try, and return how long to wait before the one after it."""
+    async def _wait_for_next_try(self, pause: float) -> None:
         if self._ending.is_set():
             await asyncio.sleep(LAST_PAUSE)
-            return pause
+            return
         try:
             async with asyncio.timeout(pause):
                 await self._ending.wait()
         except TimeoutError:
             pass
-        return min(2 * pause, LONGEST_PAUSE)
 
     def _headers(self, each: _Notice) -> Mapping[str, str]:
         headers = {

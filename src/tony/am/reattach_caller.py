@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tony.errors import ConnectionFailed, ProtocolError
@@ -18,6 +17,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Done, Summon
+from tony.retry import Backoff
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.client_connection import connect
 
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT = 5.0
 #: Parallel calls: most executors answer, and each call costs a TLS handshake, 2 ms of CPU time.
 MAX_PARALLEL = 64
-#: Seconds between two calls of one executor: the first wait, and the longest.
-_FIRST, _MOST = 0.2, 5.0
+#: Between two calls of one executor.
+_BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 #: Seconds within which an executor that has answered should have connected.
 _CONNECT_SECONDS = 2.0
 
@@ -109,7 +109,7 @@ class ReattachCaller(Generic[Who]):
         self._address = address
         self._timeout = timeout
         self._missing: dict[Who, str] = {}
-        self._calls: list[tuple[float, int, Who, float]] = []
+        self._calls: list[tuple[float, int, Who, Iterator[float]]] = []
         self._made = 0
         self._all_attached = asyncio.Event()
 
@@ -129,7 +129,7 @@ class ReattachCaller(Generic[Who]):
         self._missing.update(addresses)
         now = asyncio.get_running_loop().time()
         for who in addresses:
-            self._call_at(now, who, _FIRST)
+            self._call_at(now, who, iter(_BACKOFF))
         log.info("calling %d executors", len(addresses))
         async with asyncio.TaskGroup() as group:
             callers = [group.create_task(self._call_on()) for _ in range(min(MAX_PARALLEL, len(addresses)))]
@@ -142,15 +142,15 @@ class ReattachCaller(Generic[Who]):
                 caller.cancel()
         return frozenset(self._missing)
 
-    def _call_at(self, at: float, who: Who, pause: float) -> None:
+    def _call_at(self, at: float, who: Who, pauses: Iterator[float]) -> None:
         self._made += 1  # orders calls of the same time, since the keys need not be comparable
-        heapq.heappush(self._calls, (at, self._made, who, pause))
+        heapq.heappush(self._calls, (at, self._made, who, pauses))
 
     async def _call_on(self) -> None:
         """Make calls, one of several workers. Each handles one executor at a time, so none is called twice at once."""
         loop = asyncio.get_running_loop()
         while self._calls:
-            at, _, who, pause = heapq.heappop(self._calls)
+            at, _, who, pauses = heapq.heappop(self._calls)
             await asyncio.sleep(at - loop.time())
             address = self._missing.get(who)
             if address is None:
@@ -162,5 +162,5 @@ class ReattachCaller(Generic[Who]):
                 self.superseded = True
                 self._all_attached.set()
                 return
-            jitter = 0.5 + os.urandom(1)[0] / 510
-            self._call_at(loop.time() + (_CONNECT_SECONDS if is_coming else pause * jitter), who, min(2 * pause, _MOST))
+            pause = next(pauses)
+            self._call_at(loop.time() + (_CONNECT_SECONDS if is_coming else pause), who, pauses)

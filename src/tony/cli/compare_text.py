@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from tony.cli.sparkline import NOTHING, number, unit_of
 from tony.cli.terminal_text import cut, safe, width
 from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, change
-from tony.model.metric_series import Unit
-from tony.units import format_duration
+from tony.units import Unit, format_duration, format_number
 
 #: Width of a value of a setting.
 _MIN_VALUE_COLUMNS = 16
@@ -136,4 +135,4 @@ def _duration(seconds: float | None) -> str:
 
 
 def _hours(hours: float | None) -> str:
-    return NOTHING if hours is None else f"{hours:.3g}"
+    return NOTHING if hours is None else format_number(hours)

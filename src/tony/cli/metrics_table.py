@@ -11,8 +11,8 @@ from tony.cli.sparkline import NOTHING, number, spark, unit_of
 from tony.cli.terminal_text import safe, table
 from tony.history.metrics_reader import Peak, RolePoints
 from tony.jobs.job_metrics import last
-from tony.model.metric_series import Unit
 from tony.protocol.messages import Points
+from tony.units import Unit
 
 #: Width of a sparkline.
 _SPARK_COLUMNS = 24

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 
 from tony.cli.terminal_text import safe
-from tony.model.format_metrics import NumberStyle, amount
-from tony.model.metric_series import Unit, series_of
+from tony.model.metric_series import series_of
 from tony.model.progress import JobProgress
-from tony.units import format_bytes, format_duration
+from tony.units import Unit, format_amount, format_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
 _DIGITS = "01234567"
@@ -70,14 +69,10 @@ def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]
 
 def number(value: float | None, unit: Unit) -> str:
     """Format a metric with its unit: `1.5 GiB`, `45 %`, `12.5`."""
-    return amount(value, unit, _STYLE)
+    return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, is_compact=True)
 
 
 def unit_of(name: str) -> Unit:
     """Return the unit of a series."""
     series = series_of(name)
     return series.unit if series else Unit.NONE
-
-
-#: Short, and ASCII only: some terminals have nothing else.
-_STYLE = NumberStyle(nothing=NOTHING, size=format_bytes, whole=str, cores="", degrees=" C")

@@ -12,10 +12,9 @@ from tony.jobs.job_metrics import last
 from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
-from tony.model.metric_series import Unit
 from tony.model.progress import JobProgress, TaskProgress
 from tony.protocol.messages import Points
-from tony.units import format_duration
+from tony.units import Unit, format_duration
 
 #: Width of a sparkline, and number of points that are read.
 SPARK_COLUMNS = 12

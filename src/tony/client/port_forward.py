@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from tony import clock
+from tony.address import format_host
 from tony.errors import ConnectionFailed, TonyError, UserError
 from tony.history.job_record import record_of
 from tony.jobs import facts
@@ -79,7 +80,7 @@ class PortForward:
     @property
     def place(self) -> str:
         """The local address for URLs: `127.0.0.1:8888`."""
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return f"{format_host(self.address)}:{self.port}"
 
     async def close(self) -> None:
         """Stop listening and close all connections."""

@@ -6,15 +6,17 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from itertools import chain
 from typing import Protocol
 
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.lease import Backoff, Lease
+from tony.executor.lease import Lease
 from tony.executor.session_protocol import LinkState, ProtocolAction, SessionProtocol
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram, Welcome
+from tony.retry import Backoff
 from tony.rpc.client_connection import connect
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,8 @@ _ANSWER_TIMEOUT_SECONDS = 10.0
 EXPIRY_GRACE_SECONDS = 5.0
 #: Seconds by which a timer may fire early.
 _TIMER_SLACK_SECONDS = 0.01
+#: Between connection attempts, after the first one.
+_BACKOFF = Backoff(first=0.05, factor=1.5, most=1.0, jitter=0.5)
 #: Errors that may pass: the AM is busy, or it is the wrong one of two.
 _TEMPORARY = frozenset({Code.BUSY, Code.SUPERSEDED})
 
@@ -115,7 +119,7 @@ class AmConnection:
         self._before_reports = before_reports
         self._connection: AmTransport | None = None
         self._welcome = asyncio.Event()
-        self._backoff = Backoff()
+        self._pauses = chain([0.0], _BACKOFF)
         self._is_gone = False
         self._reason = "no connection yet"
         self._logged_sessions: set[int] = set()
@@ -155,7 +159,7 @@ class AmConnection:
         Args:
             moved: its address differs from the known one.
         """
-        self._backoff.reset()
+        self._pauses = chain([0.0], _BACKOFF)
         if moved or self._is_backing_off or self._protocol.peer_attempt not in (0, attempt):
             log.info("reattach request from AM attempt %d", attempt)
             self._break_off()
@@ -184,7 +188,7 @@ class AmConnection:
         left = self._left()
         self._is_backing_off = True
         try:
-            await asyncio.sleep(min(self._backoff.delay(), left))
+            await asyncio.sleep(min(next(self._pauses), left))
         finally:
             self._is_backing_off = False
         try:
@@ -261,7 +265,7 @@ class AmConnection:
                 self._renew(connected_at)
             self._welcome.set()
             self._is_gone, self._has_skipped_start, self._reason = False, False, ""
-            self._backoff.reset()
+            self._pauses = chain([0.0], _BACKOFF)
         elif isinstance(message, Ack) and message.heard is not None and self._protocol.is_obeying:
             self._renew(min(message.heard, self._clock.monotonic()))
             if self._has_skipped_start and self._left() > 0:

@@ -1,12 +1,7 @@
-"""How long an executor continues without its application master, and how often it reconnects. Has no clock."""
+"""How long an executor continues without its application master. Has no clock."""
 
 from __future__ import annotations
 
-import os
-
-#: Seconds between two connection attempts: the first delay, and the longest.
-_FIRST, _MOST = 0.05, 1.0
-_GROWTH = 1.5
 #: Number of renewals per term.
 _RENEWALS = 10
 
@@ -55,20 +50,3 @@ class Lease:
     def pulse(self) -> float:
         """Seconds between two answers that are asked for: while all is well, so much of the term is used up."""
         return self.term / _RENEWALS
-
-
-class Backoff:
-    """Delays between connection attempts: the first at once, then from 0.05 s up to 1 s, with jitter."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def reset(self) -> None:
-        """Start again without a delay."""
-        self._next = 0.0
-
-    def delay(self) -> float:
-        """Return the seconds to wait before the next connection attempt: half to all of the growing delay."""
-        delay = self._next * (0.5 + os.urandom(1)[0] / 510)
-        self._next = min(max(_GROWTH * self._next, _FIRST), _MOST)
-        return delay

@@ -89,7 +89,7 @@ class ProcessTree:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        pause, killed, clean = 0.001, False, 0
+        pauses, killed, clean = iter(process.KILL_BACKOFF), False, 0
         while not (over := self.is_over()):
             found = self.all()
             for pid in found:
@@ -101,6 +101,5 @@ class ProcessTree:
             # nothing had to be killed, once is enough.
             if loop.time() >= deadline or (over is None and (clean == 2 or not killed)):
                 return found
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 0.05)
+            await asyncio.sleep(next(pauses))
         return []

@@ -11,6 +11,7 @@ import errno
 import logging
 from collections.abc import Callable
 
+from tony.address import format_host
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.am_connection import Reach
 from tony.linux import resource_limits
@@ -101,7 +102,7 @@ class TunnelEndpoint:
                     failures.append(f"{place}: {resource_limits.explain(error) or describe_error(error)}")
             else:
                 if not _is_itself(streams[1]):
-                    return streams, f"[{place}]:{port}" if ":" in place else f"{place}:{port}"
+                    return streams, f"{format_host(place)}:{port}"
                 reset(streams[1])
         why = "; ".join(failures) or "nothing listens there"
         raise OSError(f"port {port} of {task.role}:{task.index} on {host}: {why}")

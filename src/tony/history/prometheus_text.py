@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass, field
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.metric_series import DEVICE, OF_PROGRAMS, PROGRAM, Unit
+from tony.model.metric_series import DEVICE, OF_PROGRAMS, PROGRAM
 from tony.model.states import JobState, TaskState
+from tony.units import Unit
 
 #: Content type of the response.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

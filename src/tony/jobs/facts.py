@@ -18,6 +18,7 @@ from tony.jobs.finalize_lost import close_lost
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
+from tony.retry import Backoff
 from tony.schedulers import registry
 from tony.schedulers.interface import Submitter
 
@@ -30,8 +31,7 @@ PROMPT = 1.0
 #: Seconds between two polls of a job that is starting, ending, or being finalized by another process.
 _POLL_SECONDS = 0.02
 #: On other machines polls cost more, so pauses grow.
-_POLL_BACKOFF = 1.3
-_MAX_POLL_SECONDS = 0.3
+_REMOTE_BACKOFF = Backoff(first=_POLL_SECONDS, factor=1.3, most=0.3)
 
 
 def submitter_of(home: Home, record: JobRecord) -> Submitter:
@@ -65,7 +65,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
     record: JobRecord | None = None
     submitter: Submitter | None = None
     broken = False
-    pause = _POLL_SECONDS
+    pauses = iter(_REMOTE_BACKOFF)
     give_up = clock.monotonic() + (PATIENCE if patience is None else patience)
     while True:
         ended = read_summary(folder)
@@ -88,8 +88,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
             raise ConnectionFailed(
                 f"the application master of {job_id} is alive but does not answer; see {folder.am_log}", gone=True
             )
-        await asyncio.sleep(pause)
-        pause = pause if submitter.capabilities.same_host else min(_POLL_BACKOFF * pause, _MAX_POLL_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS if submitter.capabilities.same_host else next(pauses))
 
 
 async def _poll(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:

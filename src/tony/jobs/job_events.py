@@ -9,8 +9,8 @@ from tony.history.event_log import LogEntry
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
 from tony.jobs import facts
-from tony.jobs.inotify import FolderWatch
 from tony.jobs.remote_jobs import refresh
+from tony.linux.inotify import ChangeWatch
 from tony.model.layout import Home
 
 #: Seconds without an event after which to check whether the AM is still alive.
@@ -29,7 +29,7 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
     submitter = facts.submitter_of(home, record_of(home, job_id))
     far = not submitter.capabilities.same_host
     tail = EventTail(folder)
-    with FolderWatch() as changes:
+    with ChangeWatch() as changes:
         changes.add(folder.path)
         while True:
             last_look = not follow or folder.summary.exists()

@@ -15,24 +15,24 @@ from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageErr
 from tony.history.job_record import record_of
 from tony.jobs import cached_status, facts, remote_jobs
 from tony.jobs.am_client import watch
-from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_fetcher import LogFetcher, bring, bringing
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import LogLine, portions
 from tony.jobs.queue_timeout import QueueLimit
+from tony.linux.inotify import ChangeWatch
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
+from tony.retry import Backoff
 
 #: Seconds to collect lines before the next read. The first line after a silence is read at once; eight tasks with 200
 #: lines/s each cause 50 reads a second instead of 1,500.
 _BATCH_SECONDS = 0.02
 #: Between two polls of a job whose AM cannot be reached.
-_MIN_POLL_SECONDS = 0.05
-_MAX_POLL_SECONDS = 1.0
-#: Growth of pauses on another machine, where no file change announces a new AM: so it is polled often at first.
-_BACKOFF = 1.03
+_LOCAL_BACKOFF = Backoff(first=0.05, most=1.0)
+#: On another machine no file change announces a new AM: so it is polled often at first.
+_REMOTE_BACKOFF = Backoff(first=0.05, factor=1.03, most=1.0)
 #: Seconds for which a scheduler that has accepted the job may be unreachable; Hadoop's own clients wait as long.
 _UNREACHABLE_SECONDS = 900.0
 
@@ -151,16 +151,17 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     record = record_of(home, job_id)
     submitter = facts.submitter_of(home, record)
     far = not submitter.capabilities.same_host
-    with FolderWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
+    backoff = _REMOTE_BACKOFF if far else _LOCAL_BACKOFF
+    with ChangeWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
         changes.add(folder.path)
-        pause = _MIN_POLL_SECONDS
+        pauses = iter(backoff)
         poller = _StatusPoller(home, record, notice)
         attempts = _AmAttempts(notice)
         while True:
             try:
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
-                        pause = _MIN_POLL_SECONDS
+                        pauses = iter(backoff)
                         heard.last = None if message.final else message.report
                         poller.heard()
                         attempts.tell(message.report)
@@ -182,8 +183,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                     return  # the job ended, so the broken connection is not worth a message
             if broken is not None and not another:
                 notice(f"{broken}; retrying")
-            await _wait_change(changes, pause)
-            pause = min(_BACKOFF * pause if far else 2 * pause, _MAX_POLL_SECONDS)
+            await _wait_change(changes, next(pauses))
 
 
 class _AmAttempts:
@@ -248,7 +248,7 @@ class _StatusPoller:
         return report
 
 
-async def _wait_change(changes: FolderWatch, patience: float) -> None:
+async def _wait_change(changes: ChangeWatch, patience: float) -> None:
     try:
         async with asyncio.timeout(patience):
             await changes.wait_change()

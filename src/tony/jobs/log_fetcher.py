@@ -19,9 +19,9 @@ from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError
 from tony.history import event_log
 from tony.jobs import facts
 from tony.jobs.am_client import connect_to_am
-from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_mirror import Mirror, complete, note_complete
 from tony.jobs.log_names import LogName, Selection, find
+from tony.linux.inotify import ChangeWatch
 from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
@@ -152,7 +152,7 @@ class LogFetcher:
     # --- the application master -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        with FolderWatch() as changes:
+        with ChangeWatch() as changes:
             changes.add(self._folder.path)
             while self._open_streams():
                 try:
@@ -171,7 +171,7 @@ class LogFetcher:
                     return
                 await self._pause(changes)
 
-    async def _pause(self, changes: FolderWatch) -> None:
+    async def _pause(self, changes: ChangeWatch) -> None:
         """Wait until there may be an AM to connect to."""
         waits = [asyncio.ensure_future(changes.wait_change()), asyncio.ensure_future(self._ending.wait())]
         try:

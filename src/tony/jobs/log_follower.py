@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from tony import clock
-from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_names import LogName, Selection, find
 from tony.jobs.log_reader import LogLine, LogReader, readers
 from tony.jobs.partial_lines import LiveReader
+from tony.linux.inotify import ChangeWatch
 
 
 class LogTail:
@@ -29,7 +29,7 @@ class LogTail:
         self._folder = folder
         self._kind = LiveReader if live else LogReader
         self._selection = selection
-        self._watch = FolderWatch()
+        self._watch = ChangeWatch()
         self._watch.add(folder)
         # Later writes wake `wait_change`; what exists already is read by the first `new_lines`.
         self._readers: dict[LogName, LogReader] = {}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from tony.address import format_host
 from tony.core.events import EVENTS, Event
 from tony.dataclass import dataclass, field
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError, TonyError, UnknownJobError, UserError
@@ -91,7 +92,7 @@ def address_of(text: str) -> str:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or "@" in parts.netloc:
         raise UserError(f"--portal {text}: not an address; use http://127.0.0.1:8600 or https://jobs.example.org")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = format_host(parts.hostname)
     usual = {"http": 80, "https": 443}[parts.scheme]
     return f"{parts.scheme}://{host}{'' if port in (None, usual) else f':{port}'}{parts.path.rstrip('/')}"
 

@@ -1,17 +1,22 @@
-"""The kernel's inotify through ctypes: notification of changes in a folder (inotify(7))."""
+"""The kernel's inotify through ctypes: notification of changes in a folder (inotify(7)).
+
+`ChangeWatch` waits for changes, and for some time where inotify does not work; `Inotify` is the bare queue.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import struct
+from collections.abc import Set as AbstractSet
 from enum import IntFlag
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
 _HEADER = struct.Struct("iIII")
 _BUFFER = 65536
-_ONLY_FOLDERS = 0x01000000
 
 
 class InotifyMask(IntFlag):
@@ -27,6 +32,12 @@ class InotifyMask(IntFlag):
     MOVE_SELF = 0x00000800
     OVERFLOW = 0x00004000  #: the kernel's queue was full: anything may have happened
     IGNORED = 0x00008000  #: a watch ended because its folder was removed
+
+
+#: A file in the folder was written or has appeared.
+WRITES = InotifyMask.MODIFY | InotifyMask.CLOSE_WRITE | InotifyMask.MOVED_TO | InotifyMask.CREATE
+#: Seconds between polls if inotify does not work.
+POLL_SECONDS = 0.5
 
 
 class InotifyEvent(NamedTuple):
@@ -45,27 +56,19 @@ class Inotify:
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._folders: dict[int, Path] = {}
+        self._paths: dict[int, Path] = {}
         self.descriptor = -1
         self.descriptor = _checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
-    def add(self, folder: Path, changes: InotifyMask) -> None:
-        """Watch the files directly in `folder`, and the folder itself.
+    def add(self, path: Path, changes: InotifyMask) -> None:
+        """Watch a folder and the files directly in it, or one file, even if it is renamed.
 
         Raises:
-            OSError: there is no such folder, or this user may have no more watches (`fs.inotify.max_user_watches`).
+            OSError: it is not there or may not be read, or this user may have no more watches
+                (`fs.inotify.max_user_watches`).
         """
-        number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), int(changes | _ONLY_FOLDERS))
-        self._folders[_checked(number)] = folder
-
-    def add_file(self, file: Path, changes: InotifyMask) -> None:
-        """Watch one file, even if it is renamed.
-
-        Raises:
-            OSError: as for `add`; or the file may not be read.
-        """
-        number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(file), int(changes))
-        self._folders[_checked(number)] = file
+        number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(path), int(changes))
+        self._paths[_checked(number)] = path
 
     def read(self) -> list[InotifyEvent]:
         """Return the changes since the last call."""
@@ -79,7 +82,7 @@ class Inotify:
             number, change, _, length = _HEADER.unpack_from(data, offset)
             name = data[offset + _HEADER.size : offset + _HEADER.size + length].rstrip(b"\0")
             offset += _HEADER.size + length
-            folder = self._folders.get(number)
+            folder = self._paths.get(number)
             happened.append(InotifyEvent(folder / os.fsdecode(name) if folder and name else folder, change))
         return happened
 
@@ -88,6 +91,74 @@ class Inotify:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+class ChangeWatch:
+    """Reports changes of files and folders. A context manager.
+
+    Add a folder before reading its files: changes between two reads are queued, so that none is missed.
+
+    Where inotify does not work (a user's number of watches is limited; network file systems do not report writes of
+    other hosts), each wait ends after a short time, so that no change is missed.
+    """
+
+    def __init__(self) -> None:
+        self._inotify: Inotify | None = None
+        try:
+            self._inotify = Inotify()
+        except OSError:
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def is_working(self) -> bool:
+        """Return True if changes are reported; otherwise `wait_change` only waits."""
+        return self._inotify is not None
+
+    def close(self) -> None:
+        """Release the inotify descriptor. May be called twice."""
+        if self._inotify:
+            self._inotify.close()
+
+    def add(self, path: Path, changes: InotifyMask = WRITES) -> None:
+        """Watch a folder and the files directly in it, or one file, even if it is renamed. It must exist."""
+        if self._inotify is None:
+            return
+        try:
+            self._inotify.add(path, changes)
+        except OSError:
+            self._inotify.close()
+            self._inotify = None
+
+    async def wait_change(self) -> AbstractSet[Path] | None:
+        """Wait for a change; return the changed files, or None if any file may have changed."""
+        if self._inotify is None:
+            await asyncio.sleep(POLL_SECONDS)
+            return None
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(self._inotify.descriptor, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(self._inotify.descriptor)
+        return self.changed()
+
+    def changed(self) -> AbstractSet[Path] | None:
+        """Return the files changed since the last call, without waiting; None if any file may have changed."""
+        if self._inotify is None:
+            return None
+        happened = self._inotify.read()
+        if any(change & InotifyMask.OVERFLOW for _, change in happened):
+            return None
+        return {path for path, change in happened if path and not change & InotifyMask.IGNORED}
 
 
 def _checked(result: int) -> int:

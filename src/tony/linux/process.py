@@ -14,10 +14,14 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from tony.retry import Backoff
+
 _PR_SET_PDEATHSIG = 1
 _PR_GET_DUMPABLE = 3
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+#: Between two searches for processes that are being killed.
+KILL_BACKOFF = Backoff(first=0.001, most=0.05)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
@@ -242,7 +246,7 @@ def kill_until_none(kill: Callable[[], Collection[int]], timeout: float) -> int:
     """
     deadline = time.monotonic() + timeout
     seen: set[int] = set()
-    pause = 0.001
+    pauses = iter(KILL_BACKOFF)
     clean = 0
     while clean < 2:
         found = kill()
@@ -251,8 +255,7 @@ def kill_until_none(kill: Callable[[], Collection[int]], timeout: float) -> int:
         if time.monotonic() >= deadline:
             break
         if found or (clean < 2 and seen):
-            time.sleep(pause)
-            pause = min(2 * pause, 0.05)
+            time.sleep(next(pauses))
     return len(seen)
 
 

@@ -196,7 +196,7 @@ class Lane:
             async with asyncio.timeout(None if _USER.get() is None else timeout) as limit:
                 slot = await slots.acquire()
                 run = partial(contextvars.copy_context().run, work, *args, **kwargs)
-                return await asyncio.shield(_start(slot, run))
+                return await _run_in_slot(slot, run)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -208,14 +208,34 @@ class Lane:
             raise OverloadedError(f"{self._what} could not be read within {timeout:.0f} s: {why}.") from None
 
 
-def _start(slot: Slot, run: Callable[[], T]) -> asyncio.Future[T]:
-    """Start the work; the slot is released when it ends."""
+async def _run_in_slot(slot: Slot, run: Callable[[], T]) -> T:
+    """Run the work; the slot is released when it ends, even if this coroutine is cancelled before."""
+    try:
+        # A user's work may hang: the program does not wait for it when it exits.
+        done = start_in_thread(run, daemon=_USER.get() is not None)
+    except RuntimeError:
+        try:
+            return run()
+        finally:
+            slot.release()
+    done.add_done_callback(lambda _: slot.release())
+    return await asyncio.shield(done)
+
+
+def start_in_thread(work: Callable[[], T], *, daemon: bool) -> asyncio.Future[T]:
+    """Start work in a new thread; the future gets its result.
+
+    Args:
+        daemon: the process does not wait for the thread when it exits.
+
+    Raises:
+        RuntimeError: no thread can be started.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     done.add_done_callback(lambda future: future.cancelled() or future.exception())  # or an abandoned one is logged
 
     def settle(result: T | None, error: BaseException | None) -> None:
-        slot.release()
         if done.cancelled():
             return
         if error is not None:
@@ -226,20 +246,13 @@ def _start(slot: Slot, run: Callable[[], T]) -> asyncio.Future[T]:
     def report() -> None:
         result, error = None, None
         try:
-            result = run()
+            result = work()
         except BaseException as caught:  # raised in the waiting coroutine
             error = caught
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, result, error)
 
-    try:
-        # A user's work may hang: the program does not wait for it when it exits.
-        threading.Thread(target=report, name="worker", daemon=_USER.get() is not None).start()
-    except RuntimeError:  # "can't start new thread"
-        try:
-            settle(run(), None)
-        except BaseException as caught:
-            settle(None, caught)
+    threading.Thread(target=report, name="worker", daemon=daemon).start()
     return done
 
 

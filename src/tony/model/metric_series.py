@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum
 
 from tony.dataclass import dataclass
+from tony.units import Unit
 
 #: Valid names of metrics, including those of programs. Longer ones, or more than `MOST_OF_A_PROGRAM` of one program,
 #: are dropped.
@@ -20,21 +20,6 @@ MOST_OF_A_PROGRAM = 32
 #: Prefix of metrics that programs report.
 OF_PROGRAMS = "user."
 _DEVICE = re.compile(r"gpu(\d{1,3})\.(.+)")
-
-
-class Unit(Enum):
-    """The unit of a metric."""
-
-    CORES = "cores"
-    BYTES = "B"
-    BYTES_PER_SECOND = "B/s"
-    COUNT = "count"
-    PER_SECOND = "1/s"
-    SHARE = "share"  #: 0 to 1
-    WATT = "W"
-    HERTZ = "Hz"
-    CELSIUS = "°C"
-    NONE = ""
 
 
 @dataclass(frozen=True, slots=True)

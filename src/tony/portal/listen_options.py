@@ -9,6 +9,7 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tony.address import format_host
 from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.jobs.whoami import user_name
@@ -62,7 +63,7 @@ class ListenOptions:
         """Return the portal's address for browsers."""
         if self.origins:
             return f"{self.origins[0].rstrip('/')}/"
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = format_host(self.host)
         if host in ("0.0.0.0", "[::]"):
             host = socket.getfqdn()
         return f"{'http' if self.certificate is None else 'https'}://{host}:{port}/"

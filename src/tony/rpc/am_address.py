@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from tony.address import Address, parse_address
 from tony.dataclass import dataclass
 
 
@@ -15,24 +18,16 @@ class UnixAddress:
         return f"unix:{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsAddress:
-    """A TCP port with TLS.
+class TlsAddress(Address):
+    """A TCP port with TLS."""
 
-    Attributes:
-        host: name or number; an IPv6 number without its brackets.
-        port: 0 to let the kernel choose (to listen only).
-    """
-
-    host: str
-    port: int
+    __slots__ = ()
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"tls:{host}:{self.port}"
+        return f"tls:{super().__str__()}"
 
 
-Address = UnixAddress | TlsAddress
+AmAddress = UnixAddress | TlsAddress
 #: Maximum characters of an address that a peer reports.
 _MAX_LENGTH = 300
 
@@ -46,21 +41,17 @@ def is_callable(text: str) -> bool:
     return isinstance(where, TlsAddress) and where.port > 0 and len(text) <= _MAX_LENGTH and text.isprintable()
 
 
-def parse(text: str) -> Address:
+def parse(text: str) -> AmAddress:
     """Parse an address.
 
     Raises:
         ValueError: with the expected form.
     """
-    scheme, colon, rest = text.partition(":")
+    scheme, _, rest = text.partition(":")
     if scheme == "unix" and rest.startswith("/") and "\0" not in rest and not rest.endswith("/"):
         return UnixAddress(path=rest)
-    if scheme == "tls" and colon:
-        host, colon, port = rest.rpartition(":")
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1]
-        elif ":" in host:
-            host = ""
-        if host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16:
-            return TlsAddress(host=host, port=int(port))
+    if scheme == "tls":
+        with suppress(ValueError):
+            where = parse_address(rest)
+            return TlsAddress(host=where.host, port=where.port)
     raise ValueError(f"{text!r:.200} is not an address; write unix:/absolute/path or tls:host:port")

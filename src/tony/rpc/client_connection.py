@@ -14,7 +14,7 @@ from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
-from tony.rpc.am_address import Address, UnixAddress, parse
+from tony.rpc.am_address import AmAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, RpcConnection
 from tony.rpc.handshake_side import HandshakeSide, Phase
 from tony.rpc.sockets import describe_error, resolve, short_path
@@ -157,7 +157,7 @@ def _reason_of_failure(connection: RpcConnection, was: Phase) -> Exception:
     return error
 
 
-async def _connected_socket(address: Address) -> socket.socket:
+async def _connected_socket(address: AmAddress) -> socket.socket:
     loop = asyncio.get_running_loop()
     if isinstance(address, UnixAddress):
         return await _connected_unix(address.path)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from tony.model import format_metrics
-from tony.model.metric_series import Unit
-from tony.units import format_bytes, format_duration
+from tony.units import Unit, format_amount, format_bytes, format_duration, format_number, format_share
 
 #: Control characters (C0, DEL, C1), bidirectional controls and lone surrogates: a job's name must not alter the text
 #: around it. In text of several lines, newlines and tabs are kept.
@@ -82,23 +81,17 @@ def count(number: int | None) -> str:
 
 def hours(number: float | None) -> str:
     """Format GPU-hours and the like with three significant digits."""
-    if number is None:
-        return NOTHING
-    if number == 0:
-        return "0"
-    if number < 0.001:
-        return "< 0.001"
-    return f"{number:.3g}" if number < 100 else count(round(number))
+    return NOTHING if number is None else format_number(number, count)
 
 
 def percent(share: float | None) -> str:
     """Format a share (0 to 1) as a percentage."""
-    return NOTHING if share is None else format_metrics.share(share)
+    return NOTHING if share is None else format_share(share)
 
 
 def measured(value: float | None, unit: Unit) -> str:
     """Format a metric with its unit."""
-    return format_metrics.amount(value, unit, _STYLE)
+    return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, whole=count)
 
 
 def plural(number: int, word: str) -> str:
@@ -118,6 +111,3 @@ def _datetime(seconds: float | None) -> datetime | None:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):  # out of the calendar's range, in a damaged job directory
         return None
-
-
-_STYLE = format_metrics.NumberStyle(nothing=NOTHING, size=size, whole=count, cores=" cores", degrees=" °C")

@@ -76,7 +76,7 @@ def changes(data: bytes) -> None:
     watch = Inotify()
     os.close(watch.descriptor)
     watch.descriptor, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    watch._folders[1] = Path("/x")
+    watch._paths[1] = Path("/x")
     try:
         os.write(writing, data[:60_000])
         for path, _ in watch.read():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.value_parsing import parse_bool, parse_int, parse_size
 
@@ -92,7 +92,7 @@ def test_a_value_that_means_nothing_is_told_with_its_place(tmp_path: Path) -> No
         with pytest.raises(ConfigurationError, match=wanted) as caught:
             read(key)
         assert str(path) in str(caught.value)
-    with pytest.raises(ConfigurationError, match="no address"):
+    with pytest.raises(ConfigurationError, match="not an address"):
         settings.get_address("a", 1)
     with pytest.raises(ConfigurationError, match="has no value"):
         settings.get_size("missing")

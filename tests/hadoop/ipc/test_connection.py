@@ -20,8 +20,8 @@ from tests.support.hadoop.faults import (
     standby,
 )
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
+from tony.address import Address
 from tony.dataclass import replace
-from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (

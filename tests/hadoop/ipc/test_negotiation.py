@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.hadoop.ipc.echo import TOKEN, TOKENS
 from tests.support.hadoop.digest_server import DigestServer
+from tony.address import Address
 from tony.errors import InfraError
-from tony.hadoop.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.ipc.negotiation import Negotiation

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.hadoop.ipc.echo import FOREIGN, Said
-from tony.hadoop.address import Address, parse
+from tony.address import Address, parse_address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import (
@@ -51,7 +51,7 @@ def addresses(cluster: MiniCluster) -> dict[str, Address]:
         "web": "yarn.resourcemanager.webapp.address",
         "namenode": "dfs.namenode.rpc-address",
     }
-    return {name: parse(settings.get(key) or "") for name, key in keys.items()}
+    return {name: parse_address(settings.get(key) or "") for name, key in keys.items()}
 
 
 async def _ask(address: Address, login: LoginIdentity) -> GetNewApplicationResponse:

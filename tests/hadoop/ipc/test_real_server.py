@@ -15,8 +15,8 @@ from tests.hadoop import java_daemon, kerberos
 from tests.hadoop.ipc.echo import Said
 from tests.hadoop.java_daemon import JavaDaemon
 from tests.hadoop.kerberos import REALM, Kdc
+from tony.address import Address
 from tony.dataclass import replace
-from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.url_tokens import from_url_string
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.tokens import writable
 from tony.hadoop.tokens.credentials import (
     TokenCredentials,

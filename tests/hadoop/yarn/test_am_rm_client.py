@@ -22,6 +22,7 @@ from tony.hadoop.yarn import am_rm_client
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, scheduler_proxy
 from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest
+from tony.retry import Backoff
 
 SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))
 NODES = (NodeId(host="node-1", port=1), NodeId(host="node-2", port=2))
@@ -503,7 +504,7 @@ async def test_what_finds_no_place_is_asked_for_after_ever_longer_pauses() -> No
     """Until there is one: then all of it comes, and the pauses are short again."""
     apart_from_each_other = ContainerRequest(resource=SMALL.resource, tags=("w",), constraint=apart(NODE, "w"))
     manager = FakeResourceManager(places=1)
-    async with mastering(manager, pace=HeartbeatInterval(again=0.02, again_most=0.08)) as story:
+    async with mastering(manager, pace=HeartbeatInterval(again=Backoff(first=0.02, most=0.08))) as story:
 
         def told() -> list[int]:
             return [each.count for news in story.news for each in news.rejected]

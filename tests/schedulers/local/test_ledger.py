@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.local import claim_queue
+from tony.linux import inotify
 from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, decide, encode
 from tony.schedulers.local.claim_queue import acquire_claim
 from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
@@ -279,9 +279,8 @@ def test_all_of_a_line_get_their_turn(
 ) -> None:
     """In the order in which they came, also where the kernel tells nobody of changes."""
     if deaf:
-        monkeypatch.setattr(claim_queue, "_POLL_WITHOUT_INOTIFY_SECONDS", 0.01)
-        for name in ("DeparturesWatch", "FileWatch"):
-            monkeypatch.setattr(claim_queue, name, refuse)
+        monkeypatch.setattr(inotify, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(inotify, "Inotify", refuse)
     holder = posted(ledger, 100)
     order: list[int] = []
 

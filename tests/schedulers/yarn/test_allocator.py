@@ -37,6 +37,7 @@ from tony.history.job_record import pending_report, write_summary
 from tony.model.job_report import JobReport
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.states import JobState
+from tony.retry import Backoff
 from tony.schedulers.yarn import attempt_diagnostics, container_table, event_log_replication, outstanding_requests
 from tony.schedulers.yarn import record_publisher as publishing
 from tony.schedulers.yarn.job_folder import JobFiles
@@ -701,7 +702,7 @@ async def test_what_ends_before_it_has_begun_tells_no_secret(
         really(files, name, content)
 
     monkeypatch.setattr(JobFiles, "put", note)
-    monkeypatch.setattr(publishing, "_MIN_RETRY_SECONDS", 60.0)
+    monkeypatch.setattr(publishing, "HDFS_BACKOFF", Backoff(first=60.0, most=60.0))
     async with playing(tmp_path, opens=False) as played:
         played.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
         await played.source.open(played.events.append)

@@ -17,7 +17,7 @@ from tests.support.faults.plan import Strike
 from tests.support.faults.plan_parser import parse_strike, write_strike
 from tests.support.faults.schedule import Injection
 from tony.dataclass import dataclass
-from tony.jobs.inotify import FolderWatch
+from tony.linux.inotify import ChangeWatch
 from tony.model.ids import TaskId
 
 
@@ -85,7 +85,7 @@ class OrderBook:
 async def follow(file: Path, tell: Callable[[Order], None]) -> None:
     """Call `tell` with every command, for ever."""
     book = OrderBook(file)
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         watch.add(Path(os.path.dirname(file)))
         while True:
             for order in book.new():

@@ -34,8 +34,8 @@ from tests.support.hadoop.faults import (
     Refuse,
     Silence,
 )
+from tony.address import Address
 from tony.dataclass import dataclass, field
-from tony.hadoop.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, framed
 from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer

@@ -8,10 +8,9 @@ from tony.advice.checkpoint_setting import change_of_interval
 from tony.advice.facts import Facts, Run, Saves
 from tony.advice.failure_rate import best_interval, failure_rate
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
 from tony.history.goodput import Bucket
-from tony.units import format_duration
+from tony.units import Unit, format_amount, format_duration
 
 
 class CheckpointBound(Heuristic):
@@ -33,13 +32,13 @@ the measured interval; otherwise it states the steps or seconds."""
         Threshold(
             "share",
             0.1,
-            Measure.SHARE,
+            Unit.SHARE,
             "minimum share of the time between first and last step that goes into checkpoints",
         ),
-        Threshold("count", 5, Measure.COUNT, "minimum number of checkpoints of a run"),
-        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "minimum run time of programs, over all runs"),
-        Threshold("part", 0.2, Measure.SHARE, "maximum recommended interval, as a share of a run"),
+        Threshold("count", 5, Unit.COUNT, "minimum number of checkpoints of a run"),
+        Threshold("runs", 2, Unit.COUNT, "minimum number of such runs"),
+        Threshold("seconds", 300.0, Unit.SECONDS, "minimum run time of programs, over all runs"),
+        Threshold("part", 0.2, Unit.SHARE, "maximum recommended interval, as a share of a run"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -56,13 +55,13 @@ the measured interval; otherwise it states the steps or seconds."""
         savings = [self._saved_share(each, saved, better) for each, saved, _ in bound]
         yield self.finding(
             Severity.HIGH if share >= 0.25 else Severity.MEDIUM,
-            f"{amount(share, Measure.SHARE)} of the time goes into checkpoints",
+            f"{format_amount(share, Unit.SHARE)} of the time goes into checkpoints",
             (
-                Evidence("share of time in checkpoints", share, Measure.SHARE),
-                Evidence("duration of a checkpoint", saves.cost, Measure.SECONDS),
-                Evidence("present interval", saves.every, Measure.SECONDS),
+                Evidence("share of time in checkpoints", share, Unit.SHARE),
+                Evidence("duration of a checkpoint", saves.cost, Unit.SECONDS),
+                Evidence("present interval", saves.every, Unit.SECONDS),
                 Evidence("failures in all runs", rate.failures),
-                Evidence("run time of programs in all runs", rate.running, Measure.SECONDS),
+                Evidence("run time of programs in all runs", rate.running, Unit.SECONDS),
             ),
             saving=Saving(
                 gpu_hours=savings_range(

@@ -8,9 +8,8 @@ from tony.advice.checkpoint_setting import change_of_interval
 from tony.advice.facts import Facts, Run, Saves
 from tony.advice.failure_rate import FailureRate, best_interval, failure_rate, overhead
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Interval, Measure, Saving, Severity
-from tony.units import format_duration
+from tony.advice.recommendation import Evidence, Finding, Interval, Saving, Severity
+from tony.units import Unit, format_amount, format_duration
 
 
 class CheckpointInterval(Heuristic):
@@ -29,10 +28,10 @@ even if the optimal interval is shorter; later runs may lead to a further recomm
 
 The range of the saving comes from the confidence interval of the MTTF."""
     thresholds = (
-        Threshold("failures", 3, Measure.COUNT, "minimum number of failures in all runs"),
-        Threshold("gain", 0.03, Measure.SHARE, "minimum share of the job's time that would be saved"),
-        Threshold("slower", 0.03, Measure.SHARE, "maximum slowdown of a run without failures"),
-        Threshold("count", 2, Measure.COUNT, "minimum number of checkpoints of the run"),
+        Threshold("failures", 3, Unit.COUNT, "minimum number of failures in all runs"),
+        Threshold("gain", 0.03, Unit.SHARE, "minimum share of the job's time that would be saved"),
+        Threshold("slower", 0.03, Unit.SHARE, "maximum slowdown of a run without failures"),
+        Threshold("count", 2, Unit.COUNT, "minimum number of checkpoints of the run"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -62,13 +61,13 @@ The range of the saving comes from the confidence interval of the MTTF."""
         return self.finding(
             Severity.HIGH if gains[1] >= 0.1 else Severity.MEDIUM,
             f"the job fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: more "
-            f"frequent checkpoints would save {amount(gains[1], Measure.SHARE)} of its time",
+            f"frequent checkpoints would save {format_amount(gains[1], Unit.SHARE)} of its time",
             (
                 Evidence("failures in all runs", rate.failures),
-                Evidence("mean time to failure", rate.mttf, Measure.SECONDS),
-                Evidence("lower bound of it (90 % confidence)", rate.least, Measure.SECONDS),
-                Evidence("duration of a checkpoint", saves.cost, Measure.SECONDS),
-                Evidence("present interval", saves.every, Measure.SECONDS),
+                Evidence("mean time to failure", rate.mttf, Unit.SECONDS),
+                Evidence("lower bound of it (90 % confidence)", rate.least, Unit.SECONDS),
+                Evidence("duration of a checkpoint", saves.cost, Unit.SECONDS),
+                Evidence("present interval", saves.every, Unit.SECONDS),
             ),
             saving=Saving(
                 gpu_hours=_scale(share, run.ledger.whole_gpu_hours),

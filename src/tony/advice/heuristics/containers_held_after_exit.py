@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, gigabytes
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
 from tony.model.states import RoleKind
+from tony.units import Unit, format_amount
 
 
 class IdleAfterEnd(Heuristic):
@@ -24,11 +24,9 @@ Tasks of the role finished long before the job, and their containers stayed allo
   others](skewed-ranks.md).
 - If they take long to stop, their programs do not exit on SIGTERM: `stop_grace` limits the time."""
     thresholds = (
-        Threshold(
-            "share", 0.2, Measure.SHARE, "minimum share of the time for which the role's containers were allocated"
-        ),
-        Threshold("seconds", 300.0, Measure.SECONDS, "minimum per task, on average"),
-        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs"),
+        Threshold("share", 0.2, Unit.SHARE, "minimum share of the time for which the role's containers were allocated"),
+        Threshold("seconds", 300.0, Unit.SECONDS, "minimum per task, on average"),
+        Threshold("runs", 2, Unit.COUNT, "minimum number of such runs"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -39,11 +37,11 @@ Tasks of the role finished long before the job, and their containers stayed allo
             share, seconds = now.idle / now.held, 3600 * now.idle / now.tasks
             yield self.finding(
                 Severity.HIGH if now.gpus and share >= 0.4 else Severity.MEDIUM,
-                f"containers of {name} stayed allocated for {amount(seconds, Measure.SECONDS)} on average after their "
-                "programs had exited",
+                f"containers of {name} stayed allocated for {format_amount(seconds, Unit.SECONDS)} on average after "
+                "their programs had exited",
                 (
-                    Evidence("allocated after the program's exit, per task on average", seconds, Measure.SECONDS),
-                    Evidence("share of the allocated time", share, Measure.SHARE),
+                    Evidence("allocated after the program's exit, per task on average", seconds, Unit.SECONDS),
+                    Evidence("share of the allocated time", share, Unit.SHARE),
                     Evidence("tasks", now.tasks),
                 ),
                 role=name,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
+from tony.units import Unit, format_amount
 
 
 class CpuOverAsked(Heuristic):
@@ -27,9 +27,9 @@ With the scheduler `local`, cores are shares: a smaller number only lowers the p
 If programs start as many threads as they have cores, set the number of threads to the new number, too."""
     thresholds = (
         *PROOF,
-        Threshold("headroom", 1.5, Measure.TIMES, "the highest use is recommended"),
-        Threshold("share", 0.4, Measure.SHARE, "minimum share of the cores that would be saved"),
-        Threshold("throttled", 0.01, Measure.SHARE, "maximum share of time in which a limit throttled the tasks"),
+        Threshold("headroom", 1.5, Unit.TIMES, "the highest use is recommended"),
+        Threshold("share", 0.4, Unit.SHARE, "minimum share of the cores that would be saved"),
+        Threshold("throttled", 0.01, Unit.SHARE, "maximum share of time in which a limit throttled the tasks"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -45,11 +45,11 @@ If programs start as many threads as they have cores, set the number of threads 
                 continue
             yield self.finding(
                 Severity.MEDIUM if new <= now.vcores / 4 else Severity.LOW,
-                f"each task of {name} requests {amount(now.vcores, Measure.CORES)}, and none ever used more than "
-                f"{amount(highest, Measure.CORES)}",
+                f"each task of {name} requests {format_amount(now.vcores, Unit.CORES)}, and none ever used more than "
+                f"{format_amount(highest, Unit.CORES)}",
                 (
-                    Evidence("cores requested", now.vcores, Measure.CORES),
-                    Evidence("highest use of any task", highest, Measure.CORES),
+                    Evidence("cores requested", now.vcores, Unit.CORES),
+                    Evidence("highest use of any task", highest, Unit.CORES),
                     Evidence("tasks", now.tasks),
                 ),
                 role=name,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Severity
+from tony.advice.recommendation import Evidence, Finding, Severity
+from tony.units import Unit, format_amount
 
 
 class CpuUnderAsked(Heuristic):
@@ -24,9 +24,9 @@ The recommendation is the average use, rounded up; if a limit throttled the task
     thresholds = (
         *PROOF,
         Threshold(
-            "throttled", 0.1, Measure.SHARE, "minimum share of time in which a limit throttled the tasks, on average"
+            "throttled", 0.1, Unit.SHARE, "minimum share of time in which a limit throttled the tasks, on average"
         ),
-        Threshold("over", 1.25, Measure.TIMES, "the requested cores were used, on average"),
+        Threshold("over", 1.25, Unit.TIMES, "the requested cores were used, on average"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -45,11 +45,11 @@ The recommendation is the average use, rounded up; if a limit throttled the task
     def _throttled(self, name: str, now: RoleFacts, throttled: float, runs: int) -> Finding:
         return self.finding(
             Severity.MEDIUM,
-            f"programs of {name} were throttled for {amount(throttled, Measure.SHARE)} of their time, because they "
-            f"have only {amount(now.vcores, Measure.CORES)}",
+            f"programs of {name} were throttled for {format_amount(throttled, Unit.SHARE)} of their time, because they "
+            f"have only {format_amount(now.vcores, Unit.CORES)}",
             (
-                Evidence("cores requested", now.vcores, Measure.CORES),
-                Evidence("share of time throttled", throttled, Measure.SHARE),
+                Evidence("cores requested", now.vcores, Unit.CORES),
+                Evidence("share of time throttled", throttled, Unit.SHARE),
             ),
             role=name,
             patch=change_role_setting(name, "vcores", str(now.vcores), str(2 * now.vcores)),
@@ -59,11 +59,11 @@ The recommendation is the average use, rounded up; if a limit throttled the task
     def _over(self, name: str, now: RoleFacts, used: float, runs: int) -> Finding:
         return self.finding(
             Severity.LOW,
-            f"programs of {name} used {amount(used, Measure.CORES)} on average, and request "
-            f"{amount(now.vcores, Measure.CORES)}: on a busy machine they would be slower",
+            f"programs of {name} used {format_amount(used, Unit.CORES)} on average, and request "
+            f"{format_amount(now.vcores, Unit.CORES)}: on a busy machine they would be slower",
             (
-                Evidence("cores requested", now.vcores, Measure.CORES),
-                Evidence("used on average, by the busiest task", used, Measure.CORES),
+                Evidence("cores requested", now.vcores, Unit.CORES),
+                Evidence("used on average, by the busiest task", used, Unit.CORES),
             ),
             role=name,
             patch=change_role_setting(name, "vcores", str(now.vcores), str(math.ceil(used))),

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import mean_use
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
 from tony.model.metric_series import OF_PROGRAMS
+from tony.units import Unit, format_amount
 
 #: Names of metrics with the seconds per step in which programs wait for data.
 _WAITING = re.compile(r"(data|input|load(er)?|fetch)([_.-]?(time|wait|seconds|s))", re.IGNORECASE)
@@ -36,12 +36,10 @@ is always busy, show that the cores cannot prepare the data fast enough.
 - Copy remote data that is read repeatedly to the node's disk."""
     thresholds = (
         *PROOF,
-        Threshold(
-            "waits", 0.25, Measure.SHARE, "minimum share of each step that the program reports as waiting for data"
-        ),
-        Threshold("gpu", 0.5, Measure.SHARE, "maximum GPU utilisation, on average"),
-        Threshold("gpu_works", 0.02, Measure.SHARE, "minimum GPU utilisation: below it they are not used at all"),
-        Threshold("cpu", 0.9, Measure.SHARE, "minimum share of the requested cores in use, on average"),
+        Threshold("waits", 0.25, Unit.SHARE, "minimum share of each step that the program reports as waiting for data"),
+        Threshold("gpu", 0.5, Unit.SHARE, "maximum GPU utilisation, on average"),
+        Threshold("gpu_works", 0.02, Unit.SHARE, "minimum GPU utilisation: below it they are not used at all"),
+        Threshold("cpu", 0.9, Unit.SHARE, "minimum share of the requested cores in use, on average"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -77,14 +75,14 @@ is always busy, show that the cores cannot prepare the data fast enough.
             else "of the time the GPUs are idle, and all cores are busy"
         )
         evidence = [
-            Evidence("waiting for data" if is_reported else "GPUs idle, on average", share, Measure.SHARE),
-            Evidence("cores requested", now.vcores, Measure.CORES),
-            Evidence("cores in use, on average", cores, Measure.CORES),
+            Evidence("waiting for data" if is_reported else "GPUs idle, on average", share, Unit.SHARE),
+            Evidence("cores requested", now.vcores, Unit.CORES),
+            Evidence("cores in use, on average", cores, Unit.CORES),
         ]
         hours = [known.held * now.gpus * part for (_, known), part in zip(proofs, idle, strict=True)]
         return self.finding(
             Severity.HIGH if now.gpus and share >= 0.5 else Severity.MEDIUM,
-            f"{name}: in {amount(share, Measure.SHARE)} {what}",
+            f"{name}: in {format_amount(share, Unit.SHARE)} {what}",
             tuple(evidence),
             role=name,
             saving=Saving(gpu_hours=savings_range([0.0, *hours])),

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tony.advice.exit_facts import Failed
 from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.number_format import amount, count
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
-from tony.units import exact_duration
+from tony.advice.number_format import count
+from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
+from tony.units import Unit, exact_duration, format_amount
 
 #: Round durations, in seconds.
 _ROUND_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)
@@ -28,9 +28,9 @@ If it always fails soon after the start, the recommendation is `min_uptime`: if 
 so long, twice in a row, the job is not restarted again. Later failures still cause restarts, and lost nodes do not
 count. If it fails late there is no recommendation: check whether it makes progress after its checkpoint."""
     thresholds = (
-        Threshold("restarts", 3, Measure.COUNT, "minimum number of restarts in all runs that led to the same failure"),
-        Threshold("early", 600.0, Measure.SECONDS, "maximum run time of each failure, for a recommendation"),
-        Threshold("margin", 2.0, Measure.TIMES, "the longest of these run times is recommended"),
+        Threshold("restarts", 3, Unit.COUNT, "minimum number of restarts in all runs that led to the same failure"),
+        Threshold("early", 600.0, Unit.SECONDS, "maximum run time of each failure, for a recommendation"),
+        Threshold("margin", 2.0, Unit.TIMES, "the longest of these run times is recommended"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ count. If it fails late there is no recommendation: check whether it makes progr
             (
                 Evidence("futile restarts", restarts),
                 Evidence("runs", len(futile)),
-                Evidence("longest run time before the failure", longest, Measure.SECONDS),
+                Evidence("longest run time before the failure", longest, Unit.SECONDS),
             ),
             saving=Saving(
                 gb_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gb_hours) for run, _ in futile)]),
@@ -61,7 +61,7 @@ count. If it fails late there is no recommendation: check whether it makes progr
             patch=patch,
             hint=""
             if patch
-            else f"It fails after up to {amount(longest, Measure.SECONDS)}: compare the logs of the sessions.",
+            else f"It fails after up to {format_amount(longest, Unit.SECONDS)}: compare the logs of the sessions.",
             runs=len(futile),
         )
 

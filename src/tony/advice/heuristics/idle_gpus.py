@@ -8,8 +8,9 @@ from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import Device, devices
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.number_format import count
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
 from tony.model.job_spec import MIB
+from tony.units import Unit
 
 
 class GpusIdle(Heuristic):
@@ -28,8 +29,8 @@ needs no GPU, set `gpus = 0` yourself.
 For GPUs that compute only some of the time, see [steps that wait for data](data-bound.md)."""
     thresholds = (
         *PROOF,
-        Threshold("used", 0.01, Measure.SHARE, "minimum utilisation in any sample: then the GPU counts as used"),
-        Threshold("memory", 64 * MIB, Measure.BYTES, "minimum memory in use: then a program has opened the GPU"),
+        Threshold("used", 0.01, Unit.SHARE, "minimum utilisation in any sample: then the GPU counts as used"),
+        Threshold("memory", 64 * MIB, Unit.BYTES, "minimum memory in use: then a program has opened the GPU"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -65,7 +66,7 @@ For GPUs that compute only some of the time, see [steps that wait for data](data
                 Evidence(
                     "highest utilisation of the others",
                     max(device.util.most for device in every if device.number in idle),
-                    Measure.SHARE,
+                    Unit.SHARE,
                 ),
                 Evidence("tasks", now.tasks),
             ),

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
 from tony.advice.heuristic import Heuristic, Threshold, change_role_setting, rounded_memory, size
-from tony.advice.number_format import amount, count
-from tony.advice.recommendation import Evidence, Finding, Measure, Severity
+from tony.advice.number_format import count
+from tony.advice.recommendation import Evidence, Finding, Severity
+from tony.units import Unit, format_amount
 
 
 class MemoryTight(Heuristic):
@@ -23,10 +24,10 @@ count.
 
 If memory grows without limit, more of it only delays the failure: see the chart of `pss` on the job's page."""
     thresholds = (
-        Threshold("near", 0.92, Measure.SHARE, "minimum share of the requested memory that is resident at the peak"),
-        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs; one is enough if a task ran out of memory"),
-        Threshold("more", 1.25, Measure.TIMES, "the requested memory is recommended"),
-        Threshold("much_more", 1.5, Measure.TIMES, "the same after a task ran out of memory"),
+        Threshold("near", 0.92, Unit.SHARE, "minimum share of the requested memory that is resident at the peak"),
+        Threshold("runs", 2, Unit.COUNT, "minimum number of such runs; one is enough if a task ran out of memory"),
+        Threshold("more", 1.25, Unit.TIMES, "the requested memory is recommended"),
+        Threshold("much_more", 1.5, Unit.TIMES, "the same after a task ran out of memory"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -41,15 +42,15 @@ If memory grows without limit, more of it only delays the failure: see the chart
     def _found(self, name: str, now: RoleFacts, died: int, near: list[RoleFacts]) -> Finding:
         new = rounded_memory(now.memory * self.limits["much_more" if died else "more"])
         highest = max((known.resident or 0 for known in near), default=0)
-        limit = amount(now.memory, Measure.BYTES)
-        peak = f", peak {amount(highest, Measure.BYTES)}" if highest else ""
+        limit = format_amount(now.memory, Unit.BYTES)
+        peak = f", peak {format_amount(highest, Unit.BYTES)}" if highest else ""
         if died:
             says = f"{name} ran out of memory (limit {limit}{peak}; {count(died, 'task')} killed)"
         else:
             says = f"{name} nearly ran out of memory (limit {limit}{peak})"
-        evidence = [Evidence("memory requested", now.memory, Measure.BYTES)]
+        evidence = [Evidence("memory requested", now.memory, Unit.BYTES)]
         if highest:
-            evidence.append(Evidence("highest resident memory of any task", highest, Measure.BYTES))
+            evidence.append(Evidence("highest resident memory of any task", highest, Unit.BYTES))
         if died:
             evidence.append(Evidence("tasks killed for their memory", died))
         return self.finding(

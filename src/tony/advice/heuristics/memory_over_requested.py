@@ -14,9 +14,10 @@ from tony.advice.heuristic import (
     severity_of_share,
     size,
 )
-from tony.advice.number_format import amount, count
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, savings_range
+from tony.advice.number_format import count
+from tony.advice.recommendation import Evidence, Finding, Saving, savings_range
 from tony.model.job_spec import MIB
+from tony.units import Unit, format_amount
 
 
 class MemoryOverAsked(Heuristic):
@@ -35,10 +36,10 @@ which a task ran out of memory.
 If you plan to use more data or a larger model, wait for a run with that."""
     thresholds = (
         *PROOF,
-        Threshold("headroom", 1.3, Measure.TIMES, "the highest peak is recommended"),
-        Threshold("reserve", 128 * MIB, Measure.BYTES, "added to it"),
-        Threshold("share", 0.25, Measure.SHARE, "minimum share of the request that would be saved"),
-        Threshold("least", 256 * MIB, Measure.BYTES, "minimum saving per task"),
+        Threshold("headroom", 1.3, Unit.TIMES, "the highest peak is recommended"),
+        Threshold("reserve", 128 * MIB, Unit.BYTES, "added to it"),
+        Threshold("share", 0.25, Unit.SHARE, "minimum share of the request that would be saved"),
+        Threshold("least", 256 * MIB, Unit.BYTES, "minimum saving per task"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -59,12 +60,12 @@ If you plan to use more data or a larger model, wait for a run with that."""
         hours = savings_range(gigabytes(less) * known.held for _, known in proofs)
         yield self.finding(
             severity_of_share(less / now.memory, 0.5, 0.75),
-            f"each task of {name} requests {amount(now.memory, Measure.BYTES)} of memory, and none ever used more than "
-            f"{amount(highest, Measure.BYTES)}",
+            f"each task of {name} requests {format_amount(now.memory, Unit.BYTES)} of memory, and none ever used more "
+            f"than {format_amount(highest, Unit.BYTES)}",
             (
-                Evidence("memory requested", now.memory, Measure.BYTES),
-                Evidence("highest peak of any task", highest, Measure.BYTES),
-                Evidence("lowest peak of the runs", lowest, Measure.BYTES),
+                Evidence("memory requested", now.memory, Unit.BYTES),
+                Evidence("highest peak of any task", highest, Unit.BYTES),
+                Evidence("lowest peak of the runs", lowest, Unit.BYTES),
                 Evidence("tasks", now.tasks),
             ),
             role=name,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import PROOF, Heuristic, Threshold
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, SettingChange, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
+from tony.units import Unit, format_amount
 
 #: Names of the role in jobs of TensorFlow and MXNet.
 _ROLES = ("ps", "server")
@@ -27,9 +27,11 @@ are distributed unevenly; later runs may lead to a further recommendation. If yo
 (`variable_partitioner`), check that first."""
     thresholds = (
         *PROOF,
-        Threshold("cpu", 0.3, Measure.SHARE, "maximum share of its cores that each would then use"),
-        Threshold("memory", 0.5, Measure.SHARE, "maximum share of its memory that each would then use"),
-        Threshold("network", 50e6, Measure.RATE, "maximum network traffic of each host, sent and received on average"),
+        Threshold("cpu", 0.3, Unit.SHARE, "maximum share of its cores that each would then use"),
+        Threshold("memory", 0.5, Unit.SHARE, "maximum share of its memory that each would then use"),
+        Threshold(
+            "network", 50e6, Unit.BYTES_PER_SECOND, "maximum network traffic of each host, sent and received on average"
+        ),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -64,14 +66,14 @@ are distributed unevenly; later runs may lead to a further recommendation. If yo
         less = now.tasks - fewer
         return self.finding(
             Severity.MEDIUM,
-            f"{now.tasks} tasks of {name} use {amount(cores, Measure.CORES)} in total, and each at most "
-            f"{amount(peak, Measure.BYTES)} of memory: {fewer} would be enough",
+            f"{now.tasks} tasks of {name} use {format_amount(cores, Unit.CORES)} in total, and each at most "
+            f"{format_amount(peak, Unit.BYTES)} of memory: {fewer} would be enough",
             (
                 Evidence("tasks", now.tasks),
-                Evidence("cores used in total, on average", cores, Measure.CORES),
-                Evidence("cores requested by each", now.vcores, Measure.CORES),
-                Evidence("highest memory peak of any task", peak, Measure.BYTES),
-                Evidence("memory requested by each", now.memory, Measure.BYTES),
+                Evidence("cores used in total, on average", cores, Unit.CORES),
+                Evidence("cores requested by each", now.vcores, Unit.CORES),
+                Evidence("highest memory peak of any task", peak, Unit.BYTES),
+                Evidence("memory requested by each", now.memory, Unit.BYTES),
             ),
             role=name,
             saving=Saving(

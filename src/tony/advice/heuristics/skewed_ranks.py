@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.number_format import number
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
 from tony.model.states import RoleKind
+from tony.units import Unit, format_number
 
 
 class SkewedRanks(Heuristic):
@@ -31,12 +31,12 @@ less busy: compare `gpu0.util` and `cpu` of the tasks on the job's page."""
         Threshold(
             "slower",
             1.25,
-            Measure.TIMES,
+            Unit.TIMES,
             "the median time per step of the others, or the run time of the next slowest",
         ),
-        Threshold("tasks", 3, Measure.COUNT, "minimum number of tasks with known times"),
-        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs"),
-        Threshold("seconds", 300.0, Measure.SECONDS, "minimum run time of its programs in each of them"),
+        Threshold("tasks", 3, Unit.COUNT, "minimum number of tasks with known times"),
+        Threshold("runs", 2, Unit.COUNT, "minimum number of such runs"),
+        Threshold("seconds", 300.0, Unit.SECONDS, "minimum run time of its programs in each of them"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -77,9 +77,9 @@ less busy: compare `gpu0.util` and `cpu` of the tasks on the job's page."""
         lost = [(times - 1) / times * each.held for _, each, (_, times, _) in found]
         return self.finding(
             Severity.HIGH if times >= 2 else Severity.MEDIUM,
-            f"{task} takes {number(times)} times as long as the other tasks of {name} ({what})",
+            f"{task} takes {format_number(times)} times as long as the other tasks of {name} ({what})",
             (
-                Evidence(f"{what}: {task}, against the others", times, Measure.TIMES),
+                Evidence(f"{what}: {task}, against the others", times, Unit.TIMES),
                 Evidence("tasks", known.tasks),
                 Evidence("runs with such a slow task", len(found)),
             ),

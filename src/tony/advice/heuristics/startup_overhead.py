@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.number_format import amount
-from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.model.states import RoleKind
+from tony.units import Unit, format_amount
 
 
 class StartUp(Heuristic):
@@ -27,9 +27,9 @@ allocated, in every run.
 - Do not put data into `source` or `files`: read it from where it is.
 - Use `.tonyignore` and `.gitignore` to keep unneeded files out of `source`."""
     thresholds = (
-        Threshold("share", 0.25, Measure.SHARE, "minimum share of the time for which containers were allocated"),
-        Threshold("seconds", 60.0, Measure.SECONDS, "minimum per task, on average"),
-        Threshold("runs", 2, Measure.COUNT, "minimum number of such runs"),
+        Threshold("share", 0.25, Unit.SHARE, "minimum share of the time for which containers were allocated"),
+        Threshold("seconds", 60.0, Unit.SECONDS, "minimum per task, on average"),
+        Threshold("runs", 2, Unit.COUNT, "minimum number of such runs"),
     )
 
     def look(self, facts: Facts) -> Iterator[Finding]:
@@ -41,11 +41,11 @@ allocated, in every run.
         run, share, seconds = found[0]
         yield self.finding(
             Severity.MEDIUM if share >= 0.5 else Severity.LOW,
-            f"container setup takes {amount(seconds, Measure.SECONDS)} per task, "
-            f"{amount(share, Measure.SHARE)} of the time for which its container is allocated",
+            f"container setup takes {format_amount(seconds, Unit.SECONDS)} per task, "
+            f"{format_amount(share, Unit.SHARE)} of the time for which its container is allocated",
             (
-                Evidence("setup time, per task on average", seconds, Measure.SECONDS),
-                Evidence("share of the allocated time", share, Measure.SHARE),
+                Evidence("setup time, per task on average", seconds, Unit.SECONDS),
+                Evidence("share of the allocated time", share, Unit.SHARE),
                 Evidence("runs with such a share", len(found)),
             ),
             saving=Saving(

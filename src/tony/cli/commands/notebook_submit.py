@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.legacy_commands import RawCommand, run
+from tony.retry import Backoff
 
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
 
 #: Default of job_timeout.
 _DEFAULT_JOB_TIMEOUT = "24h"
-#: Pause between two attempts to connect to the server: the first, the longest, and the growth.
-_FIRST_PAUSE_SECONDS = 0.1
-_MAX_PAUSE_SECONDS = 1.0
-_PAUSE_GROWTH = 1.3
+#: Between two attempts to connect to the server.
+_BACKOFF = Backoff(first=0.1, factor=1.3, most=1.0)
 
 
 @click.command("notebook-submit", cls=RawCommand, add_help_option=False)
@@ -59,10 +58,9 @@ async def _forward_port(home: Home, job: str, view: Viewer) -> None:
 
     task = record_of(home, job).spec.tensorboard_task
     assert task is not None
-    pause = _FIRST_PAUSE_SECONDS
+    pauses = iter(_BACKOFF)
     while not await answers(home.job(job), task, 0):
-        await asyncio.sleep(pause)
-        pause = min(_PAUSE_GROWTH * pause, _MAX_PAUSE_SECONDS)
+        await asyncio.sleep(next(pauses))
     try:
         async with await open_proxy(home, job, str(task), 0, view.noticed) as proxy:
             view.noticed(f"the notebook is at http://{proxy.place}")

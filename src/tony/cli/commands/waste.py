@@ -13,6 +13,7 @@ from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import TonyError
+from tony.units import format_number, format_share
 
 if TYPE_CHECKING:
     from tony.advice.wasted_hours import Hours, WeekOfWaste
@@ -69,9 +70,9 @@ def _row(week: WeekOfWaste) -> tuple[str, ...]:
         week.week,
         safe(week.user),
         str(week.jobs),
-        f"{week.held.gpu_hours:.1f}",
+        format_number(week.held.gpu_hours),
         _part(week.wasted.gpu_hours, week.held.gpu_hours),
-        f"{week.held.gb_hours:.1f}",
+        format_number(week.held.gb_hours),
         _part(week.wasted.gb_hours, week.held.gb_hours),
         most,
         week.worst[0] if week.worst else "-",
@@ -79,7 +80,7 @@ def _row(week: WeekOfWaste) -> tuple[str, ...]:
 
 
 def _part(wasted: float, held: float) -> str:
-    return f"{wasted:.1f} ({100 * wasted / held:.0f} %)" if held else "-"
+    return f"{format_number(wasted)} ({format_share(wasted / held)})" if held else "-"
 
 
 def _weight(hours: Hours) -> tuple[float, float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
+from tony.address import Address, parse_address
 from tony.dataclass import dataclass
-from tony.hadoop.address import Address, parse
 from tony.hadoop.configuration.settings import HadoopConfiguration
 
 _RM: Final = "yarn.resourcemanager"
@@ -152,7 +152,7 @@ def name_service(settings: HadoopConfiguration, uri: str | None = None) -> NameS
 
 def _single(settings: HadoopConfiguration, authority: str, uri: str | None) -> ServiceAddress:
     try:
-        address = parse(authority, NAMENODE_PORT)
+        address = parse_address(authority, NAMENODE_PORT)
     except ValueError as error:
         raise settings.mistake("fs.defaultFS", f"{authority!r:.200}: {error}.") from None
     source = "the path given" if uri is not None else f"fs.defaultFS, {settings.source('fs.defaultFS')}"
@@ -169,7 +169,7 @@ def _own_address(settings: HadoopConfiguration) -> Address | None:
     if own is not None:
         return own
     try:
-        return parse(urlsplit(default_file_system(settings)).netloc.rpartition("@")[2], NAMENODE_PORT)
+        return parse_address(urlsplit(default_file_system(settings)).netloc.rpartition("@")[2], NAMENODE_PORT)
     except ValueError:
         return None
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tony.address import Address, parse_address
 from tony.dataclass import dataclass
-from tony.hadoop import address
-from tony.hadoop.address import Address
 from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
 from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.value_parsing import (
@@ -193,7 +192,7 @@ class HadoopConfiguration:
         """
         if not self.get(key):
             return None
-        return self._parsed(key, None, lambda text: address.parse(_without_scheme(text), default_port))
+        return self._parsed(key, None, lambda text: parse_address(_without_scheme(text), default_port))
 
     def _parsed(self, key: str, default: Value | None, parse: Callable[[str], Value]) -> Value:
         text = self.get(key)

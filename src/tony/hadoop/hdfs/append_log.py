@@ -45,6 +45,7 @@ from tony.hadoop.ipc.errors import (
     InvalidTokenError,
     LoginError,
 )
+from tony.retry import Backoff
 
 
 class ForeignWriterError(HadoopError):
@@ -340,15 +341,13 @@ class AppendLog:
     def _patiently(self, work: Callable[[], None]) -> None:
         """Retry something with growing pauses until it succeeds, or fails for good."""
         since = time.monotonic()
-        pause = 0.05
-        while True:
+        for pause in Backoff(first=0.05, most=self._options.longest_pause):
             try:
                 work()
             except HadoopError as error:
                 if isinstance(error, _FINAL) or time.monotonic() - since + pause > self._options.patience:
                     raise
                 self._pause(error, pause)
-                pause = min(2 * pause, self._options.longest_pause)
             else:
                 with self._changed:
                     self._trouble = None

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from tony.address import format_host
 from tony.dataclass import dataclass, field
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, IpcProtocolError
 from tony.hadoop.remote_text import one_line
@@ -60,8 +61,7 @@ class HttpOrigin:
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{format_host(self.host)}:{self.port}"
 
 
 def split_url(url: str) -> tuple[HttpOrigin, str]:

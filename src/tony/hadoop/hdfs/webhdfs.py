@@ -35,6 +35,7 @@ from tony.hadoop.ipc.errors import (
     SafeModeError,
     StandbyError,
 )
+from tony.retry import Backoff
 
 _Result = TypeVar("_Result")
 #: DataNodes to leave out; the class below has a method named `list`.
@@ -47,8 +48,8 @@ _MOST_LOCATION = 16 * 2**10
 _MOST_DATANODES = 4
 #: Names asked for in one folder, unless told otherwise.
 MOST_NAMES = 100_000
-#: Seconds between two rounds through the NameNodes.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+#: Between two rounds through the NameNodes.
+_BACKOFF = Backoff(first=0.1, most=2.0)
 _REDIRECTS = (301, 302, 303, 307, 308)
 #: NameNodes of a file system -> which of them answered last in this process: new clients ask it first.
 _answered: dict[tuple[tuple[HttpOrigin, str], ...], int] = {}
@@ -458,7 +459,7 @@ class WebHdfs:
         `repeat`: whether a request that may have been carried out may be sent again.
         """
         deadline = time.monotonic() + self._options.patience
-        pause = _FIRST_PAUSE
+        pauses = iter(_BACKOFF)
         last = self._active
         while True:
             for step in range(len(self._namenodes)):
@@ -472,10 +473,10 @@ class WebHdfs:
                 else:
                     self._active = _answered[self._namenodes] = number
                     return result
+            pause = next(pauses)
             if time.monotonic() + pause > deadline:
                 raise self._named(failed) from failed
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _named(self, error: HadoopError) -> HadoopError:
         """Add the file system and the source of its address to the error of an unreachable NameNode."""

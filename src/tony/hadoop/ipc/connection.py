@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import suppress
 from typing import cast
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
 from tony.hadoop.ipc.errors import (
     CallTimeout,

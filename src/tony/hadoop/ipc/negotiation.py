@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.frames import context_frame, sasl_frame
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod

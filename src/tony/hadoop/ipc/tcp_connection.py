@@ -7,7 +7,7 @@ import os
 import socket
 from functools import partial
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import ConnectError, ConnectFailure
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.tokens.token import HadoopToken
 

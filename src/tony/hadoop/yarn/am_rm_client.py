@@ -33,7 +33,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from tony.dataclass import dataclass
@@ -206,7 +206,7 @@ class MasterClient:
         self._odd = 0
         #: Key -> the timer that repeats its request; and the pause before that, while none of it is granted.
         self._again: dict[int, asyncio.TimerHandle] = {}
-        self._pauses: dict[int, float] = {}
+        self._pauses: dict[int, Iterator[float]] = {}
 
     # -- requests of the caller
 
@@ -394,8 +394,7 @@ class MasterClient:
             self._pauses.pop(container.allocation_request_id, None)
         for each in news.rejected:
             if each.key not in self._again:
-                pause = self._pauses.get(each.key, self._pace.again)
-                self._pauses[each.key] = min(2 * pause, self._pace.again_most)
+                pause = next(self._pauses.setdefault(each.key, iter(self._pace.again)))
                 self._again[each.key] = asyncio.get_running_loop().call_later(pause, self._ask_again, each.key)
 
     def _ask_again(self, key: int) -> None:

@@ -30,13 +30,15 @@ from tony.hadoop.wire.yarn_records import (
     Resource,
     ResourceTypeInfo,
 )
+from tony.retry import Backoff
 
 #: States before the scheduler has accepted an application.
 UNDECIDED: Final = frozenset((ApplicationState.NEW, ApplicationState.NEW_SAVING, ApplicationState.SUBMITTED))
 #: Final states.
 ENDED: Final = frozenset((ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED))
-#: Seconds between polls: at first, later, and after a long wait.
-_FIRST, _SOON, _LATER = 0.02, 0.05, 0.2
+#: Seconds between polls: at first, and after a long wait.
+_BACKOFF: Final = Backoff(first=0.02, factor=1.25, most=0.05)
+_LATER: Final = 0.2
 _LONG: Final = 2.0
 
 
@@ -244,15 +246,14 @@ class _Watch:
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
         self._patience = patience
-        self._next = _FIRST
+        self._pauses = iter(_BACKOFF)
 
     async def pause(self) -> bool:
         """Wait until the next poll; return False at once if the deadline has passed."""
         waited = self._loop.time() - self._start
         if waited >= self._patience:
             return False
-        await asyncio.sleep(_LATER if waited > _LONG else self._next)
-        self._next = min(_SOON, self._next * 1.25)
+        await asyncio.sleep(_LATER if waited > _LONG else next(self._pauses))
         return True
 
 

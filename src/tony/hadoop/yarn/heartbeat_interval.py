@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony.dataclass import dataclass
+from tony.retry import Backoff
 
 #: Seconds.
 _JUST_NOW = 1.0
@@ -20,8 +21,7 @@ class HeartbeatInterval:
         first: fraction of `fast` used while a request of the last second is outstanding: a scheduler that does not
             wait for node heartbeats grants it in milliseconds.
         least: minimum between any two heartbeats.
-        again: delay before a rejected request is repeated; doubles each time nothing of it is granted.
-        again_most: maximum of that delay.
+        again: delays before a rejected request is repeated; they grow each time nothing of it is granted.
     """
 
     fast: float = 0.05
@@ -30,8 +30,7 @@ class HeartbeatInterval:
     share: float = 0.01
     first: float = 0.4
     least: float = 0.01
-    again: float = 1.0
-    again_most: float = 10.0
+    again: Backoff = Backoff(first=1.0, most=10.0)
 
     def interval(self, since_change: float, *, wanting: bool) -> float:
         """Return the seconds until the next heartbeat if nothing happens before.

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tony.hadoop.address import Address
+from tony.address import Address
 from tony.hadoop.ids import container_text
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
@@ -54,11 +54,11 @@ from tony.hadoop.wire.yarn_records import (
     SerializedException,
 )
 from tony.hadoop.yarn.nm_tokens import NodeTokens
+from tony.retry import Backoff
 
 #: Messages of a NodeManager when a container is started twice: it is running, or its token was already used.
 _STARTED_ALREADY: Final = ("already is running on this node", "Attempt to relaunch the same container")
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 1.0
+_BACKOFF: Final = Backoff(first=0.1, most=1.0)
 
 Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
@@ -187,7 +187,7 @@ class NodeClients:
 
     async def _call(self, node: NodeId, method: Method[Request, Response], request: Request, until: float) -> Response:
         """Call a method, repeating it if that is safe until the deadline."""
-        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
+        loop, pauses = asyncio.get_running_loop(), iter(_BACKOFF)
         while True:
             try:
                 return await self._ask(node, method, request)
@@ -197,10 +197,10 @@ class NodeClients:
                 if not method.idempotent and getattr(error, "maybe_executed", True):
                     raise
                 failure = error
+            pause = next(pauses)
             if loop.time() + pause > until:
                 raise failure
             await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _ask(self, node: NodeId, method: Method[Request, Response], request: Request) -> Response:
         slot = self._slots.setdefault(node, _Slot())

@@ -12,21 +12,26 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from tony import clock
+from tony.linux.inotify import ChangeWatch, InotifyMask
+from tony.retry import Backoff
 from tony.schedulers.local.claim_policy import Claim, blocker, decide
-from tony.schedulers.local.inotify import DeparturesWatch, FileWatch, FolderWatch
 from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, user_name
 from tony.schedulers.local.machine_capacity import Machine
 
+#: Claims that are granted or removed, but not new ones; or the ledger was removed.
+_DEPARTURES = InotifyMask.CLOSE_WRITE | InotifyMask.DELETE | InotifyMask.DELETE_SELF | InotifyMask.MOVE_SELF
+#: One claim was granted or removed.
+_CLAIM_CHANGES = (
+    InotifyMask.MODIFY | InotifyMask.CLOSE_WRITE | InotifyMask.ATTRIB | InotifyMask.DELETE_SELF | InotifyMask.MOVE_SELF
+)
 #: Seconds after a change at which to check again: the kernel reports that a file was closed just before it unlocks it.
 _RECHECK_SECONDS = (0.01, 0.1)
-#: Poll intervals in seconds: of the first in the queue with inotify working, and without (no watches left for this
-#: user); and of those behind it, whose pending reason alone would change.
+#: Poll intervals in seconds with inotify working: of the first in the queue; and of those behind it, whose pending
+#: reason alone would change.
 _POLL_SECONDS = 5.0
-_POLL_WITHOUT_INOTIFY_SECONDS = 0.5
 _POLL_BEHIND_SECONDS = 30.0
-#: Seconds between attempts to lock the ledger, doubling; decisions take milliseconds.
-_MIN_LOCK_RETRY_SECONDS = 0.001
-_MAX_LOCK_RETRY_SECONDS = 0.1
+#: Between attempts to lock the ledger; decisions take milliseconds.
+_LOCK_BACKOFF = Backoff(first=0.001, most=0.1)
 #: Seconds that other processes may keep the ledger locked before that is reported.
 _BUSY_REPORT_SECONDS = 2.0
 
@@ -84,8 +89,7 @@ class _QueuePlace:
         self._on_posted = on_posted
         self._larger = larger
         self._blocker: Claim | None = None
-        self._change = asyncio.Event()
-        self._watch: FolderWatch | None = None
+        self._watch: ChangeWatch | None = None
 
     async def wait_granted(self) -> HeldClaim:
         watched: str | None = ""  # "": nothing yet; later a ticket, or None: the folder
@@ -106,45 +110,41 @@ class _QueuePlace:
     def stop_watching(self) -> None:
         if self._watch:
             self._watch.close()
-            self._watch = None
 
     def _watch_for(self, behind: str | None) -> None:
         self.stop_watching()
-        self._change.clear()
-        with contextlib.suppress(OSError):
-            if behind is None:
-                self._watch = DeparturesWatch(self._ledger.path, self._change.set)
-            else:
-                self._watch = FileWatch(self._ledger.place_of(behind), self._change.set)
+        self._watch = ChangeWatch()
+        if behind is None:
+            self._watch.add(self._ledger.path, _DEPARTURES)
+        else:
+            self._watch.add(self._ledger.place_of(behind), _CLAIM_CHANGES)
 
     async def _wait_for_change(self, pauses: Iterator[float]) -> bool:
         """Wait until the next check is due; return True if a change was seen."""
-        if self._blocker and not self._watch:
-            return await self._poll_for_change(self._blocker)
-        pause = next(
-            pauses,
-            _POLL_BEHIND_SECONDS if self._blocker else _POLL_SECONDS if self._watch else _POLL_WITHOUT_INOTIFY_SECONDS,
-        )
+        assert self._watch is not None
+        if not self._watch.is_working:
+            return await self._poll_for_change(self._watch)
         try:
-            async with asyncio.timeout(pause):
-                await self._change.wait()
+            async with asyncio.timeout(next(pauses, _POLL_BEHIND_SECONDS if self._blocker else _POLL_SECONDS)):
+                await self._watch.wait_change()
         except TimeoutError:
             return False
-        self._change.clear()
         return True
 
-    async def _poll_for_change(self, before: Claim) -> bool:
-        """Poll for a change without inotify, by reading one small file and not the whole ledger."""
+    async def _poll_for_change(self, watch: ChangeWatch) -> bool:
+        """Poll for a change without inotify: behind another claim by reading its small file, not the whole ledger."""
         until = clock.monotonic() + _POLL_BEHIND_SECONDS
         while clock.monotonic() < until:
-            await asyncio.sleep(_POLL_WITHOUT_INOTIFY_SECONDS)
-            if self._ledger.claim_of(before.ticket) != before:
+            await watch.wait_change()
+            if self._blocker is None:
+                return False
+            if self._ledger.claim_of(self._blocker.ticket) != self._blocker:
                 return True
         return False
 
     async def _try_acquire(self) -> HeldClaim | None:
         """Decide as soon as the ledger can be locked."""
-        since, pause = clock.monotonic(), _MIN_LOCK_RETRY_SECONDS
+        since, pauses = clock.monotonic(), iter(_LOCK_BACKOFF)
         while True:
             try:
                 with self._ledger.locked():
@@ -153,8 +153,7 @@ class _QueuePlace:
                 busy = clock.monotonic() - since
                 if busy > _BUSY_REPORT_SECONDS:
                     self._on_pending(_lock_notice(self._ledger))
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _MAX_LOCK_RETRY_SECONDS)
+                await asyncio.sleep(next(pauses))
 
     def _decide(self) -> HeldClaim | None:
         others = [claim for claim in self._ledger.claims() if claim.ticket != self._claim.ticket]

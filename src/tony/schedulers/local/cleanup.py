@@ -231,12 +231,12 @@ def _wait_for_watchdogs(found: Callable[[], Collection[int]], family: Mapping[in
             environment.
     """
     deadline = time.monotonic() + _WATCHDOG_SECONDS
-    pause = 0.001
-    while time.monotonic() < deadline:
+    for pause in process.KILL_BACKOFF:
+        if time.monotonic() >= deadline:
+            break
         if not found() and not any(_is_same(pid, start) for pid, start in family.items()):
             break
         time.sleep(pause)
-        pause = min(2 * pause, 0.05)
 
 
 def _kill_orphans_of(supervisor: int, orphans: Iterable[int]) -> bool:

@@ -28,6 +28,7 @@ from tony.hadoop.ipc.errors import (
     QuotaExceededError,
 )
 from tony.linux.threads import to_thread
+from tony.retry import Backoff
 from tony.schedulers.interface import Journal
 from tony.schedulers.yarn.job_folder import JobFiles, closed_name
 
@@ -37,9 +38,8 @@ _WRITE_SECONDS = 1.0
 _WAIT_SECONDS = 3.0
 #: A timer late by this many seconds means that this process was suspended: that was no wait for HDFS.
 _SUSPENDED_SECONDS = 1.0
-#: Seconds between two attempts to open the log: initially, and at most.
-_MIN_RETRY_SECONDS = 0.25
-_MAX_RETRY_SECONDS = 5.0
+#: Between two attempts to write to an HDFS that does not answer yet.
+HDFS_BACKOFF = Backoff(first=0.25, most=5.0)
 #: Bytes that are read at once, and the maximum buffered in memory.
 _READ_BYTES = 1 << 20
 _MAX_BUFFERED_BYTES = 4 << 20
@@ -129,15 +129,13 @@ class HdfsJournal(Journal):
     # --- to HDFS ------------------------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        pause = _MIN_RETRY_SECONDS
-        while True:
+        for pause in HDFS_BACKOFF:
             try:
                 self._log = await to_thread(self._create_log)
                 break
             except InfraError as error:
                 _log.error("cannot write the event log to %s yet: %s", self._files.path, error)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _MAX_RETRY_SECONDS)
         self._pass_new_bytes()
 
     def _create_log(self) -> AppendLog:

@@ -34,13 +34,11 @@ from tony.linux.threads import to_thread
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.yarn.event_log_replication import LASTING, HdfsJournal
+from tony.schedulers.yarn.event_log_replication import HDFS_BACKOFF, LASTING, HdfsJournal
 from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.launch_payload import JobPayload
 
-#: Seconds between attempts to write the first files: initially, and at most. And between attempts at the end.
-_MIN_RETRY_SECONDS = 0.25
-_MAX_RETRY_SECONDS = 5.0
+#: Seconds between attempts to write the last files.
 _FINISH_RETRY_SECONDS = 0.5
 #: Seconds that writing the last files may take.
 _FINISH_SECONDS = 30.0
@@ -81,8 +79,7 @@ class RecordPublisher:
         self._work = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        pause = _MIN_RETRY_SECONDS
-        while True:
+        for pause in HDFS_BACKOFF:
             # A thread cannot be stopped: `finish` waits for it, since two writers would conflict.
             self._first_files = asyncio.get_running_loop().create_task(to_thread(self._write_first_files))
             try:
@@ -90,7 +87,6 @@ class RecordPublisher:
             except InfraError as error:
                 _log.error("cannot write the job's history to %s yet: %s", self._files.path, error)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _MAX_RETRY_SECONDS)
 
     def _write_first_files(self) -> None:
         self._files.make()

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from tony.address import Address
 from tony.dataclass import dataclass
-from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import resource_managers
 from tony.schedulers.interface import WebLink

@@ -13,6 +13,7 @@ from tony import clock
 from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
 from tony.model.job_report import JobReport
+from tony.retry import Backoff
 from tony.web import ansi_html
 from tony.web.job_source import JobView, LogBytes, LogFileInfo, Logs, LogSearchResult
 from tony.web.pages.files import kept_as
@@ -28,9 +29,8 @@ _UPDATE_BYTES = 256 << 10
 _CONTEXT_BYTES = 2048
 #: Bytes that are searched backwards for the start of a line.
 _LINE_START_BYTES = 8192
-#: Interval between two checks of a followed log: initial and maximum.
-_MIN_POLL_SECONDS = 0.2
-_MAX_POLL_SECONDS = 1.5
+#: Between two checks of a followed log without new output.
+_POLL = Backoff(first=0.2, factor=1.3, most=1.5)
 #: Time without output after which a keep-alive comment is sent.
 _KEEP_ALIVE_SECONDS = 15.0
 #: Time after which a connection is closed; the browser reconnects.
@@ -128,7 +128,7 @@ async def _lines_since(logs: Logs, stream: str, place: _Place, *, ended: bool) -
 async def _events(view: JobView, logs: Logs, stream: str, place: _Place) -> AsyncIterator[str]:
     """Yield an event immediately and for each change; a comment now and then, to detect closed connections."""
     started_at = sent_at = clock.monotonic()
-    shown, pause, ended, is_first = "", _MIN_POLL_SECONDS, False, True
+    shown, pauses, ended, is_first = "", iter(_POLL), False, True
     while clock.monotonic() - started_at < _STREAM_SECONDS:
         try:
             # Checked before reading, so that no output is missed: once the job has ended, there is no more.
@@ -141,14 +141,13 @@ async def _events(view: JobView, logs: Logs, stream: str, place: _Place) -> Asyn
             is_first = False
             yield f"data: {json.dumps(found)}\n\n"
             place = _Place(name=place.name, at=int(f"{found['at']}"), style=f"{found['style']}")
-            shown, pause, sent_at = rest, _MIN_POLL_SECONDS, clock.monotonic()
+            shown, pauses, sent_at = rest, iter(_POLL), clock.monotonic()
             if found["over"]:
                 return
         elif clock.monotonic() - sent_at > _KEEP_ALIVE_SECONDS:
             yield ":\n\n"
             sent_at = clock.monotonic()
-        await asyncio.sleep(pause)
-        pause = min(_MAX_POLL_SECONDS, 1.3 * pause)
+        await asyncio.sleep(next(pauses))
 
 
 async def download(page_request: PageRequest) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.cli.sparkline import number
-from tony.model.metric_series import Unit
+from tony.units import Unit
 from tony.web.page_text import measured
 
 

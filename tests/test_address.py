@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.hadoop.address import Address, parse
+from tony.address import Address, parse_address
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,17 @@ from tony.hadoop.address import Address, parse
 )
 def test_parse(text: str, host: str, port: int) -> None:
     """With a default for the port."""
-    assert Address(host=host, port=port) == parse(text, 8032)
+    assert Address(host=host, port=port) == parse_address(text, 8032)
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:", "a:b", "a:65536", "a:-1", "a b:1", "a:1:2]", "hdfs://a:1", "a\x1b:1"])
 def test_what_is_none(text: str) -> None:
     """Says what one looks like."""
     with pytest.raises(ValueError, match="write host:port"):
-        parse(text)
+        parse_address(text)
 
 
 def test_text() -> None:
     """As it was written, with brackets where they are needed."""
-    assert "rm1:8032" == str(parse("rm1:8032"))
+    assert "rm1:8032" == str(parse_address("rm1:8032"))
     assert "[::1]:1" == str(Address(host="::1", port=1))

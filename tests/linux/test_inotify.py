@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tony.jobs import inotify
-from tony.jobs.inotify import FolderWatch
+from tony.linux import inotify
+from tony.linux.inotify import ChangeWatch
 
 
 async def test_a_change_before_waiting_is_not_missed(tmp_path: Path) -> None:
     """From `add` on everything is noted."""
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         watch.add(tmp_path)
         (tmp_path / "a").write_text("x")
         assert await watch.wait_change() == {tmp_path / "a"}
@@ -25,7 +25,7 @@ async def test_a_change_while_waiting_wakes(tmp_path: Path) -> None:
     """Writing on, and a file that is moved in."""
     (tmp_path / "in").mkdir()
     (tmp_path / "b").write_text("x")
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         watch.add(tmp_path / "in")
         waiting = asyncio.ensure_future(watch.wait_change())
         await asyncio.sleep(0)
@@ -36,7 +36,7 @@ async def test_a_change_while_waiting_wakes(tmp_path: Path) -> None:
 async def test_several_folders(tmp_path: Path) -> None:
     """One watch serves them all."""
     folders = [tmp_path / "1", tmp_path / "2"]
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         for folder in folders:
             folder.mkdir()
             watch.add(folder)
@@ -47,7 +47,7 @@ async def test_several_folders(tmp_path: Path) -> None:
 
 async def test_names_are_bytes_to_the_kernel(tmp_path: Path) -> None:
     """A name that is no UTF-8 comes out as Python has it."""
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         watch.add(tmp_path)
         path = tmp_path / "\udcff"
         path.write_text("x")
@@ -59,7 +59,7 @@ MOST = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
 async def test_too_many_changes_mean_look_at_all(tmp_path: Path) -> None:
     """The kernel's queue has an end (16,384 as a rule)."""
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         watch.add(tmp_path)
         files = [(tmp_path / str(n)).open("wb", buffering=0) for n in range(2)]
         for n in range(MOST + 2):
@@ -79,7 +79,7 @@ async def test_without_inotify_it_looks_again(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(inotify, "Inotify", refuse)
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         watch.add(tmp_path)
         assert await watch.wait_change() is None
         assert watch.changed() is None
@@ -87,13 +87,13 @@ async def test_without_inotify_it_looks_again(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_folder_that_is_not_there_is_looked_at_again(tmp_path: Path) -> None:
     """It may be made later."""
-    with FolderWatch() as watch:
+    with ChangeWatch() as watch:
         watch.add(tmp_path / "nowhere")
         assert await watch.wait_change() is None
 
 
 def test_closing_twice_is_harmless() -> None:
     """Clean-up may run twice."""
-    watch = FolderWatch()
+    watch = ChangeWatch()
     watch.close()
     watch.close()

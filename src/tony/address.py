@@ -1,8 +1,8 @@
-"""Where a daemon listens: `host:port`, as Hadoop's settings write it."""
+"""TCP addresses as text: `host:port`, `[::1]:port`."""
 
 from __future__ import annotations
 
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,22 +11,26 @@ class Address:
 
     Attributes:
         host: name or number; an IPv6 number without its brackets.
-        port: 0 where the kernel shall choose (to listen only).
+        port: 0 to let the kernel choose (to listen only).
     """
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{format_host(self.host)}:{self.port}"
 
 
-def parse(text: str, default_port: int | None = None) -> Address:
-    """Reads `host:port`, `[::1]:port`, and `host` alone where there is a default for the port.
+def format_host(host: str) -> str:
+    """Return a host as in addresses and URLs: an IPv6 number in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def parse_address(text: str, default_port: int | None = None) -> Address:
+    """Parse `host:port`, `[::1]:port`, and `host` alone if there is a default for the port.
 
     Raises:
-        ValueError: says what an address looks like.
+        ValueError: with the expected form.
     """
     cleaned = text.strip()
     host, colon, port = cleaned.rpartition(":")
@@ -39,7 +43,7 @@ def parse(text: str, default_port: int | None = None) -> Address:
     is_number = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16
     if host and is_number and host.isprintable() and not any(char in host for char in " /@[]"):
         return Address(host=host, port=int(port))
-    raise ValueError(f"{text!r:.200} is no address; write host:port")
+    raise ValueError(f"{text!r:.200} is not an address; write host:port")
 
 
 def _is_bare_ipv6(text: str) -> bool:

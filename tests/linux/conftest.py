@@ -1,0 +1,5 @@
+"""Tests that wait are coroutines."""
+
+from __future__ import annotations
+
+from tests.hadoop.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
