@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from starlette.requests import Request
@@ -26,7 +27,6 @@ from tests.web.home_source import HomeSource
 from tony.bootstrap import settle
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, report
-from tony.dataclass import replace
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Result, Unit, at_least, interleaved, main
@@ -28,7 +28,6 @@ from tests.support.hadoop.ipc_server import Incoming
 from tony import clock
 from tony.bootstrap import command
 from tony.client.credentials import make_credentials
-from tony.dataclass import replace
 from tony.frameworks import registry as frameworks
 from tony.hadoop.ids import container_text
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file

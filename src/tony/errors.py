@@ -27,9 +27,8 @@ A message says what failed, the setting and its value, where it was set, and wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-
-from tony.dataclass import dataclass
 
 
 class ExitCode(IntEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,6 @@ from tests.advice.jobs import memory_over_asked
 from tony.advice.patch_writer import apply
 from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
-from tony.dataclass import replace
 from tony.errors import ConfigError, Problem, UserError
 from tony.model.job_record import JobRecord
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from tests.am.played_job import PlayedJob, PlayedJournal, play, succeed, until
 from tests.support.fake_executor import OK, PlayedExecutor
 from tony.core.events import AttemptStarted, Started
-from tony.dataclass import replace
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
 

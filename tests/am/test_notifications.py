@@ -10,6 +10,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from tony.am import notifications as module
 from tony.am.http_post import WebhookRejectedError, WebhookTarget, post
 from tony.am.notifications import Notifications
 from tony.client.credentials import _Authority
-from tony.dataclass import dataclass, field, replace
 from tony.model.exit_status import ExitStatus
 from tony.model.job_report import JobReport
 from tony.model.job_spec import NOTICES, JobSpec, Notify, Role

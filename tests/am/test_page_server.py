@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h11
@@ -22,7 +23,6 @@ from tests.web.kept import keep
 from tony.am import status_page as pages
 from tony.am.page_server import PageProcess
 from tony.am.status_page import Page
-from tony.dataclass import dataclass, replace
 from tony.linux.process import children, environment_of, is_alive
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.interface import PageProxy

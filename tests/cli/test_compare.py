@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.cli.conftest import Tony
@@ -9,7 +11,6 @@ from tests.jobs.played_master import JOB, failed, logged, recorded, succeeded
 from tests.web.kept import keep
 from tony.cli.compare_text import comparison_text
 from tony.cli.terminal_text import width
-from tony.dataclass import replace
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.history.metrics_schema import TaskMetricsUpdate

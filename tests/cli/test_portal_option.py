@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from tests.web.kept import keep
 from tests.web.serving import served
 from tony.cli.main import main
 from tony.core.events import Judged, SessionOpened, Snapshot
-from tony.dataclass import replace
 from tony.errors import SchedulerError, UserError
 from tony.history.job_record import write_summary
 from tony.history.session_facts import TELLING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from tony import clock
 from tony.cli.terminal_text import clock_time, width
 from tony.cli.top import Top
 from tony.cli.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
-from tony.dataclass import replace
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from tests.web.home_source import HomeSource
 from tests.web.kept import LONG_AGO, keep
 from tests.web.serving import served
 from tony.client import event_loop_thread, remote_portal
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed, UnknownJobError, UserError
 from tony.jobs import portal_client, portal_logs
 from tony.jobs.portal_client import KeptToken, keep_token

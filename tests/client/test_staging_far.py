@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.client.test_staging import FILE, Desk
 from tests.storage.samples import tar_of, zip_of
-from tony.dataclass import dataclass, field
 from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import InPlace, Placement
 from tony.storage.remote_files import NotThere, RemoteFile, RemoteFiles, RemoteFolder

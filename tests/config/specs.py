@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import tomlkit
 from hypothesis import strategies as st
 
 from tony.config.value_table import RESERVED_ENV
-from tony.dataclass import replace
 from tony.model.job_spec import MIB, NOTICES, Command, JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.masking import is_secret
 from tony.model.placeholders import check

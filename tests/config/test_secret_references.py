@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from tony.config.load import load
 from tony.config.resolved_table import resolved_rows
 from tony.config.secret_names import mask_value, redact
 from tony.config.secret_references import resolve_reference, webhook_error
-from tony.dataclass import replace
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Notify

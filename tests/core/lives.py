@@ -7,6 +7,7 @@ lives where nothing else hides what it does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
@@ -14,7 +15,6 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.state_digest import fingerprint
-from tony.dataclass import replace
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB, JobSpec, Role, TimeoutAfter, Timeouts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,7 +17,6 @@ from tony.core import events as ev
 from tony.core.report_builder import ReportContext, report
 from tony.core.state import RoleState
 from tony.core.steps import elastic_start
-from tony.dataclass import replace
 from tony.model.cluster_spec import place_among
 from tony.model.job_report import RoleSize
 from tony.model.job_spec import JobSpec, Role, Timeouts

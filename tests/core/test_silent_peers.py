@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,6 @@ from tests.core.specs import FAILED, OK, task, workers
 from tests.core.test_report_builder import begun, seen
 from tests.support.simulation import Simulation
 from tony.core.report_builder import Live
-from tony.dataclass import replace
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, FailurePolicy

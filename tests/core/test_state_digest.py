@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from tests.support.simulation import Simulation
 from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, digest
 from tony.core.timers import Timers
-from tony.dataclass import fields
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, RoleKind, TaskState
 

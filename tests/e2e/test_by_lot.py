@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,6 @@ from tests.support.faults.crash_points import struck
 from tests.support.faults.plan import FillDisk, ProcessKind, Within
 from tests.support.faults.plan_parser import write_plan, write_strike
 from tests.support.faults.random_plan import random_plan
-from tony.dataclass import replace
 from tony.model.ids import TaskId
 
 pytestmark = pytest.mark.e2e

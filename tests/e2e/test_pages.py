@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from tests.e2e.lab import Lab, until
 from tests.web.home_source import HomeSource
 from tests.web.kept import keep
 from tests.web.serving import served
-from tony.dataclass import dataclass
 from tony.model.layout import Home
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.core.policies.unconfirmed_exit import DRIFT, latest_exit_time
-from tony.dataclass import dataclass
 from tony.executor.am_connection import EXPIRY_GRACE_SECONDS
 from tony.executor.lease import Lease
 

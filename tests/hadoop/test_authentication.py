@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from tests.support.hadoop.fake_namenode import PlayedNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.address import Address
-from tony.dataclass import replace
 from tony.hadoop import client_factory
 from tony.hadoop.authentication import Logins, token_file, user_name
 from tony.hadoop.configuration import Configuration, ConfigurationError

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace as with_fields
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +25,6 @@ from tests.support.hadoop.faults import (
 )
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
 from tony.address import Address
-from tony.dataclass import replace as with_fields
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import (

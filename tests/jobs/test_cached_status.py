@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,6 @@ from tests.jobs.test_finalize_lost import started
 from tests.jobs.test_last_word import Elsewhere
 from tony import clock
 from tony.cli.main import main
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed
 from tony.history.json_files import write_json
 from tony.jobs import facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,6 @@ import pytest
 from tests.jobs.played_master import JOB, LONG_AGO, PlayedMaster, logged, recorded, standing
 from tests.jobs.test_finalize_lost import exited, started
 from tony.core.events import Event, UserCommand
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json

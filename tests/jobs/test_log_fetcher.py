@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 
 from tests.jobs.played_master import PlayedMaster, logged, recorded, standing, succeeded, until
 from tony.core.events import ContainerEnded, Event, Granted
-from tony.dataclass import replace
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,6 @@ from tests.jobs.desk import Desk
 from tests.jobs.played_master import JOB, TWO_WORKERS, logged, recorded
 from tony import clock
 from tony.core import events as ev
-from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.history.job_record import pending_report, read_summary
 from tony.jobs import facts

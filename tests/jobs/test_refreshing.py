@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import recorded
-from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.history.event_log import segments
 from tony.jobs.remote_jobs import refresh

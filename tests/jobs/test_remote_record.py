@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,6 @@ from tests.jobs.played_master import logged, recorded, succeeded, until
 from tests.jobs.test_log_fetcher import Far as Scheduler
 from tests.jobs.test_log_fetcher import FarScheduler, Played, TalkingMaster, read, running
 from tony.core.events import Granted
-from tony.dataclass import replace
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json

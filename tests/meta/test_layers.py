@@ -15,22 +15,21 @@ import tony
 PACKAGE = Path(tony.__file__).parent
 
 #: Room -> the rooms it may import. A room may always import itself.
-BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "bootstrap", "dataclass"}
+BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "bootstrap"}
 BASE = BELOW_MODEL | {"model", "linux"}
 PURE = BASE | {"core", "frameworks", "protocol", "config"}
 MIDDLE = PURE | {"schedulers", "storage", "rpc"}
 ALLOWED: dict[str, set[str]] = {
-    "errors": {"dataclass"},
+    "errors": set(),
     "units": set(),
     "clock": set(),
     "retry": set(),
     "address": set(),
     "bootstrap": set(),
-    "dataclass": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
     "python_hooks": {"reporting"},  # as programs see it: a part of their own `tony`
-    "hadoop": {"errors", "units", "retry", "address", "dataclass"},
+    "hadoop": {"errors", "units", "retry", "address"},
     "core": BELOW_MODEL | {"model"},
     "frameworks": BELOW_MODEL | {"model"},
     "protocol": BELOW_MODEL | {"model"},

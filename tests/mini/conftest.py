@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tony.dataclass import dataclass
 from tony.mini.hadoop_download import POM, cache_folder, find_folder
 from tony.mini.options import DEFAULT_HADOOP
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tony.dataclass import replace
 from tony.errors import UserError
 from tony.mini import PROPERTY, ports
 from tony.mini.cluster_state import ClusterState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from tests.plain_values import PLAIN, values
 from tony.core import events
 from tony.core.events import EVENTS, Event
-from tony.dataclass import dataclass, field
 from tony.model import codec
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.ids import TaskId

@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -22,7 +23,6 @@ from tests.portal.test_tensorboard_manager import until
 from tests.web.kept import ANYBODY, as_peer, keep
 from tests.web.test_hostile import PAGES, VALUES
 from tony.core.events import AttemptStarted, SessionOpened
-from tony.dataclass import dataclass, replace
 from tony.history.event_log import settings_digest
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.portal.entries import NOW, entry, head, heads, key, queries, wanted
-from tony.dataclass import replace
 from tony.errors import StorageError
 from tony.model.job_query import Facet, JobSort, JobsPage, Query
 from tony.model.job_summary import JobHead

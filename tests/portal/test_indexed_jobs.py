@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from tests.portal import original
 from tests.portal.test_scanner import JOBS, ended
 from tony import clock
 from tony.core.events import AttemptStarted, Granted, SessionOpened
-from tony.dataclass import replace
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.model.job_query import JobsPage, Query

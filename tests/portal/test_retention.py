@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.jobs.played_master import LONG_AGO, recorded, succeeded
 from tests.portal.entries import NOW, head
-from tony.dataclass import replace
 from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder

@@ -6,6 +6,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 from tests.jobs.played_master import TWO_WORKERS, failed, logged, recorded, succeeded
 from tests.portal import original
 from tony.core.events import Granted, SessionOpened, Started
-from tony.dataclass import replace
 from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.portal.test_tensorboard_manager import JOB, OTHER, write_events
 from tests.web.kept import keep
-from tony.dataclass import replace
 from tony.errors import StorageError
 from tony.history.job_record import read_job
 from tony.model.job_record import JobRecord

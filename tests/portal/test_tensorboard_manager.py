@@ -13,13 +13,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.web.kept import ANYBODY, as_peer, keep
-from tony.dataclass import dataclass
 from tony.errors import InfraError
 from tony.linux.process import is_alive
 from tony.model.layout import Home

@@ -32,8 +32,8 @@ import ssl
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.linux.open_file_limit import allow_open_files
 from tony.model.codec import from_plain, to_plain
 from tony.model.exit_status import ExitReason, ExitStatus

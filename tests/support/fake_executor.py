@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg

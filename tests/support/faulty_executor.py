@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.faults.faulty_connection import struck
-from tony.dataclass import replace
 from tony.executor.main import run
 from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Ready
 

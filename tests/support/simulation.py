@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from tests.support.guarantees import BrokenPromiseError, Promises
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.gang_size import gathered
-from tony.dataclass import dataclass, field
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -12,7 +13,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.history.told_lives import entries, life
 from tony.core.report_builder import ReportContext, report
-from tony.dataclass import replace
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from starlette.types import ASGIApp
 import tony
 from tests.web.kept import fetch, keep
 from tony.am.page_server import _CODE
-from tony.dataclass import replace
 from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport

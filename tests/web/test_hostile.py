@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +19,6 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.kept import ANYBODY, as_peer, fetch, keep
-from tony.dataclass import replace
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain

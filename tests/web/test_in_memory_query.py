@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from tony.dataclass import replace
 from tony.model.job_query import DAMAGED, JobSort, Query
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from starlette.types import ASGIApp
 from tests.history.test_prometheus_text import parsed, value
 from tests.web.home_source import HomeSource
 from tests.web.kept import ANYBODY, as_peer, fetch, keep
-from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +19,6 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.kept import ANYBODY, fetch, keep
-from tony.dataclass import replace
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -15,7 +16,6 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.kept import as_peer, fetch, keep
-from tony.dataclass import replace
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport

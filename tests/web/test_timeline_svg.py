@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.history.told_lives import entries, life, record
-from tony.dataclass import replace
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline
 from tony.model.states import RoleKind
 from tony.web.timeline_svg import MAX_LANES, Drawing, draw

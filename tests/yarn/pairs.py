@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,6 @@ from typing import Final
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, until, user
 from tony.address import parse_address
-from tony.dataclass import replace
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login_method import LoginIdentity

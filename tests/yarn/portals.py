@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,6 @@ import httpx
 from tests.e2e.lab import CEILING
 from tests.web.kept import as_peer
 from tests.yarn.lab import user
-from tony.dataclass import dataclass
 from tony.model.layout import Home
 from tony.portal.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs

@@ -11,13 +11,13 @@ import re
 import signal
 import urllib.parse
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 
 import pytest
 
 from tests.yarn.lab import CEILING, YarnLab, user
-from tony.dataclass import dataclass
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster_clients import ClusterClients

@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from tests.web.kept import keep
 from tests.yarn.lab import YarnLab, one_user, user
 from tests.yarn.portals import history, seen
 from tests.yarn.portals import until as until_true
-from tony.dataclass import dataclass
 from tony.linux.process import is_alive
 from tony.mini.readiness import send
 from tony.model.layout import Home

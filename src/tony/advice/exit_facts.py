@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from tony.core import events as ev
-from tony.dataclass import dataclass, field
 from tony.history.event_log import LogEntry
 from tony.model.exit_status import ExitReason, ExitStatus
 

@@ -9,10 +9,10 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tony.advice.exit_facts import Exits, Failed, ProgramExit
-from tony.dataclass import dataclass, field
 from tony.history.event_log import LogEntry
 from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metrics_reader import Peak, RolePoints

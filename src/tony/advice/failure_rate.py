@@ -7,9 +7,9 @@ checkpoint time and lost work. MTTF is the mean time to failure of the whole gan
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from tony.advice.facts import Facts
-from tony.dataclass import dataclass
 
 #: Earlier failures are not random, and will recur.
 _MIN_RUN_SECONDS = 60.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 
 from tony.advice.facts import RoleFacts
-from tony.dataclass import dataclass
 from tony.history.metrics_reader import Peak
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity
-from tony.dataclass import dataclass
 from tony.model.job_spec import GIB, MIB
 from tony.units import Unit, exact_size
 

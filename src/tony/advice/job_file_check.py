@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from tony.advice.recommendation import SettingChange
 from tony.config.call_settings import from_spec
 from tony.config.load import Resolved, is_linkedin_xml, load
 from tony.config.secret_names import redact
-from tony.dataclass import replace
 from tony.errors import UserError
 from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec

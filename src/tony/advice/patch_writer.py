@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tony.advice import job_file_check
 from tony.advice.patch import apply_changes
 from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
-from tony.dataclass import dataclass
 from tony.errors import ConfigError, StorageError, UserError
 from tony.model.job_record import JobRecord
 

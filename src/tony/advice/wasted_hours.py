@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tony.advice.facts import RoleFacts, Run, gigabytes
@@ -16,7 +17,6 @@ from tony.advice.gpus import devices
 from tony.advice.heuristic import rounded_memory
 from tony.advice.heuristics.idle_gpus import GpusIdle
 from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
-from tony.dataclass import dataclass
 from tony.history.goodput import Bucket
 
 #: Buckets of goodput that count as unused.

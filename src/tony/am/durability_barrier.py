@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tony.core.actions import Action
-from tony.dataclass import dataclass
 from tony.schedulers.interface import Journal
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tony import clock
 from tony.am.log_relay import LogRelay
@@ -18,7 +19,6 @@ from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.report_builder import Live
 from tony.core.steps.container_loss import REPORT_WAIT
-from tony.dataclass import dataclass, replace
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg

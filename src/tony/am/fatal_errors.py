@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tony.dataclass import replace
 from tony.errors import (
     AttemptLost,
     ConfigError,

@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from tony.address import format_host
-from tony.dataclass import dataclass
 from tony.linux.threads import start_in_thread
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ one lookup in an empty table when an executor connects or leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
 from itertools import count
 
-from tony.dataclass import dataclass, replace
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, Message, ReadLog

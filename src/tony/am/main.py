@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tony import clock
@@ -29,7 +30,6 @@ from tony.am.stored_kill_requests import apply_stored_kill_requests
 from tony.bootstrap import settle
 from tony.config.site_file_paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
-from tony.dataclass import dataclass
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,6 @@ from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.gang_size import gathered, sizes_text
 from tony.core.report_builder import Live, ReportContext, report
-from tony.dataclass import replace
 from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter

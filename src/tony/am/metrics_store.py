@@ -12,13 +12,13 @@ import os
 import statistics
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
 from tony.am.series_store import SeriesStore, Track
 from tony.core.state import State, Task
-from tony.dataclass import dataclass, field, replace
 from tony.errors import InfraError, StorageError
 from tony.history.progress_records import CheckpointRecord
 from tony.linux.threads import to_thread

@@ -11,11 +11,11 @@ import json
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import tony
 from tony import clock
-from tony.dataclass import dataclass
 from tony.model.job_report import JobReport
 from tony.model.job_spec import Notify
 from tony.model.states import JobState

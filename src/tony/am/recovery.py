@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tony import clock
 from tony.am.job_clock import JobClock
 from tony.core.application import Application
-from tony.dataclass import dataclass
 from tony.errors import InvalidTransition, PlatformError, RecordError
 from tony.history.event_log import read, segments
 from tony.history.replay import replay

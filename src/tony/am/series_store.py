@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
-from tony.dataclass import dataclass, field
 from tony.protocol.messages import MOST_POINTS, Points
 
 #: Bytes that all buckets may take.

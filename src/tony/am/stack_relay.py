@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from tony import clock
-from tony.dataclass import dataclass, replace
 from tony.model.ids import TaskId
 from tony.protocol.messages import LONGEST_STACKS, DumpStacks, GetStacks, Message, Stacks
 from tony.rpc.connection import RpcConnection

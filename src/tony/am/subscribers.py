@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.model.job_report import JobReport
 from tony.protocol import messages as msg
 from tony.protocol.framing import encode_for_many

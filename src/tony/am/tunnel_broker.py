@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 
 from tony import clock
 from tony.am.connection_limits import room_for_tunnels
-from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Raw

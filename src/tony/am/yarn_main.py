@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 
 from tony.am.main import run
-from tony.dataclass import replace
 from tony.errors import TonyError
 from tony.history.json_files import write_json
 from tony.linux.process import set_not_dumpable

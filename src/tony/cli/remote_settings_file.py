@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.cli.options import home
 from tony.config import remote_paths
 from tony.config.file_reader import MAX_FILE
-from tony.dataclass import replace
 from tony.errors import ConfigError, Problem, TonyError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from tony.cli.terminal_text import cut, safe, width
-from tony.dataclass import dataclass
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
 from tony.units import format_duration

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from tony.cli.sparkline import NOTHING, format_progress, number, spark
 from tony.cli.terminal_text import age, clock_time, cut, safe, table
-from tony.dataclass import dataclass
 from tony.jobs.job_metrics import last
 from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job_report import JobReport, TaskReport

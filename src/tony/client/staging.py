@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from tony.config.paths import split_entry
 from tony.config.remote_paths import is_address
-from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder

@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tony
@@ -19,7 +20,6 @@ from tony.config.layers import quoted
 from tony.config.load import Resolved, with_sources
 from tony.config.secret_names import redact
 from tony.config.secret_references import resolve_reference
-from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from tony.config.layers import Canonical, Garbled, Written, quoted
 from tony.config.settings_table import Kind, Setting
 from tony.config.suggest import suggest_names
 from tony.config.value_format import canonical
-from tony.dataclass import dataclass
 from tony.units import parse_duration, parse_size
 
 #: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).

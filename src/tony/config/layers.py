@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tony.config.settings_table import Key
-from tony.dataclass import dataclass, field
 
 #: Tables nested deeper than any setting are kept as plain values, to bound the recursion.
 MAX_DEPTH = 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from tony.config.site_file_paths import default_site_files
 from tony.config.site_policy import broken_finals, over_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.value_table import read
-from tony.dataclass import dataclass, field, replace
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 #: Most notes that are shown in full.
 _MAX_FULL_NOTES = 3

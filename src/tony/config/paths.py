@@ -10,10 +10,10 @@ import os
 import pwd
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tony.config import remote_paths
-from tony.dataclass import dataclass
 
 #: Suffixes of archives; only to distinguish `env.tar.gz` from `python3.12`: staging checks the content.
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tony.config.elastic_roles import unsupported_elastic_roles
@@ -10,7 +11,6 @@ from tony.config.layers import quoted
 from tony.config.notes import Note
 from tony.config.suggest import format_known_names, suggest_names
 from tony.config.value_table import ValueTable
-from tony.dataclass import replace
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
 from tony.model.states import RestartScope, RoleKind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony.config.call_settings import from_spec
@@ -13,7 +14,6 @@ from tony.config.settings_table import Key, Kind
 from tony.config.settings_tree import find
 from tony.config.value_format import canonical
 from tony.config.value_table import read
-from tony.dataclass import dataclass, replace
 from tony.model.job_spec import JobSpec
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from tony.dataclass import replace
 from tony.model.job_spec import Command, JobSpec, Notify
 from tony.model.masking import PASSWORD_IN_URL, SecretMask, find_secrets, is_secret
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tony.config.file_reader import FileRejectedError, read_text
 from tony.config.secret_names import is_reference
-from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 

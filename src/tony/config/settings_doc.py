@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tony.config.layers import quoted
 from tony.config.settings_table import Kind, Setting
 from tony.config.settings_tree import settings
 from tony.config.site_policy import LIMITS
 from tony.config.value_format import canonical
-from tony.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

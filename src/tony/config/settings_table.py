@@ -9,9 +9,9 @@ Standard library only: the application master checks site files again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
-from tony.dataclass import dataclass
 from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.states import (
     DistributedMode,

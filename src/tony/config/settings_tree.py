@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cache
 
 from tony.config.settings_table import SETTINGS, Half, Key, Kind, Setting
-from tony.dataclass import dataclass, field
 
 _SCHEDULER_KINDS = {
     "size": Kind.SIZE,

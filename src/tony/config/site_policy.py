@@ -17,6 +17,7 @@ library only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from tony.config.site_file_paths import is_absent
 from tony.config.suggest import format_known_names, suggest_names
 from tony.config.value_format import canonical, format_as_toml
 from tony.config.value_table import ValueTable, read, shown
-from tony.dataclass import dataclass, replace
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.units import exact_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tony.config.elastic_roles import sizes
@@ -10,7 +11,6 @@ from tony.config.settings_table import Key
 from tony.config.settings_tree import find
 from tony.config.start_order import conditions
 from tony.config.value_table import ValueTable
-from tony.dataclass import replace
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import OnTimeout
 

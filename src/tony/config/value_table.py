@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tony.config.convert import WrongValue, convert
@@ -13,7 +14,6 @@ from tony.config.settings_table import Key, Setting
 from tony.config.settings_tree import SettingsNode, schema
 from tony.config.suggest import closest_match, suggest_names
 from tony.config.value_format import format_as_toml
-from tony.dataclass import dataclass, field
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 from tony.model.masking import is_secret

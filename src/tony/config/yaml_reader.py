@@ -7,13 +7,13 @@ dates are text, duplicate keys are errors, tags are refused, and the expansion o
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from tony.config.layers import MAX_DEPTH, Written, dotted, quoted
 from tony.config.settings_table import Key
-from tony.dataclass import dataclass, field
 
 #: Most values in one file, including repetitions by aliases.
 MAX_NODES = 50_000

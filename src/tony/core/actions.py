@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tony.dataclass import dataclass, field
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure

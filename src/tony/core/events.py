@@ -7,9 +7,9 @@ something changes. Times inside events are seconds since the job was accepted, t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tony.dataclass import dataclass, field
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tony.core import pending_reason
 from tony.core.state import RoleState, State, Task
-from tony.dataclass import replace
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import log_file_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tony.core.application import Application
 from tony.core.policies import gang_size_policy
@@ -10,7 +11,6 @@ from tony.core.policies.restart_policy import counting
 from tony.core.silent_peers import describe_silent_peers
 from tony.core.state import RoleState, State, Task
 from tony.core.unfinished import describe_unfinished
-from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from tony.core.index_heap import IndexHeap
 from tony.core.timers import Timers
 from tony.core.transitions import JobMove, TaskMove, next_job_state, next_task_state
-from tony.dataclass import dataclass, field
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId

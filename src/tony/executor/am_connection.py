@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.lease import Lease
 from tony.executor.session_protocol import LinkState, ProtocolAction, SessionProtocol

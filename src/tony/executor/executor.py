@@ -8,12 +8,12 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.errors import ExitCode
 from tony.executor.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
 from tony.executor.lease import Lease

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.model.exit_status import ExitReason
 from tony.units import format_duration
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
-
-from tony.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

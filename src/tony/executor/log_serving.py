@@ -11,8 +11,8 @@ import base64
 import contextlib
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.executor.log_file import BoundedLogFile, FileChunk
 from tony.executor.writer_thread import WriterThread
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, ReadLog

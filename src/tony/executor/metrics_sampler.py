@@ -11,11 +11,11 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.dataclass import replace
 from tony.executor.progress_listener import Advance, CheckpointReport, ProgressListener
 from tony.linux.process_usage import ProcessUsage
 from tony.linux.threads import to_thread

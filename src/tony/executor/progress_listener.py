@@ -15,10 +15,10 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony import clock
-from tony.dataclass import dataclass, field
 from tony.model.metric_series import MOST_OF_A_PROGRAM, NAME, OF_PROGRAMS
 from tony.rpc.sockets import short_path
 

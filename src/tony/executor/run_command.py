@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.executor.program_environment import LaunchFailed
 from tony.executor.reaper import Reaper
 from tony.executor.spawn import spawn

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
-from tony.dataclass import dataclass, replace
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 

@@ -12,10 +12,10 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.executor import faulthandler_stacks
 from tony.executor.program_environment import MARKER, LaunchFailed
 from tony.executor.reaper import Reaper

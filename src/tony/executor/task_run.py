@@ -8,13 +8,13 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from resource import struct_rusage
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.executor.executable_bit import make_executable
 from tony.executor.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
 from tony.executor.log_serving import LogReaders

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 #: Bytes of a record that can be a scalar: images and histograms are skipped.
 _MAX_SCALAR_BYTES = 16 << 10

@@ -6,10 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tony.dataclass import replace
 from tony.errors import InfraError, StorageError, TonyError
 from tony.executor.main import begin
 from tony.executor.program_environment import MARKER

@@ -8,8 +8,7 @@ among the processes of one host, *cross* among those of one local rank.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

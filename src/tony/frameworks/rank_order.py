@@ -8,8 +8,8 @@ for its whole role, and small: the shared value is O(roles), whatever the number
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.frameworks.base import TaskView
 from tony.frameworks.role_gangs import compute_roles, roles_together
 from tony.model.cluster_spec import ClusterSpec

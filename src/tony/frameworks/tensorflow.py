@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import one_process_per_task

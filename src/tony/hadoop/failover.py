@@ -25,9 +25,9 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from tony.dataclass import dataclass
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.ipc.connection import IpcConnection, connect

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from tony.dataclass import dataclass, replace
 from tony.errors import RecordError, TonyError
 from tony.history import ended_jobs_index
 from tony.history.job_record import check_version

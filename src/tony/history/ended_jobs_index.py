@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
-from tony.dataclass import replace
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_summary import JobHead
 from tony.model.job_summary import head_of_report as head_of_report

@@ -23,12 +23,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from tony.config.secret_names import redact
 from tony.core.events import EVENTS, Event
-from tony.dataclass import dataclass, replace
 from tony.errors import NewerRecordError, RecordError, StorageError
 from tony.history.json_files import open_plain
 from tony.model.codec import DecodeError, Json, from_plain, to_plain

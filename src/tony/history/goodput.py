@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
-from tony.dataclass import dataclass, field
 from tony.errors import PlatformError
 from tony.history.progress_records import CheckpointRecord, ProgressRecords
 from tony.history.timeline import Span, TaskPhase, TaskResources, Timeline

@@ -6,7 +6,8 @@ kill the job in any case.
 
 from __future__ import annotations
 
-from tony.dataclass import dataclass
+from dataclasses import dataclass
+
 from tony.errors import RecordError, StorageError
 from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, from_plain, to_plain

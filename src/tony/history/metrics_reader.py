@@ -11,12 +11,12 @@ import sqlite3
 import stat
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.history import metrics_schema as layout
 from tony.history.metrics_writer import progress_of
 from tony.history.progress_records import CheckpointRecord

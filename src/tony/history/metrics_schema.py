@@ -16,8 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 #: SQLite's application id: "Tony" in ASCII.
 APPLICATION = 0x546F6E79

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.history.goodput import AttemptFacts, Piece
 from tony.history.progress_records import ProgressRecords
 from tony.history.timeline import Span, TaskPhase, Timeline

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from tony.dataclass import dataclass
 from tony.model.progress import Progress
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from tony.dataclass import dataclass, field
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.metric_series import DEVICE, OF_PROGRAMS, PROGRAM
 from tony.model.states import JobState, TaskState

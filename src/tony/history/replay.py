@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from tony.core.application import Application
 from tony.core.events import AttemptStarted, Snapshot
 from tony.core.state_digest import MACHINE
-from tony.dataclass import dataclass
 from tony.errors import InvalidTransition
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.job_spec import JobSpec

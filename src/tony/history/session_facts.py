@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tony.core.events import Event, Gathered, Judged, SessionOpened
-from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.event_log import LONGEST_LINE, decode_entry, segments
 from tony.history.json_files import open_plain

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.state import Task
-from tony.dataclass import dataclass, field, fields, replace
 from tony.errors import InvalidTransition
 from tony.history.event_log import LogEntry
 from tony.model.job_record import JobRecord

@@ -6,9 +6,9 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
-from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, ProtocolError, RecordError
 from tony.history.json_files import read_json, read_json_in
 from tony.linux import process

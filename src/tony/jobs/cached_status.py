@@ -7,10 +7,10 @@ file system, so the last report received here is cached in the job directory as 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError
 from tony.history.job_record import record_of
 from tony.history.json_files import read_json, write_json

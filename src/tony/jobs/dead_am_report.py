@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from tony import clock
@@ -11,7 +12,6 @@ from tony.core.application import Application
 from tony.core.failures import EXIT_CODES
 from tony.core.report_builder import ReportContext
 from tony.core.report_builder import report as view
-from tony.dataclass import replace
 from tony.errors import ExitCode, RecordError, StorageError
 from tony.history import event_log
 from tony.history.job_record import pending_report

@@ -7,8 +7,8 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from tony.dataclass import replace
 from tony.errors import ExitCode
 from tony.history.job_record import read_summary, write_summary
 from tony.history.kill_request import load_kill_request

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, TonyError
 from tony.history.directory_scan import JobListing, scan
 from tony.history.ended_jobs_index import head_of_report

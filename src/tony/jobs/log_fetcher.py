@@ -11,10 +11,10 @@ import base64
 import binascii
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tony.core.events import ContainerEnded, Granted
-from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
 from tony.history import event_log
 from tony.jobs import facts

@@ -15,9 +15,9 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.errors import StorageError, TonyError
 from tony.history.json_files import read_json, write_json
 from tony.jobs.log_names import LogName

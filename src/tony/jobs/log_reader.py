@@ -7,10 +7,10 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tony.dataclass import dataclass
 from tony.jobs.log_names import LogName
 
 #: A longer incomplete line is returned in pieces, so that endless lines do not fill the memory.

@@ -9,8 +9,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, InfraError, UserError
 from tony.model.codec import Json
 

@@ -7,8 +7,8 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.errors import RecordError, StorageError
 from tony.history.json_files import read_json, write_json
 from tony.linux import process

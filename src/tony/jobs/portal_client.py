@@ -13,12 +13,12 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from tony.address import format_host
 from tony.core.events import EVENTS, Event
-from tony.dataclass import dataclass, field
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError, TonyError, UnknownJobError, UserError
 from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tony.dataclass import dataclass
+from dataclasses import dataclass
+
 from tony.history.metrics_reader import Metrics
 from tony.model.job_report import JobReport
 from tony.model.progress import JobProgress, Progress, TaskProgress, measure_job, measure_task

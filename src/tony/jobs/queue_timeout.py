@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 from tony import clock
-from tony.dataclass import replace
 from tony.errors import ExitCode, InfraError
 from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, write_summary

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+from dataclasses import replace
 
 from tony import clock
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UnrecordedJobError
 from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, record_of, write_summary

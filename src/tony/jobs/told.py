@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tony import clock
-from tony.dataclass import dataclass
 from tony.history.event_tail import EventTail
 from tony.history.goodput import GoodputLedger, ledger
 from tony.history.job_record import record_of

@@ -15,8 +15,8 @@ import errno
 import os
 import socket
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.errors import InfraError
 from tony.linux.listening_sockets import listening_inodes
 

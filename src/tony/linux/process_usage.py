@@ -13,9 +13,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.linux import cgroup, process
 from tony.linux.number_parsing import whole
 

@@ -10,9 +10,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tony.dataclass import dataclass, replace
 from tony.errors import InfraError, RecordError, StorageError, UserError
 from tony.linux.process import is_stopped, memory_of
 from tony.mini import ports, processes, readiness

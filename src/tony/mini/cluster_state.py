@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tony.dataclass import dataclass, field, replace
 from tony.errors import RecordError
 from tony.linux.process import is_alive, start_time
 from tony.mini.daemons import MiniDaemon, daemons

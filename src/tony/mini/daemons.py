@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.mini.layout import Places
 

@@ -6,9 +6,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.errors import UserError
 
 _INSTALLED = Path("/usr/lib/jvm")

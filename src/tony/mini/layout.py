@@ -13,9 +13,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-
-from tony.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

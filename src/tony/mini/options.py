@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.mini.daemons import MOST_NODES, daemons
 

@@ -11,14 +11,13 @@ unions, nested dataclasses, and `Json` (anything plain). A field name's trailing
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
-
-from tony import dataclass as dataclasses
 
 #: Any plain JSON value.
 Json = Any

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-
-from tony.dataclass import dataclass
 
 
 class ExitReason(Enum):

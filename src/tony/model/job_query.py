@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import Enum
 
-from tony.dataclass import dataclass, field, fields
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
-from tony.dataclass import dataclass, field, replace
 from tony.model.ids import TaskId
 from tony.model.placeholders import find_addressed_roles
 from tony.model.states import (

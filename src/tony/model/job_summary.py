@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tony.dataclass import dataclass
+from dataclasses import dataclass
+
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import JobState
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.units import Unit
 
 #: Valid names of metrics, including those of programs. Longer ones, or more than `MOST_OF_A_PROGRAM` of one program,

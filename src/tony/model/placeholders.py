@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 #: Valid names, besides `params.NAME` and `address.ROLE` with the job's own names.
 NAMES = ("role", "index", "num_tasks", "job_id", "session", "attempt")

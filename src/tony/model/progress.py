@@ -6,8 +6,7 @@ Every page, command and API answer takes rate, remaining time and stalls from he
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 #: A program is stalled when it has reported nothing for this many times the median time between its reports, and for at
 #: least STALLED_AFTER_SECONDS; while the median is not known, for STALLED_AFTER_UNKNOWN_SECONDS.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-
-from tony.dataclass import dataclass, field
 
 
 class Placement(Enum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.errors import StorageError
 
 T = TypeVar("T")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.model.job_query import GROUPS, Query
 from tony.portal.index_terms import expression, mark
 

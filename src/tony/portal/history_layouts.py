@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from tony.dataclass import dataclass
 from tony.model.ids import JOB_ID
 from tony.storage.store import FileStore, Item, joined
 

@@ -14,11 +14,11 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.job_query import JobsPage, Query
 from tony.portal import index_schema

@@ -11,8 +11,8 @@ import base64
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.model.job_query import Facet, Facets, JobSort, JobsPage, Query
 from tony.portal.filters import Filters, of_query
 from tony.portal.index_terms import mark

@@ -6,8 +6,8 @@ import math
 import random
 import sqlite3
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from tony.dataclass import replace
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState

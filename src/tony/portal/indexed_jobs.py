@@ -10,13 +10,13 @@ import socket
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Any
 from weakref import WeakValueDictionary
 
 from tony import clock
-from tony.dataclass import replace
 from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import facts

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tony import clock
@@ -17,7 +18,6 @@ from tony.config.legacy.final_xml import job_of, read_final
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, report
-from tony.dataclass import dataclass, replace
 from tony.errors import InvalidTransition, RecordError
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus

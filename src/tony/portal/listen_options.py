@@ -6,11 +6,11 @@ import ipaddress
 import pwd
 import socket
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tony.address import format_host
-from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.jobs.whoami import user_name
 from tony.portal.tokens import TokenFile

@@ -13,9 +13,9 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tony.dataclass import replace
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import FORMAT, LONGEST_LISTED_LOG_OF_OTHERS, VERSION, Header, LogWriter
 from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding, write_json

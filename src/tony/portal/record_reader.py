@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.directory_scan import head_from
 from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding

@@ -9,10 +9,10 @@ import errno
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony import clock
-from tony.dataclass import dataclass, field
 from tony.errors import StorageError, TonyError
 from tony.model.job_summary import JobHead
 from tony.portal import history_layouts

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from tony import clock
-from tony.dataclass import dataclass, field
 from tony.errors import TonyError
 from tony.portal.index import JobIndex
 from tony.portal.scanner import Scanner

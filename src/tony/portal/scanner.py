@@ -6,12 +6,12 @@ import logging
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import islice
 from typing import TypeVar
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.portal import history_layouts
 from tony.portal.bounded_readers import Readers

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tony.config import remote_paths
-from tony.dataclass import dataclass
 from tony.errors import StorageError, TonyError
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord

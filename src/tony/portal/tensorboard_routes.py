@@ -17,13 +17,13 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
 from tony.jobs.tunnel_client import opened
 from tony.linux.threads import Slots

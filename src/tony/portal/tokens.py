@@ -21,11 +21,11 @@ import re
 import secrets
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.errors import RecordError, StorageError, TonyError, UserError
 from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, from_plain, to_plain

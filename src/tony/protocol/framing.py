@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import BadJson, NestedTooDeeply, loads

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from tony.dataclass import dataclass, field
 from tony.model.staged import LeftOut
 from tony.model.states import DistributedMode, Meeting, ReservedPort
 

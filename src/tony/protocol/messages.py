@@ -10,9 +10,9 @@ executor state the desired result, name their session, and may be repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tony.dataclass import dataclass, field
 from tony.model.codec import Json
 from tony.model.exit_status import ExitStatus
 from tony.model.job_report import JobReport

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 from tony.address import Address, parse_address
-from tony.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.linux import resource_limits
 from tony.linux.open_file_limit import allow_open_files

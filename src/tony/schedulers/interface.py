@@ -9,11 +9,11 @@ from __future__ import annotations
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tony.core.events import Event
-from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.ids import TaskId

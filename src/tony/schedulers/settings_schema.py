@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from typing import cast
 
-from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.schedulers.registry import package_of
 from tony.units import parse_duration, parse_size

@@ -17,11 +17,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import IO
 
-from tony.dataclass import dataclass
 from tony.errors import ArchiveError
 from tony.storage import symlink_resolution
 from tony.storage.archive_detection import Format, expanded

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from tony.dataclass import replace
 from tony.storage import digest_index as indexes
 from tony.storage.digest_index import DigestIndex, Stamp
 from tony.storage.disk_errors import explain_os_error

@@ -13,10 +13,10 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tony.dataclass import dataclass, field
 from tony.model.codec import Json
 
 #: Incremented when the packing of folders changes: their digests then differ from those of older versions.

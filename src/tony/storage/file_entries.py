@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tony.config.paths import split_entry
-from tony.dataclass import dataclass
 
 #: `hdfs://host/x`, also after path normalization has made it absolute and its slashes single.
 _REMOTE = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9+.-]+):/{1,3}[^/]")

@@ -11,9 +11,9 @@ import heapq
 import os
 import stat
 from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tony.dataclass import dataclass, field, replace
 from tony.model.staged import LeftOut
 from tony.storage import symlink_resolution
 from tony.storage.digest_index import Stamp

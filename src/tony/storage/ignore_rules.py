@@ -12,9 +12,9 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tony.dataclass import dataclass, replace
 from tony.storage.glob_regex import quick
 from tony.storage.tracked_files import TrackedFiles, is_in_repository
 

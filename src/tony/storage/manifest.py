@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.model.codec import Json
 
 #: Parts that no valid path contains.

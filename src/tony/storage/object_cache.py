@@ -26,9 +26,9 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.storage.disk_errors import explain_os_error, require_room

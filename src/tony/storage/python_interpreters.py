@@ -16,10 +16,10 @@ import os
 import shlex
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import StagedItem
 from tony.storage.disk_errors import explain_os_error

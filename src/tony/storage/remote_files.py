@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
-
-from tony.dataclass import dataclass, field
 
 
 class NotThere(ValueError):  # noqa: N818 - the schedulers use this name

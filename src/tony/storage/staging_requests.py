@@ -7,11 +7,11 @@ import os
 import re
 import stat
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.config.paths import is_archive
-from tony.dataclass import dataclass
 from tony.model.staged import Placement, StagedItem
 from tony.storage import cache_store
 from tony.storage.archive_detection import KNOWN, Format, detect, unsupported

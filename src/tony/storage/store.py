@@ -5,9 +5,8 @@ from __future__ import annotations
 import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from tony.dataclass import dataclass
 
 #: Bytes that are sent or fetched at once.
 PIECE = 1 << 20

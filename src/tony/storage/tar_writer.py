@@ -17,9 +17,9 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.storage import digest_index
 from tony.storage.digest_index import Stamp
 from tony.storage.file_copy import Copier

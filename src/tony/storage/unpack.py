@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tony.dataclass import dataclass, field
 from tony.storage.archive_detection import Format
 from tony.storage.archive_members import Guard, Member, MemberKind, read
 from tony.storage.manifest import ManifestEntry, ManifestEntryKind

@@ -11,9 +11,9 @@ that a crash of the machine left incomplete is detected while it is copied (size
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.storage import manifest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
-from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import Capabilities, ContainerAllocator, KnownContainer, Sink

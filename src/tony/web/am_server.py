@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from threading import Thread
@@ -26,7 +27,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tony import clock
-from tony.dataclass import dataclass, field
 from tony.linux.peer_credentials import peer_uid
 from tony.linux.process import set_not_dumpable, set_parent_death_signal
 from tony.model.codec import from_plain

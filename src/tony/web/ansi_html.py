@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup, escape
 
-from tony.dataclass import dataclass, field, replace
 from tony.web.page_text import plain
 
 #: Escape sequences: colours; other control sequences; strings such as links and titles; the rest; a truncated one.

@@ -6,12 +6,11 @@ Browsers may cache them forever: changed content has a new name. Nothing is load
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from typing import cast
-
-from tony.dataclass import dataclass
 
 #: The package that contains uPlot, and the folder in it. Nothing of the package is imported.
 _CHARTS_PACKAGE = "metaflow-card-uplot"

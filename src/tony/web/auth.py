@@ -15,6 +15,7 @@ import hmac
 import ipaddress
 import pwd
 import re
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Protocol
 from urllib.parse import unquote_plus, urlsplit
@@ -22,7 +23,6 @@ from urllib.parse import unquote_plus, urlsplit
 from starlette.requests import Request
 
 from tony import clock
-from tony.dataclass import dataclass, field
 from tony.linux.peer_credentials import is_ours
 from tony.linux.threads import set_user
 from tony.web.authorization import AccessDenied, PortalUser

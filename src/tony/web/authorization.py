@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
 from tony.model.job_query import Facets, JobsPage, Query
 from tony.model.job_record import JobRecord

@@ -7,9 +7,9 @@ part that cannot be read raises `TonyError`: the page then shows the error for t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence, Set
+from dataclasses import dataclass
 from typing import Protocol
 
-from tony.dataclass import dataclass
 from tony.history.event_log import LogEntry
 from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import Metrics

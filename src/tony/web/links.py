@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import quote, urlencode
-
-from tony.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

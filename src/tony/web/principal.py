@@ -6,10 +6,10 @@ import grp
 import os
 import pwd
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from enum import Enum
 
 from tony import clock
-from tony.dataclass import dataclass, field
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 
 from tony import clock
 from tony.config.secret_names import redact
-from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from tony.dataclass import dataclass, replace
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, Timeline
 from tony.units import format_duration
 from tony.web.page_text import plain

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from tony import clock
 from tony.advice.wasted_hours import Waste, WeekOfWaste, by_week, compute_unused
-from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
 from tony.linux.threads import Slots
 from tony.model.job_query import MOST, Query

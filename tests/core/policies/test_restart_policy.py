@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,6 @@ from tony.core.policies.restart_policy import (
     decide,
 )
 from tony.core.state import Restart, State
-from tony.dataclass import replace
 from tony.model.job_report import Failure, FailureClass
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RestartScope

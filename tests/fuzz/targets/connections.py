@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -13,7 +14,6 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets.wire import framed_messages
 from tests.fuzz.values import plain_of
 from tests.rpc.places import JOB, OTHER_JOB, Diary
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.reattach_listener import ReattachListener
 from tony.executor.rendezvous_store import RendezvousService, RendezvousStore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 from tests.core.specs import workers
@@ -16,7 +17,6 @@ from tony.am.start_messages import StartMessages
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.report_builder import ReportContext, report
-from tony.dataclass import replace
 from tony.errors import ProtocolError
 from tony.executor.program_environment import (
     LaunchFailed,

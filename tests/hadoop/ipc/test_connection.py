@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,6 @@ from tests.support.hadoop.faults import (
 )
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
 from tony.address import Address
-from tony.dataclass import replace
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.ipc.echo import ECHO, Said
-from tony.dataclass import replace
 from tony.hadoop.ipc import frames
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import CallId, FrameReader, call_frame, context_frame, framed, ping_frame, read_answer

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,6 @@ from tests.hadoop.ipc.echo import Said
 from tests.hadoop.java_daemon import JavaDaemon
 from tests.hadoop.kerberos import REALM, Kdc
 from tony.address import Address
-from tony.dataclass import replace
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.fake_webhdfs import Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
 from tony.core.events import ContainerEnded, Excluded, Granted, Queued, Unsatisfiable, UserCommand
-from tony.dataclass import replace
 from tony.errors import AttemptLost, NotInCharge, SchedulerError
 from tony.hadoop.ids import container_id
 from tony.hadoop.wire.application_master import (

@@ -1,11 +1,11 @@
 """What a job needs in the cluster's file system."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.schedulers.yarn.samples import DATA, SOURCE, record
-from tony.dataclass import replace
 from tony.errors import ConfigError
 from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from tests.support.hadoop.fake_resource_manager import APPLICATION
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
 from tests.support.hadoop.faults import DropResponse
 from tony.core.events import ContainerEnded, Granted
-from tony.dataclass import replace
 from tony.errors import NotInCharge
 from tony.hadoop.ids import container_id
 from tony.hadoop.wire.yarn_records import (

@@ -1,6 +1,7 @@
 """Jobs that a cluster can never run are refused, with the arithmetic."""
 
-from tony.dataclass import replace
+from dataclasses import replace
+
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode

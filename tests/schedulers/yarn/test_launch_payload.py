@@ -1,9 +1,10 @@
 """What goes to a container beside its command comes out as it went in, and says nothing of itself by accident."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.schedulers.yarn.samples import SOURCE, payload, uploaded
-from tony.dataclass import replace
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, decode_payload, encode_payload
 from tony.testing.sample_jobs import credentials, task_part, two_roles

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.schedulers.yarn.played import JOB, playing
 from tests.schedulers.yarn.samples import uploaded
-from tony.dataclass import replace
 from tony.schedulers.interface import PageProxy
 from tony.schedulers.yarn.allocator import YarnAllocator
 from tony.schedulers.yarn.launch_payload import Uploaded

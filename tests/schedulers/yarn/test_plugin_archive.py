@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.schedulers.yarn.samples import record
-from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn import plugin_archive
 from tony.schedulers.yarn.plugin_archive import store_plug_in

@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn import python_archive
 from tony.schedulers.yarn.elf_libraries import Libraries

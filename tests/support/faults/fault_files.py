@@ -11,12 +11,12 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.faults.plan import Strike
 from tests.support.faults.plan_parser import parse_strike, write_strike
 from tests.support.faults.schedule import Injection
-from tony.dataclass import dataclass
 from tony.linux.inotify import ChangeWatch
 from tony.model.ids import TaskId
 

@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +28,6 @@ from tests.support.faults.process_targets import TURN, NoTargetError, Victim
 from tests.support.faults.schedule import Conductor, Injection
 from tony import clock
 from tony.core.application import Application
-from tony.dataclass import dataclass, replace
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
 from tony.linux.inotify import Inotify, InotifyMask

@@ -10,12 +10,12 @@ import resource
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.faults.plan import FaultTarget, FillDisk, Harm, Kill, ProcessKind, Slow, Stop
 from tests.support.faults.plan_parser import who
 from tony.core.state import State, Task
-from tony.dataclass import dataclass
 from tony.linux import process
 from tony.model.ids import TaskId
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from tests.support.faults.plan import (
     AfterEvent,
@@ -25,7 +26,6 @@ from tests.support.faults.plan import (
 )
 from tony.core.events import Event, Exited, FirstOutput, Registered, SessionOpened, Started
 from tony.core.state import State
-from tony.dataclass import dataclass, replace
 from tony.model.states import JobState
 
 _STEPS: dict[TaskMilestone, type[Registered] | type[Started] | type[FirstOutput] | type[Exited]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from tests.support.faults.faulty_connection import LinkFault, StruckConnection, 
 from tests.support.faults.plan_parser import parse_plan
 from tests.support.faults.schedule import Conductor, Injection
 from tony.core.state import State
-from tony.dataclass import replace
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.support.faults.plan_parser import parse_plan, who, write_strike
 from tests.support.faults.schedule import Conductor, Injection
 from tony.core import events as ev
 from tony.core.state import State
-from tony.dataclass import replace
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role

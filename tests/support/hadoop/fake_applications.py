@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from tests.support.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
-from tony.dataclass import dataclass, field
 from tony.hadoop import ids
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.proto import replace

@@ -15,13 +15,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
-
-from tony.dataclass import dataclass
 
 _ROOT = "/webhdfs/v1"
 #: Entries of a partial listing; few, so that listings have several parts.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from enum import Enum
-
-from tony.dataclass import dataclass
 
 
 class FaultMoment(Enum):

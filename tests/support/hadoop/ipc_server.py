@@ -17,6 +17,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
@@ -35,7 +36,6 @@ from tests.support.hadoop.faults import (
     Silence,
 )
 from tony.address import Address
-from tony.dataclass import dataclass, field
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, framed
 from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer

@@ -93,9 +93,10 @@ def _load_facts(home: Home, name: str) -> Facts:
 
 
 def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
+    from dataclasses import replace
+
     from tony.advice.engine import advise
     from tony.advice.registry import all_heuristics
-    from tony.dataclass import replace
 
     heuristics, problems = all_heuristics()
     names = {heuristic.name for heuristic in heuristics}

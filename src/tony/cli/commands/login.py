@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 
 import click
 
@@ -11,7 +12,6 @@ from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say
 from tony.cli.portal_option import portal_option
 from tony.cli.terminal_text import is_terminal
-from tony.dataclass import replace
 from tony.errors import UserError
 from tony.model.layout import Home
 

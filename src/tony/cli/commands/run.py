@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -16,7 +17,6 @@ from tony.cli.submission import SubmitOptions, setting_options, submit_and_follo
 from tony.config.call_settings import SOURCE
 from tony.config.load import load
 from tony.config.overrides import written
-from tony.dataclass import replace
 from tony.errors import ConfigError
 
 #: The role of `-n`, and the role of a job without roles.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from tony.config.legacy.settings import LegacyAssignment, LegacyValue, Settings
 from tony.config.notes import Note
 from tony.config.settings_table import Key
 from tony.config.value_format import format_as_toml, name
-from tony.dataclass import dataclass, field
 from tony.errors import Problem
 
 #: Source of values that were not set: the defaults of LinkedIn TonY.

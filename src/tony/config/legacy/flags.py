@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tony.config import value_format
 from tony.config.suggest import suggest_names
-from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 
 #: Source of an error in the flags.

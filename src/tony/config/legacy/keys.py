@@ -9,10 +9,9 @@ it, and a key that no row covers is an error.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-
-from tony.dataclass import dataclass
 
 
 class LegacyKind(Enum):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.keys import RESERVED
-from tony.dataclass import dataclass
 from tony.model.ids import ROLE_NAME
 
 _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 from tony.core.state import RoleState, State
-from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.states import FailurePolicy, RoleKind
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tony.core.state import Restart, State, Task
-from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import RestartScope

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tony.core.state import RoleState, State
-from tony.dataclass import dataclass
 from tony.model.states import RoleKind, StopOn, TaskState
 
 

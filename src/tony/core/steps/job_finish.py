@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tony.core import actions as act
 from tony.core import failures
@@ -10,7 +11,6 @@ from tony.core.state import Final, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop, task_attempts
 from tony.core.transitions import JobMove, TaskMove
-from tony.dataclass import replace
 from tony.errors import ExitCode
 from tony.model.job_report import Failure
 from tony.model.states import JobState

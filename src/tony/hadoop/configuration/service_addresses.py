@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from tony.address import Address, parse_address
-from tony.dataclass import dataclass
 from tony.hadoop.configuration.settings import HadoopConfiguration
 
 _RM: Final = "yarn.resourcemanager"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from tony.address import Address, parse_address
-from tony.dataclass import dataclass
 from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
 from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.value_parsing import (

@@ -14,10 +14,10 @@ parser), includes are files and not URLs, and size, depth and number of everythi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers import expat
 
-from tony.dataclass import dataclass
 from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.remote_text import one_line
 

@@ -29,9 +29,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from tony.dataclass import dataclass
 from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.hdfs.upload_body import Content

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 from typing import Protocol, Self
-
-from tony.dataclass import dataclass
 
 
 class FileKind(Enum):

@@ -12,11 +12,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tony.address import format_host
-from tony.dataclass import dataclass, field
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, IpcProtocolError
 from tony.hadoop.remote_text import one_line
 

@@ -14,10 +14,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from tony.dataclass import dataclass, field
 from tony.hadoop.hdfs.download import Download
 from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url

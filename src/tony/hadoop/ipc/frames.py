@@ -14,9 +14,9 @@ No socket in sight.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from itertools import count
 
-from tony.dataclass import dataclass
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.remote_text import one_line
 from tony.hadoop.wire.method import Method, Request, Response

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
-from tony.dataclass import dataclass
 from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.token import HadoopToken
 

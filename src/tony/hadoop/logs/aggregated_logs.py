@@ -16,8 +16,8 @@ The owner's folder is closed to others (770): only the owner, and members of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.hadoop.hdfs.file_system import FileSystem
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.hadoop.logs import ifile, tfile

@@ -8,9 +8,9 @@ and the mark again. While a round is under way a second file, `<name>-checksum`,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from tony.dataclass import dataclass
 from tony.hadoop.logs import java_objects
 from tony.hadoop.logs.compression import decoded
 from tony.hadoop.logs.errors import MalformedLogFile

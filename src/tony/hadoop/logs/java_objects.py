@@ -8,9 +8,9 @@ aggregated logs is made of, and a little more: objects with fields, strings, ref
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from tony.dataclass import dataclass, field
 from tony.hadoop.logs.errors import MalformedLogFile
 
 MAGIC = b"\xac\xed\x00\x05"

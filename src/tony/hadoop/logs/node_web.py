@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
-from tony.dataclass import dataclass
 from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.logs.errors import NodeWebError

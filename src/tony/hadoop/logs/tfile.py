@@ -12,8 +12,8 @@ The index is read with the end of the file; the values stream, in bounded memory
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.hadoop.logs.compression import Decoded, decoded, exactly
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.hadoop.logs.range_reader import Opener, RangeReader

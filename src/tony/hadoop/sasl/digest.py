@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from binascii import b2a_base64, hexlify
+from dataclasses import dataclass, field
 
-from tony.dataclass import dataclass, field
 from tony.hadoop.sasl.digest_layers import Md5, make_layer, md5
 from tony.hadoop.sasl.quality_of_protection import QOP, Protection, SaslFailure, SecurityLayer, select_protection
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.dataclass import dataclass, field
 from tony.hadoop.remote_text import one_line
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.writable import Malformed, WritableReader, blob, number, text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tony.dataclass import dataclass
+from dataclasses import dataclass
+
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.writable import Malformed, WritableReader
 

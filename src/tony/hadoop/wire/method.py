@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tony.dataclass import dataclass
 from tony.hadoop.wire.proto import ProtoMessage
 
 Request = TypeVar("Request", bound=ProtoMessage)

@@ -34,10 +34,10 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from typing import Final
 
-from tony.dataclass import dataclass
-from tony.dataclass import replace as with_fields
 from tony.hadoop.configuration.service_addresses import schedulers
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, connection_options, resource_manager_policy

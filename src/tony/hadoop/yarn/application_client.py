@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
-from tony.dataclass import dataclass
 from tony.hadoop import ids
 from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError, IpcProtocolError

@@ -26,8 +26,8 @@ contains all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.hadoop.wire.application_master import AllocateRequest, AllocateResponse, Blacklist
 from tony.hadoop.wire.placement import PlacementConstraint, ResourceSizing, SchedulingRequest
 from tony.hadoop.wire.proto import replace

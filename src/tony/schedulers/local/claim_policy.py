@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from tony.dataclass import dataclass, replace
 from tony.model.json_text import BadJson, loads
 from tony.schedulers.local.machine_capacity import Machine
 from tony.units import format_size

@@ -14,9 +14,9 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.linux import cgroup, process
 from tony.model.codec import from_plain, to_plain
 from tony.model.json_text import loads

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from enum import Enum
 
-from tony.dataclass import dataclass
 from tony.model.job_spec import Resources
 from tony.schedulers.local.executor_processes import ExecutorProcess
 

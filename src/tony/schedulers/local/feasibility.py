@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Resources
 from tony.schedulers.local.machine_capacity import Machine

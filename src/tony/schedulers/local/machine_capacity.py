@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.linux.number_parsing import whole
 from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size

@@ -8,9 +8,9 @@ any two can.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
 from functools import cache
 
-from tony.dataclass import dataclass, replace
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.states import AfterCondition
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.model.job_record import JobRecord
 from tony.schedulers.local.claim_policy import Claim, grown

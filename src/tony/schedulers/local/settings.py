@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 

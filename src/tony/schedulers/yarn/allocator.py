@@ -12,12 +12,12 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tony.core.events import Event, Excluded, UserCommand
-from tony.dataclass import replace
 from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.authentication import protections

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tony.config.remote_paths import parts
-from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob

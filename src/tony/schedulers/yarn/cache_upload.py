@@ -10,11 +10,11 @@ import logging
 import os
 from collections.abc import Collection
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError

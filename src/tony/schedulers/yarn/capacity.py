@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.hadoop.wire.reports import NodeLabel, QueueInfo, QueueState
 from tony.hadoop.wire.yarn_records import NodeReport, NodeState, Resource, ResourceTypeInfo
 

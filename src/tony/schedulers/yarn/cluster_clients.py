@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tony.dataclass import dataclass, field, replace
 from tony.errors import SchedulerError
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration

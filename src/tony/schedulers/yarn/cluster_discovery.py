@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from tony.dataclass import replace
 from tony.errors import NoClusterError
 from tony.hadoop.configuration import Configuration
 from tony.mini import PROPERTY, conf_dir

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from tony.dataclass import dataclass, field, replace
 from tony.errors import PlatformError
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
 from tony.schedulers.yarn.launch_payload import PLUG_IN, decode_payload

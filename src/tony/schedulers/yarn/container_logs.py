@@ -6,9 +6,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 
-from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.hdfs.file_system import SeekableReader

@@ -11,10 +11,10 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from enum import Enum
 
 from tony.core.events import ContainerEnded, Event, Granted
-from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import HadoopError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tony.dataclass import dataclass
 from tony.hadoop.wire.yarn_records import Resource
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode

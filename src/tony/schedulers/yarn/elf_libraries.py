@@ -6,8 +6,7 @@ Format: elf.h, 64 bits, little-endian, as on x86-64 and ARM.
 from __future__ import annotations
 
 import struct
-
-from tony.dataclass import dataclass
+from dataclasses import dataclass
 
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 15, 29

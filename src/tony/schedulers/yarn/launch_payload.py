@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tony.dataclass import dataclass, field
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_record import JobRecord
 from tony.model.json_text import loads

@@ -19,9 +19,9 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn.elf_libraries import read_libraries, with_search_path
 from tony.schedulers.yarn.made import build_once

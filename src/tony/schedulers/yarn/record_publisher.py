@@ -23,11 +23,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tony import clock
 from tony.config.secret_names import redact
-from tony.dataclass import replace
 from tony.errors import InfraError
 from tony.hadoop.ipc.errors import HadoopError
 from tony.linux.threads import to_thread

@@ -9,9 +9,9 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tony.dataclass import replace
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError

@@ -14,11 +14,11 @@ Pure but for reading the configuration. Addresses that other machines cannot rea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from tony.address import Address
-from tony.dataclass import dataclass
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import resource_managers
 from tony.schedulers.interface import WebLink

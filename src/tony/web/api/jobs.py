@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tony import __version__, clock
-from tony.dataclass import replace
 from tony.jobs.comparison import ComparedJob, Comparison
 from tony.model.job_query import from_words
 from tony.model.job_report import JobReport, TaskReport

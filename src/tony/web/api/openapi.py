@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import types
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,6 @@ from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from tony import __version__
-from tony import dataclass as dataclasses
 from tony.model.codec import Json
 from tony.model.job_query import LONGEST
 from tony.web.api.operation import Operation, Parameter, ParameterKind

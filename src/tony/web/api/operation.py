@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from starlette.requests import Request
 
-from tony.dataclass import dataclass, field
 from tony.model.ids import TaskId
 from tony.model.job_query import LONGEST
 from tony.model.job_report import JobReport

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tony.config.resolved_table import ResolvedRow
-from tony.dataclass import dataclass, field
 from tony.history.progress_records import CheckpointRecord
 from tony.history.timeline import Mark, SessionSpan, Span, TaskResources
 from tony.model.codec import Json

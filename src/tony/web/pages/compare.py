@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
-from tony.dataclass import dataclass, replace
 from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, SettingDifference, change
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 from starlette.responses import Response
 
 from tony.core.events import Snapshot
-from tony.dataclass import dataclass
 from tony.history.event_log import LogEntry
 from tony.history.goodput import TOLD, Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tony import clock
-from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport, TaskReport

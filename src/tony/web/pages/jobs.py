@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
 from tony import clock
-from tony.dataclass import dataclass, replace
 from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, Query, from_words, to_words
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tony import clock
-from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
 from tony.model.job_report import JobReport
 from tony.retry import Backoff

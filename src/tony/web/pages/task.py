@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 from starlette.responses import Response
 
 from tony.config.secret_names import masked
-from tony.dataclass import dataclass
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from tony.dataclass import dataclass
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.web.pages.job_layout import counts, frame, steps

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from starlette.responses import Response
 
 from tony import clock
 from tony.advice.wasted_hours import Hours, WeekOfWaste
-from tony.dataclass import dataclass
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 from tony.web.unused_resources import MAX_JOBS, WEEK, waste_for
