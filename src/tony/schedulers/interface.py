@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tony.core.events import Event
 from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.ids import TaskId
@@ -25,6 +24,7 @@ from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskPart
 
 if TYPE_CHECKING:
+    from tony.core.events import Event
     from tony.storage.remote_files import RemoteFiles
 
 
@@ -56,7 +56,7 @@ class Capabilities:
 #: Window in seconds in which AM failures count against `am_attempts`.
 ATTEMPTS_WITHIN = 600.0
 #: Receives the allocator's events: Granted, ContainerEnded, Queued, Unsatisfiable, Excluded.
-Sink = Callable[[Event], None]
+Sink = Callable[["Event"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
