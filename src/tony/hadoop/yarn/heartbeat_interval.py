@@ -10,6 +10,9 @@ from tony.retry import Backoff
 _JUST_NOW = 1.0
 
 
+_RETRY = Backoff(first=1.0, most=10.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatInterval:
     """Heartbeat intervals in seconds: fast while changes are expected, slow otherwise.
@@ -31,7 +34,7 @@ class HeartbeatInterval:
     share: float = 0.01
     first: float = 0.4
     least: float = 0.01
-    again: Backoff = Backoff(first=1.0, most=10.0)
+    again: Backoff = _RETRY
 
     def interval(self, since_change: float, *, wanting: bool) -> float:
         """Return the seconds until the next heartbeat if nothing happens before.
