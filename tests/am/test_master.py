@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -343,8 +344,10 @@ def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
     assert job.report().tasks[0].note == "exit code 0"
 
 
-def test_the_log_level_reaches_every_executor(tmp_path: Path) -> None:
+def test_the_log_level_reaches_every_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client's word goes to those that are connected, and to one that comes back."""
+    levels: list[str] = []
+    monkeypatch.setattr(logging.getLogger("tony"), "setLevel", levels.append)
 
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
@@ -359,6 +362,7 @@ def test_the_log_level_reaches_every_executor(tmp_path: Path) -> None:
 
     job, _ = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
     told = [sum(isinstance(m, msg.SetLogLevel) for m in e.received) for e in job.executors.values()]
+    assert levels == ["WARNING"]
     assert sorted(told) == [1, 2]
 
 

@@ -96,11 +96,7 @@ def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return there
 
     found = find(TensorBoardSource(folder=folder, own=True), job_of(folder), store_of, any_address)
-    assert ([place], ["train"], len(content)) == (
-        asked,
-        [file.run for file in found.files],
-        sum(file.size for file in found.files),
-    )
+    assert ([place], ["train"], len(content)) == (asked, [file.run for file in found.files], found.size)
     gather({JOB: found, OTHER: found}, tmp_path / "both")
     copies = [path for path in (tmp_path / "both").rglob("*") if path.is_file()]
     assert [content, content] == [path.read_bytes() for path in copies]

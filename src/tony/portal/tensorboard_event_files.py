@@ -79,6 +79,11 @@ class EventFileSet:
     problems: tuple[str, ...]
     searched: tuple[str, ...]
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
 
 def find(
     record: TensorBoardSource, job: JobRecord, store_of: Callable[[str], FileStore], may_open: Callable[[str], bool]
