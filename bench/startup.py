@@ -52,10 +52,10 @@ def measure(quick: bool) -> Result:
     if reason:
         lines.append(Line.missing("against torchrun", reason))
     else:
-        quarter = at_most_times(0.25)
+        limit = at_most_times(0.4)
         lines += [
-            rounds.line("start → last program's line", "tony", "line", against="torchrun", target=quarter),
-            rounds.line("start → that line on the terminal", "tony", "terminal", against="torchrun", target=quarter),
+            rounds.line("start → last program's line", "tony", "line", against="torchrun", target=limit),
+            rounds.line("start → that line on the terminal", "tony", "terminal", against="torchrun", target=limit),
             rounds.line("start → prompt is back", "tony", "end", against="torchrun"),
         ]
     return Result(lines=tuple(lines), notes=("programs of all three run on the very same interpreter binary",))
