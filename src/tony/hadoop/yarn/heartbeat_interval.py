@@ -8,8 +8,7 @@ from tony.retry import Backoff
 
 #: Seconds.
 _JUST_NOW = 1.0
-
-
+#: Before a rejected request is repeated.
 _RETRY = Backoff(first=1.0, most=10.0)
 
 
