@@ -114,6 +114,7 @@ def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
     assert lab.tasks(first)["worker:1"]["state"] == "running"
     until(lambda: "writing the event log to" in master_said(lab, first), "its master has noticed")
     assert "quota" in master_said(lab, first)
+    lab.wait_application(other)  # until then its master answers, which knows how the task ended
     lost = lab.wait(other)
     assert (lost["state"], lost["exit_code"], lost["failure"]) == ("succeeded", 0, None)
     assert lost["tasks"][0]["note"] == "the end of its event log is missing"
