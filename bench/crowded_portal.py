@@ -35,13 +35,13 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.index_entry import IndexEntry
+from tony.portal.access.listen_options import ListenOptions
+from tony.portal.access.login_routes import LoginRoutes
+from tony.portal.access.tokens import TokenFile
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.listen_options import ListenOptions
-from tony.portal.login_routes import LoginRoutes
-from tony.portal.tensorboard_routes import TensorBoardRoutes
-from tony.portal.tokens import TokenFile
-from tony.storage.local_store import LocalStore
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
+from tony.storage.stores.local_store import LocalStore
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.auth import Authenticator

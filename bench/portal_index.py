@@ -24,8 +24,8 @@ from tony.model.job_query import JobSort, Query, to_words
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal.index import JobIndex
-from tony.portal.index_entry import IndexEntry
+from tony.portal.job_index.index import JobIndex
+from tony.portal.job_index.index_entry import IndexEntry
 
 _BATCH = 5_000
 _USERS = 400
@@ -52,7 +52,7 @@ _CHILD = """
 import json, sys, time
 from pathlib import Path
 from tony.model.job_query import from_words
-from tony.portal.index import JobIndex
+from tony.portal.job_index.index import JobIndex
 index, query = JobIndex(Path(sys.argv[1])), from_words(json.loads(sys.argv[2]))
 began = time.perf_counter()
 page = index.page(query)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tony.advice.help_pages import help_pages, index_table
 from tony.config.legacy.settings_doc import flags_table, settings_table, variables_table
-from tony.config.settings_doc import settings_table_markdown
+from tony.config.table.settings_doc import settings_table_markdown
 from tony.core.transitions import job_diagram, task_diagram
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.sparkline import number
+from tony.cli.terminal.sparkline import number
 from tony.units import Unit
 from tony.web.page_text import measured
 

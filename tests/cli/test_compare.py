@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, failed, logged, recorded, succeeded
 from tests.web.kept import keep
-from tony.cli.compare_text import comparison_text
-from tony.cli.terminal_text import width
+from tony.cli.terminal.terminal_text import width
+from tony.cli.text.compare_text import comparison_text
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.history.metrics_schema import TaskMetricsUpdate

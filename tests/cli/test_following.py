@@ -22,10 +22,10 @@ from tests.jobs.played_master import (
     succeeded,
     write_log,
 )
-from tony.cli import follow_view
-from tony.cli.follow_view import PlainView, view_for
-from tony.cli.following import exit_code, follow_to_end
-from tony.cli.live_status import LiveView
+from tony.cli.follow import follow_view
+from tony.cli.follow.follow_view import PlainView, view_for
+from tony.cli.follow.following import exit_code, follow_to_end
+from tony.cli.terminal.live_status import LiveView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
 from tony.jobs.log_names import LogName

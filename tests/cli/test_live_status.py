@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.screen import Screen, Terminal, shown
 from tests.jobs.played_master import recorded, standing, succeeded
-from tony.cli.live_status import LiveView
+from tony.cli.terminal.live_status import LiveView
 from tony.jobs.log_names import LogName
 from tony.jobs.log_reader import LogLine
 from tony.model.job_report import JobReport

@@ -17,7 +17,7 @@ from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
-from tony.config.settings_table import SETTINGS
+from tony.config.table.settings_table import SETTINGS
 from tony.errors import (
     ConfigError,
     ConnectionFailed,

@@ -11,8 +11,8 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.cli.living import living
 from tests.jobs.played_master import JOB, logged, recorded, standing, succeeded
-from tony.cli.metrics_table import task_table
-from tony.cli.sparkline import number, spark
+from tony.cli.terminal.sparkline import number, spark
+from tony.cli.text.metrics_table import task_table
 from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate

@@ -29,7 +29,7 @@ from tony.model.ids import TaskId
 from tony.model.job_report import Restarts
 from tony.model.layout import Home
 from tony.model.progress import Progress, measure_job
-from tony.portal.tokens import TokenFile
+from tony.portal.access.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator

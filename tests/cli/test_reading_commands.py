@@ -21,8 +21,8 @@ from tests.jobs.played_master import (
 )
 from tony import clock
 from tony.cli.main import main
-from tony.config.settings_doc import settings_rows
-from tony.config.settings_table import COMMON
+from tony.config.table.settings_doc import settings_rows
+from tony.config.table.settings_table import COMMON
 from tony.core import events as ev
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary

@@ -11,8 +11,8 @@ import pytest
 from tests.cli.test_story import report, task
 from tests.jobs.played_master import FAILURE
 from tony import clock
-from tony.cli.live_table import live_table
-from tony.cli.status_text import status_page
+from tony.cli.terminal.live_table import live_table
+from tony.cli.text.status_text import status_page
 from tony.model.job_report import FailureClass, JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 

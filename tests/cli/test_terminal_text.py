@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.cli.terminal_text import age, clock_time, columns_of, cut, safe, safe_line, size_of, table, width
+from tony.cli.terminal.terminal_text import age, clock_time, columns_of, cut, safe, safe_line, size_of, table, width
 
 
 @pytest.mark.parametrize(

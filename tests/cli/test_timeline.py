@@ -12,8 +12,8 @@ from tests.cli.living import living
 from tests.history.told_lives import entries, life, record
 from tests.jobs.played_master import JOB, logged, recorded, standing, succeeded
 from tests.web.kept import keep
-from tony.cli.terminal_text import knows_unicode, width
-from tony.cli.timeline_text import ASCII, UNICODE, headline, timeline_text
+from tony.cli.terminal.terminal_text import knows_unicode, width
+from tony.cli.text.timeline_text import ASCII, UNICODE, headline, timeline_text
 from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline

@@ -14,9 +14,9 @@ from tests.cli.living import living
 from tests.cli.screen import Terminal, shown
 from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
-from tony.cli.terminal_text import clock_time, width
-from tony.cli.top import Top
-from tony.cli.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
+from tony.cli.follow.top import Top
+from tony.cli.terminal.terminal_text import clock_time, width
+from tony.cli.text.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter

@@ -21,7 +21,7 @@ from tony.jobs.portal_client import KeptToken, keep_token
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-from tony.portal.tokens import TokenFile
+from tony.portal.access.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator

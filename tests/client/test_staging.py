@@ -14,7 +14,7 @@ from tony.errors import ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.layout import Home
 from tony.model.staged import Placement, StagedJob
-from tony.storage.localization import localize
+from tony.storage.environments.localization import localize
 
 
 class Desk:
@@ -190,7 +190,7 @@ def test_sound_archive_is_read_once(desk: Desk, monkeypatch: pytest.MonkeyPatch)
     tar_of(desk.files / "a.tgz", {"x": FILE}, "w:gz")
     os.utime(desk.files / "a.tgz", (1, 1))
     read: list[str] = []
-    monkeypatch.setattr("tony.storage.unpack.check", lambda archive, kind, name, **_: read.append(name))
+    monkeypatch.setattr("tony.storage.archives.unpack.check", lambda archive, kind, name, **_: read.append(name))
     for _ in range(2):
         desk.stage(JobSpec(files=(desk.path("a.tgz") + "#archive",)))
     desk.stage(JobSpec(source=desk.path("a.tgz")))

@@ -1,4 +1,4 @@
-"""Tests of `tony.config.file_reader`: whatever a person hands us as a job file gives a sentence, never a crash."""
+"""Tests of `config.files.file_reader`: whatever a person hands us as a job file gives a sentence, never a crash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.jobs import mistakes, problems, write
-from tony.config.file_reader import MAX_FILE
+from tony.config.files.file_reader import MAX_FILE
 from tony.config.load import load
 from tony.errors import ConfigError
 

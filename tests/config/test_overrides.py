@@ -1,4 +1,4 @@
-"""Tests of `tony.config.overrides`: `TONY_SET_...`, `--set`, `--param`."""
+"""Tests of `tony.config.files.overrides`: `TONY_SET_...`, `--set`, `--param`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.config.jobs import mistakes, resolve
-from tony.config.layers import Garbled, Written, merge
-from tony.config.overrides import from_environment, written
+from tony.config.files.layers import Garbled, Written, merge
+from tony.config.files.overrides import from_environment, written
 from tony.model.job_spec import GIB
 from tony.model.states import TlsMode
 

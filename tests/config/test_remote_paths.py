@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tony.config.files.paths import split_entry
+from tony.config.files.remote_paths import checked, is_address, parts
 from tony.config.load import load
-from tony.config.paths import split_entry
-from tony.config.remote_paths import checked, is_address, parts
 from tony.errors import ConfigError
-from tony.storage import file_entries
+from tony.storage.staging import file_entries
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tests of `tony.config.settings_table`, `schema` and `table`: one table, and nothing beside it."""
+"""Tests of `tony.config.table.settings_table`, `schema` and `table`: one table, and nothing beside it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tony.config.convert import convert
-from tony.config.settings_doc import settings_rows, settings_table_markdown
-from tony.config.settings_table import SETTINGS, Kind, Setting
-from tony.config.settings_tree import find, settings
-from tony.config.value_format import canonical
+from tony.config.table.settings_doc import settings_rows, settings_table_markdown
+from tony.config.table.settings_table import SETTINGS, Kind, Setting
+from tony.config.table.settings_tree import find, settings
+from tony.config.table.value_format import canonical
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, Timeouts
 
 #: Fields that are tables of their own: their parts are in the table, not they.

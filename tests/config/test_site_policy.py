@@ -1,4 +1,4 @@
-"""Tests of `tony.config.site_policy`: defaults, finals and limits, checked by the client and again by the AM."""
+"""Tests of `tony.config.files.site_policy`: defaults, finals and limits, checked by the client and again by the AM."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 import tony
 from tests.config.jobs import mistakes, resolve, write
-from tony.config.site_file_paths import default_site_files
-from tony.config.site_policy import check_again
+from tony.config.files.site_file_paths import default_site_files
+from tony.config.files.site_policy import check_again
 from tony.model.job_spec import GIB, JobSpec, Resources, Role, Timeouts
 from tony.model.states import TlsMode
 
@@ -320,7 +320,7 @@ def test_the_check_needs_nothing_but_the_standard_library(etc: Path) -> None:
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from tony.config.site_policy import check_again
+from tony.config.files.site_policy import check_again
 from tony.model.job_spec import JobSpec
 assert 1 == len(check_again(JobSpec(command="x"), [Path(sys.argv[2])]))
 assert not any("site-packages" in path for path in sys.path)

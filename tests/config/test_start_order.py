@@ -1,4 +1,4 @@
-"""Tests of `tony.config.start_order`: rings of roles that wait for each other."""
+"""Tests of `tony.config.checks.start_order`: rings of roles that wait for each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.config.start_order import cycles, describe_cycle
+from tony.config.checks.start_order import cycles, describe_cycle
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tests of `tony.config.toml_line_numbers`: each key's line, whatever way TOML writes it."""
+"""Tests of `tony.config.files.toml_line_numbers`: each key's line, whatever way TOML writes it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.config.layers import MAX_DEPTH
-from tony.config.toml_line_numbers import scan
+from tony.config.files.layers import MAX_DEPTH
+from tony.config.files.toml_line_numbers import scan
 
 TEXT = '''# a comment = with an equals sign
 name = "digits"   # another

@@ -1,4 +1,4 @@
-"""Tests of `tony.config.yaml_reader`: YAML as people mean it."""
+"""Tests of `tony.config.files.yaml_reader`: YAML as people mean it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.config.layers import Written
-from tony.config.yaml_reader import YamlError, read_yaml
+from tony.config.files.layers import Written
+from tony.config.files.yaml_reader import YamlError, read_yaml
 
 
 @pytest.mark.parametrize(

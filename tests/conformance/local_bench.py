@@ -16,7 +16,7 @@ from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, LaunchContext, TaskPart
 from tony.schedulers.local.allocator import LocalAllocator
-from tony.schedulers.local.ledger import HeldClaim, ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, ResourceLedger, new_claim
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 from tony.units import parse_size

@@ -19,7 +19,7 @@ from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.faults import Refuse
 from tony.hadoop.ids import container_id, container_text
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.yarn import container_table, outstanding_requests
+from tony.schedulers.yarn.allocation import container_table, outstanding_requests
 from tony.testing import conformance, faults
 
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")

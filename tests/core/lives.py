@@ -28,7 +28,7 @@ from tony.model.states import (
     RoleKind,
     StopOn,
 )
-from tony.schedulers.local.peak_demand import peak
+from tony.schedulers.local.claims.peak_demand import peak
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from tests.e2e.lab import Lab, until
 from tests.web.home_source import HomeSource
 from tests.web.serving import served
 from tony.model.layout import Home
-from tony.portal.tokens import TokenFile
+from tony.portal.access.tokens import TokenFile
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tony.executor.tfevents import masked_crc
+from tony.executor.metrics.tfevents import masked_crc
 
 
 def varint(value: int) -> bytes:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.am_connection import AmConnection
-from tony.executor.lease import Lease
-from tony.executor.session_protocol import EndExecutor, ProtocolAction, SessionProtocol, StartTaskAttempt
+from tony.executor.control.am_connection import AmConnection
+from tony.executor.control.lease import Lease
+from tony.executor.control.session_protocol import EndExecutor, ProtocolAction, SessionProtocol, StartTaskAttempt
 from tony.protocol import messages as msg
 
 
@@ -252,7 +252,7 @@ def test_heart_beats_at_the_interval_it_was_told() -> None:
 
 def test_silence_after_attach_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who takes connections and says nothing is not our application master."""
-    monkeypatch.setattr("tony.executor.am_connection._ANSWER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("tony.executor.control.am_connection._ANSWER_TIMEOUT_SECONDS", 0.05)
 
     async def scenario() -> None:
         async def for_ever() -> None:
@@ -355,7 +355,7 @@ def test_an_answer_is_asked_for_in_time() -> None:
 
 def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """What we send may be lost although what we are sent arrives."""
-    monkeypatch.setattr("tony.executor.am_connection.EXPIRY_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("tony.executor.control.am_connection.EXPIRY_GRACE_SECONDS", 0.05)
 
     async def scenario() -> None:
         world = World(length=0.3, patience=0.3)
@@ -404,7 +404,7 @@ def test_what_waited_while_we_stood_still_starts_nothing() -> None:
 @pytest.mark.parametrize("rate", [0.95, 1.05])
 def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease of ours is over before the application master, whose clock is 5 % faster or slower, takes it to be."""
-    monkeypatch.setattr("tony.executor.am_connection.EXPIRY_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("tony.executor.control.am_connection.EXPIRY_GRACE_SECONDS", 0.0)
 
     async def scenario() -> None:
         world = World(length=1.0, patience=0.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tony.executor.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
+from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
 from tony.model.exit_status import ExitReason
 
 GOOD = ProcessExit(process=0, code=0, signum=None, at=1.0)

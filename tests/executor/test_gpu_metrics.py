@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import tony
-from tony.executor import gpu_metrics
-from tony.executor.gpu_metrics import Devices
+from tony.executor.metrics import gpu_metrics
+from tony.executor.metrics.gpu_metrics import Devices
 from tony.model.metric_series import series_of
 
 
@@ -192,7 +192,7 @@ def test_it_is_found_where_tony_is_installed(tmp_path: Path) -> None:
     """By a program of ours, which sees no installed package by itself; its folder is not left where it imports from."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(tony.__file__).parents[1])!r}); "
-        "from tony.executor.gpu_metrics import load_package; "
+        "from tony.executor.metrics.gpu_metrics import load_package; "
         "print(load_package().__name__, [each for each in sys.path if 'site-packages' in each])"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)

@@ -15,9 +15,9 @@ from tests.executor.conftest import Start
 from tests.executor.master import Master, wait_until
 from tests.executor.test_executor import ended, run
 from tests.executor.test_program_environment import CONTAINER, TASK
-from tony.executor import hadoop_classpath
-from tony.executor.hadoop_classpath import HadoopClasspath, expanded, find, is_wanted
-from tony.executor.reaper import Reaper
+from tony.executor.program import hadoop_classpath
+from tony.executor.program.hadoop_classpath import HadoopClasspath, expanded, find, is_wanted
+from tony.executor.program.reaper import Reaper
 from tony.linux.process import is_alive
 from tony.model.exit_status import ExitReason
 from tony.protocol import messages as msg

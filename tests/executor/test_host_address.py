@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tony.errors import UserError
-from tony.executor import host_address
-from tony.executor.host_address import ip_of
+from tony.executor.network import host_address
+from tony.executor.network.host_address import ip_of
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:

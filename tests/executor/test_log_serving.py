@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.log_file import BoundedLogFile
-from tony.executor.log_serving import LogReaders, StreamLog
-from tony.executor.writer_thread import WriterThread
+from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.output.log_serving import LogReaders, StreamLog
+from tony.executor.output.writer_thread import WriterThread
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
 #: Seconds until something counts as never happening.

@@ -9,8 +9,8 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Guest, Master
-from tony.executor.output_capture import Output
-from tony.executor.writer_thread import WriterThread
+from tony.executor.output.output_capture import Output
+from tony.executor.output.writer_thread import WriterThread
 from tony.model.codec import to_plain
 from tony.model.masking import SecretMask
 from tony.protocol import messages as msg

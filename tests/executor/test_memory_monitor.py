@@ -10,8 +10,8 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Master
-from tony.executor.memory_monitor import MemoryMonitor
-from tony.executor.process_tree import ProcessTree
+from tony.executor.metrics.memory_monitor import MemoryMonitor
+from tony.executor.program.process_tree import ProcessTree
 from tony.linux import cgroup
 from tony.model.exit_status import ExitReason
 from tony.protocol import messages as msg
@@ -133,7 +133,7 @@ def test_nobody_measures_what_the_kernel_keeps(
 ) -> None:
     """Unless it keeps no peak, or only that of earlier tries, which it does not forget (v2)."""
     for name in ("_FIRST_SECONDS", "_INTERVAL_SECONDS", "_PAUSE_RATIO"):
-        monkeypatch.setattr(f"tony.executor.memory_monitor.{name}", 0.0)
+        monkeypatch.setattr(f"tony.executor.metrics.memory_monitor.{name}", 0.0)
     if before is not None:
         (tmp_path / "memory.peak").write_text(before)
     (tmp_path / "memory.current").write_text("8192")

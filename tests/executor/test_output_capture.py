@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.log_file import BoundedLogFile
-from tony.executor.output_capture import Output, Stream
-from tony.executor.writer_thread import WriterThread
+from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.output.output_capture import Output, Stream
+from tony.executor.output.writer_thread import WriterThread
 
 
 def on_disk(path: Path) -> bytes:
@@ -225,7 +225,7 @@ def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long gathering might take, the end does not wait for it."""
-    monkeypatch.setattr("tony.executor.output_capture._GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr("tony.executor.output.output_capture._GATHER_SECONDS", 3600.0)
 
     async def speak() -> None:
         came = asyncio.Event()
@@ -244,7 +244,7 @@ def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
 
 def test_what_gathers_is_not_lost_when_somebody_keeps_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was left behind holds the pipe open: what is in it is taken all the same."""
-    monkeypatch.setattr("tony.executor.output_capture._GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr("tony.executor.output.output_capture._GATHER_SECONDS", 3600.0)
 
     async def speak() -> None:
         came = asyncio.Event()

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tony.executor.port_reservation import TaskPorts
+from tony.executor.network.port_reservation import TaskPorts
 from tony.linux.port_reservation import PortsExhausted
 from tony.model.states import ReservedPort
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.process_tree import ProcessTree
+from tony.executor.program.process_tree import ProcessTree
 from tony.linux import process
 
 
@@ -29,7 +29,7 @@ def test_control_group_is_killed_in_one_stroke_where_the_kernel_can(
 #: without any mark behind, and ends both; its helper lives on.
 EXECUTOR = """
 import asyncio, os, signal, subprocess, sys
-from tony.executor.process_tree import ProcessTree
+from tony.executor.program.process_tree import ProcessTree
 from tony.linux import process
 
 process.set_child_subreaper()

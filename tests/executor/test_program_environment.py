@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tony.executor.program_environment import (
+from tony.executor.program.program_environment import (
     LaunchFailed,
     check_sizes,
     command_line,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tony import clock
-from tony.executor.progress_listener import Advance, CheckpointReport, ProgressListener, TrustedSenders, parse
+from tony.executor.metrics.progress_listener import Advance, CheckpointReport, ProgressListener, TrustedSenders, parse
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.log_file import BoundedLogFile
-from tony.executor.output_capture import Stream
-from tony.executor.progress_listener import Advance
-from tony.executor.progress_pattern import LogPattern
-from tony.executor.writer_thread import WriterThread
+from tony.executor.metrics.progress_listener import Advance
+from tony.executor.metrics.progress_pattern import LogPattern
+from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.output.output_capture import Stream
+from tony.executor.output.writer_thread import WriterThread
 
 PATTERN = r"step (?P<step>\d+)(?:/(?P<total>\d+))?(?: loss (?P<loss>\S+))?"
 

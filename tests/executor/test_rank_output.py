@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.am.played_job import until
-from tony.executor import rank_output
-from tony.executor.output_capture import Output
-from tony.executor.rank_output import RankOutput
-from tony.executor.writer_thread import WriterThread
+from tony.executor.output import rank_output
+from tony.executor.output.output_capture import Output
+from tony.executor.output.rank_output import RankOutput
+from tony.executor.output.writer_thread import WriterThread
 from tony.model.masking import SecretMask
 
 Writes = Callable[[list[int]], Awaitable[None]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.rendezvous_relay import Relay, find_announced_port
+from tony.executor.network.rendezvous_relay import Relay, find_announced_port
 
 NAME = "{}____HOROVOD_RENDEZVOUS_SERVER____"
 

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.executor.horovod_client import ask, wait_for
-from tony.executor.rendezvous_store import RendezvousService, RendezvousStore, StoreFullError
+from tony.executor.network.rendezvous_store import RendezvousService, RendezvousStore, StoreFullError
 
 Port = int
 

@@ -12,11 +12,11 @@ import pytest
 
 from tests.executor.event_records import VERSION, framed, scalar
 from tony import clock
-from tony.executor.log_file import BoundedLogFile
-from tony.executor.metrics_sampler import MetricsSampler, Outbox
-from tony.executor.output_capture import Stream
-from tony.executor.progress_listener import ProgressListener
-from tony.executor.writer_thread import WriterThread
+from tony.executor.metrics.metrics_sampler import MetricsSampler, Outbox
+from tony.executor.metrics.progress_listener import ProgressListener
+from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.output.output_capture import Stream
+from tony.executor.output.writer_thread import WriterThread
 from tony.linux.process_usage import ProcessUsage
 from tony.protocol.messages import Sample, Saved
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.session_protocol import (
+from tony.executor.control.session_protocol import (
     ApplyLogLevel,
     EndExecutor,
     LinkState,

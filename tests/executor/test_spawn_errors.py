@@ -1,4 +1,4 @@
-"""Tests of `tony.executor.spawn_errors`: one sentence for each way in which a program cannot be started."""
+"""Tests of `tony.executor.program.spawn_errors`: one sentence for each way in which a program cannot be started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.spawn_errors import describe_spawn_error
+from tony.executor.program.spawn_errors import describe_spawn_error
 
 
 @pytest.fixture

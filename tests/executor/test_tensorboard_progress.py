@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
-from tony.executor.progress_listener import Advance
-from tony.executor.tensorboard_progress import TensorBoardProgress
-from tony.executor.tfevents import DamagedFileError, Scalars, length_of, masked_crc, record
+from tony.executor.metrics.progress_listener import Advance
+from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
+from tony.executor.metrics.tfevents import DamagedFileError, Scalars, length_of, masked_crc, record
 
 NAME = "events.out.tfevents.1700000000.host.1.0"
 

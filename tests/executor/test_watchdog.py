@@ -13,7 +13,7 @@ import pytest
 from tests.executor.master import wait_until
 from tony import clock
 from tony.bootstrap import command
-from tony.executor.watchdog import Watchdog
+from tony.executor.program.watchdog import Watchdog
 from tony.linux import process
 
 
@@ -24,7 +24,7 @@ def test_control_group_is_removed_whether_or_not_the_executor_lived(tmp_path: Pa
     for group in groups:
         group.mkdir(parents=True)
     subprocess.run(
-        command("tony.executor.watchdog", f"TONY_TASK={tmp_path}/c-1/", *map(str, groups)),
+        command("tony.executor.program.watchdog", f"TONY_TASK={tmp_path}/c-1/", *map(str, groups)),
         input=farewell,
         check=True,
         timeout=60,

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from tony.executor.writer_thread import WriterThread, WriterThreadHandler
+from tony.executor.output.writer_thread import WriterThread, WriterThreadHandler
 
 
 @pytest.fixture

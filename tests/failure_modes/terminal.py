@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tony.cli.terminal_text import width
+from tony.cli.terminal.terminal_text import width
 
 #: Escape sequences that we know: moving up, erasing, and those that only colour or hide the cursor.
 _SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")

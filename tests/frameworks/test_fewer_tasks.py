@@ -14,7 +14,7 @@ from tony.am.start_messages import StartMessages
 from tony.config.load import load as load_job
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError
-from tony.executor.program_environment import view
+from tony.executor.program.program_environment import view
 from tony.frameworks.base import common_environment
 from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names

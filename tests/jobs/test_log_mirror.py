@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.errors import StorageError
-from tony.executor.log_file import BoundedLogFile
+from tony.executor.output.log_file import BoundedLogFile
 from tony.jobs.log_mirror import Mirror, complete, note_complete
 from tony.jobs.log_names import LogName, Selection, find
 from tony.jobs.log_reader import LogReader

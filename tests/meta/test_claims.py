@@ -14,7 +14,7 @@ import tony
 from tests.config.jobs import resolve
 from tony.cli.main import COMMANDS
 from tony.config.legacy.keys import KEYS, VARIABLES
-from tony.config.settings_table import SETTINGS
+from tony.config.table.settings_table import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(tony.__file__).parent

@@ -14,8 +14,8 @@ import pytest
 import tony
 from tony.cli.commands import completion
 from tony.cli.main import COMMANDS
+from tony.config.files.site_policy import read_sites
 from tony.config.load import load
-from tony.config.site_policy import read_sites
 from tony.frameworks.registry import names
 from tony.model.job_report import Failure, JobReport, TaskReport
 

@@ -25,11 +25,11 @@ from tony.history.metrics_reader import open_metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.layout import Home, JobFolder
-from tony.portal.history_layouts import RecordLocation
-from tony.portal.record_reader import read
+from tony.portal.histories.history_layouts import RecordLocation
+from tony.portal.histories.record_reader import read
 from tony.portal.status_from_log import StatusFromLog
-from tony.storage.local_store import LocalStore
-from tony.storage.store import Item
+from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store import Item
 
 #: Bytes that a reader may take, and seconds of a processor.
 _MOST_MEMORY = 250 << 20

@@ -29,9 +29,9 @@ from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
-from tony.portal.history_location import open_location
+from tony.portal.histories.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.tensorboard_routes import TensorBoardRoutes
+from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.portal import original as of
 from tony.errors import RecordError
-from tony.portal.avro import records
+from tony.portal.histories.avro import records
 
 
 def file(schema: object, blocks: bytes, codec: bytes = b"null") -> bytes:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tony.errors import StorageError
-from tony.portal.bounded_readers import Readers
+from tony.portal.histories.bounded_readers import Readers
 
 
 def test_all_of_them() -> None:

@@ -15,11 +15,11 @@ import pytest
 from fsspec.registry import known_implementations  # type: ignore[import-untyped]
 
 from tests.portal.hostile_jobs import Neighbourhood, build_neighbourhood, portal_of_victim, wait_for
-from tony.config.remote_paths import is_address
+from tony.config.files.remote_paths import is_address
 from tony.errors import UserError
 from tony.model.job_spec import Role
 from tony.model.layout import Home
-from tony.portal.history_location import SCHEMES, open_location
+from tony.portal.histories.history_location import SCHEMES, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 
 #: Runs a command where a template of fsspec's references is filled in without a sandbox (before 2026.6).

@@ -29,12 +29,12 @@ from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.portal import indexed_jobs as module
-from tony.portal.index_entry import IndexEntry
+from tony.portal.access.listen_options import ListenOptions
+from tony.portal.access.tokens import TokenFile
+from tony.portal.histories.record_cache import RecordCache
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.listen_options import ListenOptions
-from tony.portal.record_cache import RecordCache
-from tony.portal.tokens import TokenFile
-from tony.storage.local_store import LocalStore
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.storage.stores.local_store import LocalStore
 from tony.web import folder_job_view
 from tony.web.app import create
 from tony.web.auth import Authenticator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tony.portal.folder_cache import Listings
-from tony.storage.local_store import LocalStore
-from tony.storage.store import Item
+from tony.portal.histories.folder_cache import Listings
+from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store import Item
 
 
 class Noting(LocalStore):

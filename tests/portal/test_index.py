@@ -20,9 +20,9 @@ from tony.errors import StorageError
 from tony.model.job_query import Facet, JobSort, JobsPage, Query
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal import index_query
-from tony.portal.index import JobIndex
-from tony.portal.index_entry import IndexEntry
+from tony.portal.job_index import index_query
+from tony.portal.job_index.index import JobIndex
+from tony.portal.job_index.index_entry import IndexEntry
 
 
 @pytest.fixture

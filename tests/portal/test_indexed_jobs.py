@@ -22,10 +22,10 @@ from tony.history.job_record import write_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-from tony.portal.history_location import absences, open_location
+from tony.portal.histories.history_location import absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.storage.fsspec_store import FsspecStore
-from tony.storage.store import FileStore
+from tony.storage.stores.fsspec_store import FsspecStore
+from tony.storage.stores.store import FileStore
 
 #: Seconds that anything may take on a busy machine.
 CEILING = 60.0

@@ -11,11 +11,11 @@ from tony import clock
 from tony.history.timeline import timeline
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
-from tony.portal import jhist_reader
-from tony.portal.history_layouts import places
-from tony.portal.jhist_reader import Original
-from tony.portal.record_reader import read
-from tony.storage.local_store import LocalStore
+from tony.portal.histories import jhist_reader
+from tony.portal.histories.history_layouts import places
+from tony.portal.histories.jhist_reader import Original
+from tony.portal.histories.record_reader import read
+from tony.storage.stores.local_store import LocalStore
 
 
 def seen(root: Path) -> Original:

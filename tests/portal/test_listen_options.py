@@ -14,9 +14,9 @@ from tests.web.kept import as_peer, fetch, keep
 from tony.client.credentials import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home
-from tony.portal.listen_options import ListenOptions
-from tony.portal.login_routes import LoginRoutes
-from tony.portal.tokens import TokenFile
+from tony.portal.access.listen_options import ListenOptions
+from tony.portal.access.login_routes import LoginRoutes
+from tony.portal.access.tokens import TokenFile
 from tony.web.app import create
 from tony.web.auth import Authenticator
 

@@ -11,13 +11,13 @@ import pytest
 from tests.portal.test_scanner import JOBS, ended
 from tony.errors import RecordError, StorageError
 from tony.model.layout import Home, JobFolder
-from tony.portal import record_cache as module
-from tony.portal.history_layouts import RecordLocation
-from tony.portal.index_entry import IndexEntry
-from tony.portal.record_cache import RecordCache
-from tony.portal.record_reader import read
-from tony.storage.local_store import LocalStore
-from tony.storage.store import Item
+from tony.portal.histories import record_cache as module
+from tony.portal.histories.history_layouts import RecordLocation
+from tony.portal.histories.record_cache import RecordCache
+from tony.portal.histories.record_reader import read
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store import Item
 
 
 @pytest.fixture

@@ -17,12 +17,20 @@ from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.history_layouts import RecordLocation
-from tony.portal.pin_files import pin, unpin
-from tony.portal.retention import RECENT, RemovedRecord, RetentionCandidate, RetentionRules, carry_out, decide, plan
-from tony.storage.fsspec_store import FsspecStore
-from tony.storage.local_store import LocalStore
-from tony.storage.store import FileStore, Item
+from tony.portal.histories.history_layouts import RecordLocation
+from tony.portal.histories.pin_files import pin, unpin
+from tony.portal.histories.retention import (
+    RECENT,
+    RemovedRecord,
+    RetentionCandidate,
+    RetentionRules,
+    carry_out,
+    decide,
+    plan,
+)
+from tony.storage.stores.fsspec_store import FsspecStore
+from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store import FileStore, Item
 
 
 def job(home: Home, number: int, *, ended: bool = True, size: int = 1000) -> JobFolder:
@@ -52,7 +60,7 @@ def names(going: tuple[RemovedRecord, ...]) -> list[int]:
 
 def test_less_is_read_of_records_of_other_users(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that costs too much to read stays."""
-    monkeypatch.setattr("tony.portal.record_reader.LONGEST_OF_OTHERS", 100)
+    monkeypatch.setattr("tony.portal.histories.record_reader.LONGEST_OF_OTHERS", 100)
     store = LocalStore(home.path)
     assert plan(store, RetentionRules(age=60.0)).damaged == 5
     found = plan(store, RetentionRules(age=60.0), own=True)

@@ -23,12 +23,12 @@ from tests.web.kept import ANYBODY, as_peer, keep
 from tony.errors import InfraError
 from tony.linux.process import is_alive
 from tony.model.layout import Home
-from tony.portal import tensorboard_manager as boards_module
-from tony.portal.history_location import open_location
+from tony.portal.histories.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.reverse_proxy import policy
-from tony.portal.tensorboard_manager import TensorBoardManager
-from tony.portal.tensorboard_routes import TensorBoardRoutes
+from tony.portal.tensorboard import tensorboard_manager as boards_module
+from tony.portal.tensorboard.reverse_proxy import policy
+from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager
+from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
 
@@ -372,7 +372,7 @@ def test_closed_while_a_start_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 _PORTAL = """
 import asyncio, sys
 from pathlib import Path
-from tony.portal.tensorboard_manager import TensorBoardManager
+from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager
 
 async def main():
     boards = TensorBoardManager(Path(sys.argv[1]))

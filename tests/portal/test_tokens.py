@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tony import clock
 from tony.errors import RecordError, UserError
-from tony.portal.tokens import SESSION, TokenFile
+from tony.portal.access.tokens import SESSION, TokenFile
 
 
 def test_a_token_is_known_and_not_kept(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:
 
 def test_few_ended_cookies_of_a_token_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logging out again and again makes no file without end, and drops no cookies of others."""
-    monkeypatch.setattr("tony.portal.tokens._MOST_ENDED", 3)
+    monkeypatch.setattr("tony.portal.access.tokens._MOST_ENDED", 3)
     file = TokenFile(tmp_path)
     known = [file.find(file.make(user)[0]) for user in ("ann", "ben")]
     assert known[0]

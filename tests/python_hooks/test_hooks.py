@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tony
-from tony.executor import faulthandler_stacks
-from tony.executor.python_hook_variables import STACKS_SIGNAL, folder, variables
+from tony.executor.program.python_hook_variables import STACKS_SIGNAL, folder, variables
+from tony.executor.stacks import faulthandler_stacks
 
 #: Whether a program has the hook's file open.
 HAS_FILE = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.python_hook_variables import variables
+from tony.executor.program.python_hook_variables import variables
 
 #: JAX's registry of cluster environments, as far as programs notice it.
 CLUSTERS = """

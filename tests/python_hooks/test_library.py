@@ -11,7 +11,7 @@ import pytest
 
 import tony
 from tony import clock
-from tony.executor.progress_listener import Advance, CheckpointReport, parse
+from tony.executor.metrics.progress_listener import Advance, CheckpointReport, parse
 from tony.python_hooks.library.tony.reporting import _Reporter, checkpoint, progress
 from tony.rpc.sockets import short_path
 

@@ -17,10 +17,10 @@ from tony.model.layout import Home
 from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers import registry
 from tony.schedulers.cluster_files import ClusterFiles, files_from_environment
-from tony.schedulers.yarn.artifacts import file_systems, in_place
-from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.client.artifacts import file_systems, in_place
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.storage.remote_files import NotThere, RemoteFile, RemoteFolder
+from tony.storage.staging.remote_files import NotThere, RemoteFile, RemoteFolder
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.storage.file_copy import remove_tree
+from tony.storage.cache.file_copy import remove_tree
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from tony.model.staged import Placement, StagedItem
-from tony.storage import cache_store
-from tony.storage.archive_detection import Format
-from tony.storage.folder_scan import scan
-from tony.storage.object_cache import Cache
+from tony.storage.archives.archive_detection import Format
+from tony.storage.cache import cache_store
+from tony.storage.cache.object_cache import Cache
+from tony.storage.staging.folder_scan import scan
 
 T = TypeVar("T")
 

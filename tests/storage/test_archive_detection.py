@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import tar_of, zip_of
-from tony.storage.archive_detection import Format, detect, unsupported
+from tony.storage.archives.archive_detection import Format, detect, unsupported
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import as_nobody, snapshot, write_tree
-from tony.storage.file_copy import Copier, SourceChangedError, clear, copy_folder, remove_tree
-from tony.storage.manifest import ManifestEntry, ManifestEntryKind
+from tony.storage.cache.file_copy import Copier, SourceChangedError, clear, copy_folder, remove_tree
+from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
 
 CONTENT = os.urandom(3_000_000)
 

@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 from tests.storage.samples import Node, as_nobody, write_tree
-from tony.storage.folder_scan import scan
-from tony.storage.manifest import ManifestEntryKind
+from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.staging.folder_scan import scan
 
 FILE: Node = (b"x", 0o644)
 

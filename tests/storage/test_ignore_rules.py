@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import Node, write_tree
-from tony.storage.folder_scan import scan
-from tony.storage.ignore_rules import IgnoreFileError, rules_for
-from tony.storage.manifest import ManifestEntryKind
+from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.staging.folder_scan import scan
+from tony.storage.staging.ignore_rules import IgnoreFileError, rules_for
 
 FILE: Node = (b"x", 0o644)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tony.errors import StorageError
-from tony.storage.local_store import JobDirectory, LocalStore
+from tony.storage.stores.local_store import JobDirectory, LocalStore
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 

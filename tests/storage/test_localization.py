@@ -26,8 +26,8 @@ from tests.storage.samples import (
 )
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import Placement, StagedItem, StagedRole
-from tony.storage.archive_detection import Format
-from tony.storage.localization import Interpreter, localize
+from tony.storage.archives.archive_detection import Format
+from tony.storage.environments.localization import Interpreter, localize
 
 SOURCE: dict[str, Node] = {"train.py": (b"print(1)\n", 0o644), "run.sh": (b"#!/bin/sh\n", 0o755), "data": "train.py"}
 

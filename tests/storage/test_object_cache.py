@@ -15,7 +15,7 @@ import pytest
 
 from tests.storage.samples import cache_at
 from tony.errors import StorageError
-from tony.storage.object_cache import FIXED_TIME, Cache, Stored
+from tony.storage.cache.object_cache import FIXED_TIME, Cache, Stored
 
 CONTENT = b"some bytes" * 100_000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

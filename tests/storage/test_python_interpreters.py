@@ -14,10 +14,10 @@ import pytest
 from tests.storage.samples import Node, cache_at, make_venv, pack_tree, put_file, tar_of, tree_of, write_tree, zip_of
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import Placement, StagedItem
-from tony.storage.archive_detection import detect
-from tony.storage.manifest import ManifestEntryKind
-from tony.storage.object_cache import Cache
-from tony.storage.python_interpreters import Interpreter, from_archive, from_node, prefix_in
+from tony.storage.archives.archive_detection import detect
+from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.cache.object_cache import Cache
+from tony.storage.environments.python_interpreters import Interpreter, from_archive, from_node, prefix_in
 
 #: What conda-pack's script does, as far as we see: it learns its place from its own path and writes it down.
 CONDA_UNPACK = """#!/usr/bin/env python

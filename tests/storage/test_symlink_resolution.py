@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.storage.symlink_resolution import resolve
+from tony.storage.archives.symlink_resolution import resolve
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.storage.samples import Node, snapshot, trees, write_tree
-from tony.storage.archive_detection import Format
-from tony.storage.folder_scan import Scan, ScannedEntry, scan
-from tony.storage.tar_writer import FileChangedError, opened, pack, packed_size, tree_digest
-from tony.storage.unpack import unpack
+from tony.storage.archives.archive_detection import Format
+from tony.storage.archives.tar_writer import FileChangedError, opened, pack, packed_size, tree_digest
+from tony.storage.archives.unpack import unpack
+from tony.storage.staging.folder_scan import Scan, ScannedEntry, scan
 
 
 def packed(found: Scan) -> bytes:

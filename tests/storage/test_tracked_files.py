@@ -10,8 +10,8 @@ import pytest
 
 from tests.storage.samples import Node, write_tree
 from tony.model.staged import LeftOut
-from tony.storage.folder_scan import Scan, scan
-from tony.storage.manifest import ManifestEntryKind
+from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.staging.folder_scan import Scan, scan
 
 FILE: Node = (b"x", 0o644)
 pytestmark = pytest.mark.filterwarnings("error")

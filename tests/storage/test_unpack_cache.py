@@ -11,9 +11,9 @@ import pytest
 from tests.storage.samples import Node, cache_at, put_folder, snapshot, write_tree
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
-from tony.storage.file_copy import Copier
-from tony.storage.object_cache import Cache
-from tony.storage.unpack_cache import copy_tree_for_task
+from tony.storage.cache.file_copy import Copier
+from tony.storage.cache.object_cache import Cache
+from tony.storage.cache.unpack_cache import copy_tree_for_task
 
 TREE: dict[str, Node] = {"d/run": (b"#!/bin/sh\n", 0o755), "x": (b"x" * 5000, 0o444), "l": "d/run", "empty": None}
 

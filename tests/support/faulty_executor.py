@@ -24,7 +24,7 @@ from tony.executor.main import run
 from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Ready
 
 if TYPE_CHECKING:
-    from tony.executor.am_connection import AmTransport, Connect
+    from tony.executor.control.am_connection import AmTransport, Connect
 
 _FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only", "orders")
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.storage.local_store import LocalStore
+from tony.storage.stores.local_store import LocalStore
 from tony.web.job_source import LOG_PIECE
 from tony.web.log_files import FolderLogs, _SearchText
 

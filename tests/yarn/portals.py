@@ -16,10 +16,10 @@ from tests.e2e.lab import CEILING
 from tests.web.kept import as_peer
 from tests.yarn.lab import user
 from tony.model.layout import Home
-from tony.portal.history_location import open_location
+from tony.portal.histories.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.tensorboard_manager import MOST, TensorBoardManager
-from tony.portal.tensorboard_routes import TensorBoardRoutes
+from tony.portal.tensorboard.tensorboard_manager import MOST, TensorBoardManager
+from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
 from tony.web.auth import AuthConfig, Authenticator
 

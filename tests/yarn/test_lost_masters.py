@@ -11,7 +11,7 @@ from tests.yarn.lab import CEILING, YarnLab
 from tests.yarn.test_jobs import FAMILY
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

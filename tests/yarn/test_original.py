@@ -41,7 +41,7 @@ from tests.mini_clusters import Clusters
 from tests.original_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, types
 from tests.yarn.lab import YarnLab, until
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
 

@@ -32,7 +32,7 @@ from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import RECOVER_LEASE, RecoverLeaseRequest
 from tony.hadoop.wire.proto import ProtoMessage
-from tony.schedulers.yarn.web_links import links_for_application
+from tony.schedulers.yarn.client.web_links import links_for_application
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -18,8 +18,8 @@ from tests.yarn.lab import YarnLab, one_user, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send
-from tony.schedulers.yarn.python_archive import store_interpreter
-from tony.storage.object_cache import Cache
+from tony.schedulers.shipping.python_archive import store_interpreter
+from tony.storage.cache.object_cache import Cache
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters

@@ -31,8 +31,8 @@ from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import PROTOCOL
 from tony.hadoop.wire.proto import ProtoMessage, required
 from tony.hadoop.wire.rpc import Token
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.delegation_tokens import POLICY, credentials_of_job
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster.delegation_tokens import POLICY, credentials_of_job
 
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
@@ -59,7 +59,7 @@ sys.path.append(os.environ["SRC"])
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens.credentials import read_file
 from tony.hadoop.tokens.url_string import to_url_string
-from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 out, conf = Path(os.environ["OUT"]), os.environ["HADOOP_CONF_DIR"]
 file = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])

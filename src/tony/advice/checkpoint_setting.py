@@ -6,7 +6,7 @@ import re
 
 from tony.advice.facts import Run, Saves
 from tony.advice.recommendation import SettingChange
-from tony.config.layers import dotted
+from tony.config.files.layers import dotted
 
 _NAME = re.compile(r"save|checkpoint|ckpt|snapshot", re.IGNORECASE)
 #: Tolerance between the measured interval and a parameter in seconds.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tony.advice.recommendation import SettingChange
-from tony.config.toml_line_numbers import scan
+from tony.config.files.toml_line_numbers import scan
 from tony.errors import UserError
 
 _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')

@@ -28,7 +28,7 @@ from tony.am.recovery import recover_state
 from tony.am.status_page import Page
 from tony.am.stored_kill_requests import apply_stored_kill_requests
 from tony.bootstrap import settle
-from tony.config.site_file_paths import default_site_files, is_absent
+from tony.config.files.site_file_paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
 from tony.frameworks import registry as frameworks
@@ -202,7 +202,7 @@ def _check_site_policy(spec: JobSpec) -> None:
     """Check the job again against the site policy of this machine, if there is one."""
     files = [path for path in default_site_files(os.environ) if not is_absent(path)]
     if files:
-        from tony.config.site_policy import (
+        from tony.config.files.site_policy import (
             check_again,
         )  # late: imports the whole settings table; most machines have no policy
 

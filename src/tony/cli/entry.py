@@ -37,7 +37,7 @@ def _main_with_standby() -> int:
 
     gc.disable()  # loaded modules never become garbage; `bootstrap.settle` enables it again
     from tony import bootstrap
-    from tony.schedulers.local import standby
+    from tony.schedulers.local.supervision import standby
 
     bootstrap.load(*_SHARED_MODULES)
     standby.prepare()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import click
 
-from tony.cli.terminal_text import columns_of
-from tony.config.suggest import closest_match
+from tony.cli.terminal.terminal_text import columns_of
+from tony.config.table.suggest import closest_match
 
 #: Columns below which click does not narrow its help.
 _CLICK_MIN_COLUMNS = 50

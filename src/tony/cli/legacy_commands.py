@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.early import InterruptedBySignal
-from tony.cli.output import explain, say_all
-from tony.cli.terminal_text import columns_of
+from tony.cli.follow.early import InterruptedBySignal
+from tony.cli.terminal.output import explain, say_all
+from tony.cli.terminal.terminal_text import columns_of
 from tony.errors import TonyError
 
 if TYPE_CHECKING:

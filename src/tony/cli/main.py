@@ -18,8 +18,8 @@ import click
 
 import tony
 from tony.cli.help import CommandGroup, FittingContext
-from tony.cli.output import explain, print_json, warn
-from tony.cli.standard_streams import prepare_output, settle_output
+from tony.cli.terminal.output import explain, print_json, warn
+from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.linux import resource_limits
 from tony.linux.open_file_limit import allow_open_files

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.options import F, home
-from tony.cli.output import warn
+from tony.cli.terminal.output import warn
 from tony.model.job_summary import JobHead
 
 if TYPE_CHECKING:

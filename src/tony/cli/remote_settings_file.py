@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.cli.options import home
-from tony.config import remote_paths
-from tony.config.file_reader import MAX_FILE
+from tony.config.files import remote_paths
+from tony.config.files.file_reader import MAX_FILE
 from tony.errors import ConfigError, Problem, TonyError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def local_settings_file(flags: Flags) -> Iterator[Flags]:
 
 def _read(address: str) -> bytes:
     from tony.schedulers.cluster_files import files_from_environment
-    from tony.storage.remote_files import RemoteFile
+    from tony.storage.staging.remote_files import RemoteFile
 
     files = files_from_environment(home())
     try:

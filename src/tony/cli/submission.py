@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tony.bootstrap import settle
-from tony.cli.early import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
+from tony.cli.follow.early import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
 from tony.cli.options import home, json_option
-from tony.cli.output import print_json, say, warn
+from tony.cli.terminal.output import print_json, say, warn
 from tony.config.load import Resolved
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
@@ -24,7 +24,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import TaskState
 
 if TYPE_CHECKING:
-    from tony.cli.following import Companion
+    from tony.cli.follow.following import Companion
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +96,7 @@ def submit_and_follow(
         else:
             say(job_id)
         return 0
-    from tony.cli.following import exit_code, follow_to_end
+    from tony.cli.follow.following import exit_code, follow_to_end
 
     settle()
     report = follow_to_end(place, job_id, sys.stderr if options.as_json else sys.stdout, early, companion)

@@ -335,7 +335,7 @@ class LocalPort:
 
 
 def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
-    from tony.config.call_settings import from_spec
+    from tony.config.files.call_settings import from_spec
     from tony.config.load import load
 
     if isinstance(job, str | os.PathLike):
@@ -351,7 +351,7 @@ def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
 
 def _merge(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Merge two mappings, table by table; the second one overrides the first."""
-    from tony.config.layers import put
+    from tony.config.files.layers import put
 
     values: dict[str, Any] = {}
     for given in (own, settings):

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config.paths import split_entry
-from tony.config.remote_paths import is_address
+from tony.config.files.paths import split_entry
+from tony.config.files.remote_paths import is_address
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
-from tony.storage import file_entries, staging_requests
-from tony.storage.disk_errors import explain_os_error
-from tony.storage.file_entries import FileEntry
-from tony.storage.folder_scan import Scan, shorten_path
-from tony.storage.largest_entries import largest_entries
-from tony.storage.manifest import ManifestEntryKind
-from tony.storage.object_cache import Cache, Stored
-from tony.storage.remote_files import NotThere, RemoteFiles
-from tony.storage.staging_requests import StagingRejectedError, StagingRequest
-from tony.storage.tar_writer import FileChangedError
+from tony.storage.archives.tar_writer import FileChangedError
+from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.cache.object_cache import Cache, Stored
+from tony.storage.staging import file_entries, staging_requests
+from tony.storage.staging.file_entries import FileEntry
+from tony.storage.staging.folder_scan import Scan, shorten_path
+from tony.storage.staging.largest_entries import largest_entries
+from tony.storage.staging.remote_files import NotThere, RemoteFiles
+from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
+from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_size
 
 Notice = Callable[[str], None]
@@ -189,7 +189,7 @@ class _Stager:
         return (staging_requests.file(entry, self.own_folders(Path(entry.path))),)
 
     def plan_remote_file(self, entry: FileEntry, *, renamed: bool) -> tuple[StagingRequest, ...]:
-        from tony.storage import remote_sources  # late: most jobs name no address
+        from tony.storage.staging import remote_sources  # late: most jobs name no address
 
         files = self.remote_files()
         found, warning = remote_sources.file(entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files)
@@ -198,7 +198,7 @@ class _Stager:
         return found
 
     def archive(self, address: str, placement: Placement) -> StagingRequest:
-        from tony.storage import remote_sources  # late: most jobs name no address
+        from tony.storage.staging import remote_sources  # late: most jobs name no address
 
         return remote_sources.archive(address, placement, self.remote_files())
 
@@ -287,7 +287,7 @@ class _Stager:
 
     def store_request(self, request: StagingRequest) -> tuple[StagedItem, Stored]:
         if request.remote and self.files and self.files.in_place:
-            from tony.storage import remote_sources  # late: most jobs name no address
+            from tony.storage.staging import remote_sources  # late: most jobs name no address
 
             return remote_sources.in_place(request, request.remote), Stored(
                 digest=request.remote.key, size=request.remote.size, reused=True

@@ -16,10 +16,10 @@ import tony
 from tony import clock
 from tony.client.credentials import make_credentials
 from tony.client.staging import stage
-from tony.config.layers import quoted
+from tony.config.files.layers import quoted
+from tony.config.files.secret_names import redact
+from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
-from tony.config.secret_names import redact
-from tony.config.secret_references import resolve_reference
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
@@ -36,7 +36,7 @@ from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.interface import PreparedJob, Submitter
-from tony.storage.disk_errors import build_storage_error
+from tony.storage.stores.disk_errors import build_storage_error
 
 #: Attempts to find an unused job id. Even one collision happens once in millions.
 _MAX_ID_ATTEMPTS = 100

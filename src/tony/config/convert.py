@@ -9,11 +9,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tony.config import paths
-from tony.config.layers import Canonical, Garbled, Written, quoted
-from tony.config.settings_table import Kind, Setting
-from tony.config.suggest import suggest_names
-from tony.config.value_format import canonical
+from tony.config.files import paths
+from tony.config.files.layers import Canonical, Garbled, Written, quoted
+from tony.config.table.settings_table import Kind, Setting
+from tony.config.table.suggest import suggest_names
+from tony.config.table.value_format import canonical
 from tony.units import parse_duration, parse_size
 
 #: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tony.config.call_settings import SOURCE, from_call
-from tony.config.cross_checks import check
-from tony.config.elastic_roles import idle_waits
-from tony.config.file_reader import FileRejectedError, read_layer
-from tony.config.layers import Layer, dotted, merge, quoted
-from tony.config.notes import Note, summarize_notes
-from tony.config.overrides import from_environment, from_params, from_sets
-from tony.config.plugin_checks import (
+from tony.config.checks.cross_checks import check
+from tony.config.checks.elastic_roles import idle_waits
+from tony.config.checks.notes import Note, summarize_notes
+from tony.config.checks.plugin_checks import (
     default_kind_notes,
     default_kind_source,
     framework_errors,
     unknown_names,
     with_default_kinds,
 )
-from tony.config.site_file_paths import default_site_files
-from tony.config.site_policy import broken_finals, over_limits, read_sites
+from tony.config.files.call_settings import SOURCE, from_call
+from tony.config.files.file_reader import FileRejectedError, read_layer
+from tony.config.files.layers import Layer, dotted, merge, quoted
+from tony.config.files.overrides import from_environment, from_params, from_sets
+from tony.config.files.site_file_paths import default_site_files
+from tony.config.files.site_policy import broken_finals, over_limits, read_sites
 from tony.config.spec_builder import build
-from tony.config.value_table import read
+from tony.config.table.value_table import read
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tony.config.elastic_roles import sizes
-from tony.config.settings_table import Key
-from tony.config.settings_tree import find
-from tony.config.start_order import conditions
-from tony.config.value_table import ValueTable
+from tony.config.checks.elastic_roles import sizes
+from tony.config.checks.start_order import conditions
+from tony.config.table.settings_table import Key
+from tony.config.table.settings_tree import find
+from tony.config.table.value_table import ValueTable
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import OnTimeout
 

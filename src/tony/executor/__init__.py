@@ -1,18 +1,13 @@
 """The task executor: starts the user's program in a container, watches it and reports. Standard library only.
 
-    main ─▶ event_loop ─▶ executor ─┬▶ am_connection ─▶ session_protocol (no I/O), lease, reattach_listener
-      │                             ├▶ log_serving, tunnel_endpoint, stack_dump: what clients ask for through the AM
-      ▼                             └▶ task_run ─┬▶ program_environment, spawn, reaper, spawn_errors
-    watchdog: a second process                   ├▶ process_tree, exit_classification
-    that ends the program when                   ├▶ output_capture ─▶ log_file, writer_thread, rank_output,
-    the executor cannot                          │      decisive_line
-                                                 ├▶ metrics_sampler ─▶ gpu_metrics, memory_monitor, progress_listener,
-                                                 │      progress_pattern, tensorboard_progress ─▶ tfevents
-                                                 ├▶ port_reservation, python_hook_variables, output_exports,
-                                                 │      missing_files
-                                                 └▶ rendezvous ─▶ rendezvous_store or rendezvous_relay
+    main ─▶ control/event_loop ─▶ executor ─┬▶ control/  am_connection ─▶ session_protocol (no I/O), lease
+      │                                     ├▶ stacks/, output/log_serving: what clients ask for through the AM
+      ▼                                     └▶ task_run ─┬▶ program/  environment, start, processes, exit
+    program/watchdog: a second process                   ├▶ output/   capture, rotation, ranks, decisive line
+    that ends the program when                           ├▶ metrics/  memory, GPUs, steps
+    the executor cannot                                  └▶ network/  ports, rendezvous
 
-`task_run` is one task attempt, from the start command to the last report. `rendezvous` is a process that answers on
-the task's own port where the framework needs one. `yarn_main` is the same program in a YARN container: it finds its
+`task_run` is one task attempt, from the start command to the last report. `network/rendezvous_process` answers on the
+task's own port where the framework needs one. `yarn_main` is the same program in a YARN container: it finds its
 launch payload and prepares its files before `main` continues.
 """

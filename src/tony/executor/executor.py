@@ -15,16 +15,9 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.errors import ExitCode
-from tony.executor.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
-from tony.executor.lease import Lease
-from tony.executor.log_serving import LogReaders
-from tony.executor.metrics_sampler import Outbox
-from tony.executor.port_reservation import TaskPorts
-from tony.executor.process_tree import ProcessTree
-from tony.executor.program_environment import MARKER, has_board
-from tony.executor.reaper import Reaper
-from tony.executor.rendezvous_process import Rendezvous, RendezvousError
-from tony.executor.session_protocol import (
+from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
+from tony.executor.control.lease import Lease
+from tony.executor.control.session_protocol import (
     ApplyLogLevel,
     EndExecutor,
     OpenPort,
@@ -36,19 +29,26 @@ from tony.executor.session_protocol import (
     StartTaskAttempt,
     StopTaskAttempt,
 )
+from tony.executor.metrics.metrics_sampler import Outbox
+from tony.executor.network.port_reservation import TaskPorts
+from tony.executor.network.rendezvous_process import Rendezvous, RendezvousError
+from tony.executor.output.log_serving import LogReaders
+from tony.executor.output.writer_thread import WriterThread
+from tony.executor.program.process_tree import ProcessTree
+from tony.executor.program.program_environment import MARKER, has_board
+from tony.executor.program.reaper import Reaper
+from tony.executor.program.watchdog import Watchdog
 from tony.executor.task_run import ProgramRun, RunContext
-from tony.executor.watchdog import Watchdog
-from tony.executor.writer_thread import WriterThread
 from tony.linux.port_reservation import PortsExhausted
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog, Stacks, Summon
 
 if TYPE_CHECKING:
-    from tony.executor.hadoop_classpath import HadoopClasspath
-    from tony.executor.reattach_listener import ReattachListener
-    from tony.executor.stack_dump import StackDumper
-    from tony.executor.tunnel_endpoint import TunnelEndpoint
+    from tony.executor.control.reattach_listener import ReattachListener
+    from tony.executor.control.tunnel_endpoint import TunnelEndpoint
+    from tony.executor.program.hadoop_classpath import HadoopClasspath
+    from tony.executor.stacks.stack_dump import StackDumper
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class Executor:
             self._connection.send(Stacks(task=name, request=request, problem="its program is not running"))
             return
         if self._stacks is None:
-            from tony.executor.stack_dump import StackDumper  # late: most jobs never need it
+            from tony.executor.stacks.stack_dump import StackDumper  # late: most jobs never need it
 
             self._stacks = StackDumper(self._context.container, self._run_context.environment, self._reaper)
         try:
@@ -243,7 +243,7 @@ class Executor:
 
     def _open_tunnel(self, command: DialTunnel) -> None:
         if self._tunnels is None:
-            from tony.executor.tunnel_endpoint import TunnelEndpoint  # late: most jobs never need it
+            from tony.executor.control.tunnel_endpoint import TunnelEndpoint  # late: most jobs never need it
 
             self._tunnels = TunnelEndpoint(self._context, self._reach, self._own_port, self._connection.send)
         self._tunnels.dial(command)
@@ -380,7 +380,7 @@ class Executor:
 def _create_reattach_listener(context: LaunchContext, obey: Callable[[Summon], bool]) -> ReattachListener | None:
     if context.task.am_address.startswith("unix:"):
         return None  # a later AM attempt listens at the same path
-    from tony.executor.reattach_listener import ReattachListener  # late: it takes memory
+    from tony.executor.control.reattach_listener import ReattachListener  # late: it takes memory
 
     return ReattachListener(context, obey)
 
@@ -388,7 +388,7 @@ def _create_reattach_listener(context: LaunchContext, obey: Callable[[Summon], b
 def _hadoop_classpath(context: LaunchContext, environment: Mapping[str, str], reaper: Reaper) -> HadoopClasspath | None:
     if not context.task.hadoop_classpath:
         return None
-    from tony.executor.hadoop_classpath import HadoopClasspath, is_wanted  # late: few jobs need it
+    from tony.executor.program.hadoop_classpath import HadoopClasspath, is_wanted  # late: few jobs need it
 
     task, container = context.task, context.container
     return HadoopClasspath(task, container, environment, reaper) if is_wanted(task, container, environment) else None

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.errors import ExitCode, PlatformError, TonyError
-from tony.executor.watchdog import Watchdog
+from tony.executor.program.watchdog import Watchdog
 from tony.linux import oom_score, process, resource_limits
 from tony.model.codec import DecodeError, from_plain
 from tony.model.json_text import BadJson, loads
 from tony.protocol.launch import LaunchContext
 
 if TYPE_CHECKING:
-    from tony.executor.am_connection import Connect
+    from tony.executor.control.am_connection import Connect
 
 #: Maximum bytes of a launch context. The longest parts are `env` and the command; Linux passes some 2 MiB to a program.
 _MAX_CONTEXT_BYTES = 16 << 20
@@ -80,7 +80,7 @@ def _load_event_loop(context: LaunchContext) -> Callable[[LaunchContext, Watchdo
         # asyncio loads OpenSSL if it is installed: 4 MiB in each executor of a machine, unused.
         sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
-        from tony.executor.event_loop import run_executor
+        from tony.executor.control.event_loop import run_executor
     finally:
         if without_ssl:
             del sys.modules["ssl"]

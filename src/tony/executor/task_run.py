@@ -15,17 +15,19 @@ from resource import struct_rusage
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.executor.executable_bit import make_executable
-from tony.executor.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
-from tony.executor.log_serving import LogReaders
-from tony.executor.memory_monitor import MemoryMonitor
-from tony.executor.metrics_sampler import MetricsSampler, Outbox
-from tony.executor.missing_files import explain_missing_file
-from tony.executor.output_capture import Output
-from tony.executor.output_exports import Exports
-from tony.executor.port_reservation import TaskPorts
-from tony.executor.process_tree import ProcessTree
-from tony.executor.program_environment import (
+from tony.executor.metrics.memory_monitor import MemoryMonitor
+from tony.executor.metrics.metrics_sampler import MetricsSampler, Outbox
+from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
+from tony.executor.network.port_reservation import TaskPorts
+from tony.executor.output.log_serving import LogReaders
+from tony.executor.output.output_capture import Output
+from tony.executor.output.writer_thread import WriterThread
+from tony.executor.program.executable_bit import make_executable
+from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
+from tony.executor.program.missing_files import explain_missing_file
+from tony.executor.program.output_exports import Exports
+from tony.executor.program.process_tree import ProcessTree
+from tony.executor.program.program_environment import (
     MARKER,
     LaunchFailed,
     command_line,
@@ -35,11 +37,9 @@ from tony.executor.program_environment import (
     summaries_folder,
     view,
 )
-from tony.executor.progress_listener import ProgressListener, TrustedSenders
-from tony.executor.python_hook_variables import variables
-from tony.executor.reaper import Reaper
-from tony.executor.spawn import spawn
-from tony.executor.writer_thread import WriterThread
+from tony.executor.program.python_hook_variables import variables
+from tony.executor.program.reaper import Reaper
+from tony.executor.program.spawn import spawn
 from tony.frameworks.base import TaskView
 from tony.linux import process, resource_limits
 from tony.linux.process import has_marker, own_peak
@@ -51,9 +51,9 @@ from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
 from tony.protocol.messages import StartProgram
 
 if TYPE_CHECKING:
-    from tony.executor.gpu_metrics import Devices
-    from tony.executor.hadoop_classpath import HadoopClasspath
-    from tony.executor.rank_output import RankOutput
+    from tony.executor.metrics.gpu_metrics import Devices
+    from tony.executor.output.rank_output import RankOutput
+    from tony.executor.program.hadoop_classpath import HadoopClasspath
 
 log = logging.getLogger(__name__)
 
@@ -317,7 +317,7 @@ class ProgramRun:
     def _rank_output(self, output: Output, count: int) -> RankOutput | None:
         if count == 1:
             return None
-        from tony.executor.rank_output import RankOutput  # late: most tasks have one process
+        from tony.executor.output.rank_output import RankOutput  # late: most tasks have one process
 
         try:
             return RankOutput(output, count)
@@ -496,7 +496,7 @@ class ProgramRun:
 def _devices(task: TaskPart, container: ContainerPart) -> Devices | None:
     if not task.gpus:
         return None
-    from tony.executor.gpu_metrics import Devices  # late: most tasks have none
+    from tony.executor.metrics.gpu_metrics import Devices  # late: most tasks have none
 
     return Devices(container.gpu_devices)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from tony.errors import InfraError, StorageError, TonyError
 from tony.executor.main import begin
-from tony.executor.program_environment import MARKER
+from tony.executor.program.program_environment import MARKER
 from tony.protocol.launch import ContainerPart, LaunchContext
-from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.allocation.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, TaskPayload
 
 #: Variables that a program needs to find Hadoop's file system, if the node sets them.
@@ -121,9 +121,9 @@ def _run_in_fork(writing: int, payload: TaskPayload, container_env: ContainerEnv
 
 def _prepare_files(payload: TaskPayload, container_env: ContainerEnv, work: Path, marker: str) -> dict[str, object]:
     """Prepare the files; the containers of the job on one node share the unpacked artifacts."""
-    from tony.storage.disk_errors import explain_os_error
-    from tony.storage.localization import localize
-    from tony.storage.object_cache import Cache
+    from tony.storage.cache.object_cache import Cache
+    from tony.storage.environments.localization import localize
+    from tony.storage.stores.disk_errors import explain_os_error
 
     cache = Cache(container_env.shared / "cache")
     cache.prepare()

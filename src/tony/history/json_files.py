@@ -18,8 +18,8 @@ from tony.errors import RecordError, StorageError
 from tony.linux.plain_files import open_file
 from tony.model.codec import Json
 from tony.model.json_text import BadJson, loads
-from tony.storage.disk_errors import build_storage_error
-from tony.storage.local_store import LocalStore
+from tony.storage.stores.disk_errors import build_storage_error
+from tony.storage.stores.local_store import LocalStore
 
 #: Bytes of a JSON file: the report of a job with 100,000 tasks has about 40 million.
 LONGEST = 64 << 20

@@ -33,7 +33,7 @@ from tony.protocol.messages import (
 )
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
-from tony.storage.local_store import LocalStore
+from tony.storage.stores.local_store import LocalStore
 
 #: Seconds to connect, and to get an answer: an AM that is busy with 10,000 tasks needs a few.
 PATIENCE = 10.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tony.config.load import Resolved
-from tony.config.resolved_table import resolved_rows
+from tony.config.table.resolved_table import resolved_rows
 from tony.errors import TonyError
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.metrics_reader import Metrics, open_metrics

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.config.paths import expanded, home_folder
+from tony.config.files.paths import expanded, home_folder
 from tony.errors import StorageError, UserError
 from tony.model.layout import Home
 

@@ -115,7 +115,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds; None is off. `config/settings_table.py` says which half of the system enforces each."""
+    """Seconds; None is off. `config/table/settings_table.py` says which half of the system enforces each."""
 
     queue: float | None = None
     allocation: float | None = None

@@ -1,13 +1,11 @@
 """The portal: finds job histories, indexes them, and serves the pages of `tony.web` over all of them.
 
-`server` is the process of `tony portal`; `listen_options` and `tokens` hold its address and its users.
+`server` is the process of `tony portal`; `access/` has its address and its users.
 
-`history_location` opens a location, `history_layouts` finds the job directories in it. `scanner` and `scan_threads`
-look for new ones, `record_reader` reads one within bounds, `jhist_reader` and `avro` those of LinkedIn TonY.
-`index` (SQLite: `index_schema`) finds jobs among a million: `index_writer` writes, `index_query` reads.
-`indexed_jobs` provides jobs for the pages; `record_cache` keeps copies of remote job directories, `status_from_log`
-the status of jobs whose AM is not queried.
-
-`tensorboard_manager` starts TensorBoards on demand and `reverse_proxy` forwards requests to them.
-`retention` and `pin_files` decide which job directories are purged.
+`histories/`: `history_location` opens a location, `history_layouts` finds the job directories in it. `scanner` and
+`scan_threads` look for new ones, `record_reader` reads one within bounds, `jhist_reader` and `avro` those of LinkedIn
+TonY. `record_cache` keeps copies of remote job directories; `retention` and `pin_files` decide which are purged.
+`job_index/` finds jobs among a million (SQLite: `index_schema`): `index_writer` writes, `index_query` reads.
+`indexed_jobs` provides jobs for the pages, `status_from_log` the status of jobs whose AM is not queried.
+`tensorboard/`: `tensorboard_manager` starts TensorBoards on demand and `reverse_proxy` forwards requests to them.
 """

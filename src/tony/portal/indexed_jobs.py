@@ -27,16 +27,16 @@ from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
-from tony.portal.history_location import file_system_of, is_own_location, is_state_directory
-from tony.portal.index import JobIndex
-from tony.portal.index_entry import IndexEntry
-from tony.portal.record_cache import RecordCache
-from tony.portal.scan_threads import ScanThreads
+from tony.portal.histories.history_location import file_system_of, is_own_location, is_state_directory
+from tony.portal.histories.record_cache import RecordCache
+from tony.portal.histories.scan_threads import ScanThreads
+from tony.portal.job_index.index import JobIndex
+from tony.portal.job_index.index_entry import IndexEntry
 from tony.portal.status_from_log import StatusFromLog
-from tony.portal.tensorboard_event_files import TensorBoardSource, find_owner
+from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find_owner
 from tony.schedulers.registry import has_remote_logs
-from tony.storage.local_store import JobDirectory
-from tony.storage.store import FileStore
+from tony.storage.stores.local_store import JobDirectory
+from tony.storage.stores.store import FileStore
 from tony.web.folder_job_view import FolderView
 from tony.web.thread_lanes import LISTS, OTHERS, STORES
 

@@ -18,12 +18,12 @@ from tony.errors import InfraError
 from tony.jobs.portal_address import noted
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
-from tony.portal.history_location import absences, open_location
+from tony.portal.access.listen_options import ListenOptions
+from tony.portal.access.login_routes import LoginRoutes
+from tony.portal.access.tokens import TokenFile
+from tony.portal.histories.history_location import absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.listen_options import ListenOptions
-from tony.portal.login_routes import LoginRoutes
-from tony.portal.tensorboard_routes import TensorBoardRoutes
-from tony.portal.tokens import TokenFile
+from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
 from tony.web.auth import Authenticator
 from tony.web.uvicorn_server import listen, serve

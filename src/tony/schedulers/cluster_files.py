@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tony.config import remote_paths
+from tony.config.files import remote_paths
 from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, name_service
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.cluster_discovery import find_cluster, named_folder
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
-from tony.storage.remote_files import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
+from tony.storage.staging.remote_files import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs

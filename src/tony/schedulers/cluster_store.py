@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config import remote_paths
+from tony.config.files import remote_paths
 from tony.errors import StorageError, UserError
 from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.service_addresses import name_service
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster_discovery import find_cluster, named_folder
+from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
-from tony.storage.store import PIECE, FileStore, Item
+from tony.storage.stores.store import PIECE, FileStore, Item
 
 
 class ClusterStore(FileStore):

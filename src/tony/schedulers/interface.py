@@ -25,7 +25,7 @@ from tony.protocol.launch import AmCredentials, TaskPart
 
 if TYPE_CHECKING:
     from tony.core.events import Event
-    from tony.storage.remote_files import RemoteFiles
+    from tony.storage.staging.remote_files import RemoteFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,15 @@
 """Files: staging, archives, the content-addressed cache, unpacking, and the stores of histories.
 
-On the submitter's machine `staging_requests` collects what the job's keys name, `folder_scan` and `ignore_rules` decide
-which files are staged (`tracked_files`: those tracked by git always are), `cache_store` puts them into `object_cache`
-by digest and reads only what changed (`digest_index`). `remote_sources` handles files that are already in a cluster's
-file system.
+On the submitter's machine `staging/staging_requests` collects what the job's keys name, `folder_scan` and
+`ignore_rules` decide which files are staged (`tracked_files`: those tracked by git always are), `cache/cache_store`
+puts them into `object_cache` by digest and reads only what changed (`digest_index`). `staging/remote_sources` handles
+files that are already in a cluster's file system.
 
-On the node `localization` gives a task its source, files and Python: `unpack_cache` unpacks once per node and content,
-`file_copy` copies for each task, `environment_setup` makes a Python environment usable.
+On the node `environments/localization` gives a task its source, files and Python: `cache/unpack_cache` unpacks once per
+node and content, `file_copy` copies for each task, `environment_setup` makes a Python environment usable.
 
-Archives are untrusted: `archive_detection` detects them by content, `archive_members` keeps every member inside its
-folder, `archive_limits` bounds their expansion.
+Archives are untrusted: `archives/archive_detection` detects them by content, `archive_members` keeps every member
+inside its folder, `archive_limits` bounds their expansion.
 
-`store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.
+`stores/store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.
 """

@@ -32,8 +32,8 @@ from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.protocol.messages import Stacks
 from tony.schedulers.interface import WebLink
-from tony.storage.local_store import LocalStore
-from tony.storage.store import joined
+from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store import joined
 from tony.web.job_source import LOG_PIECE, RecordFile, TaskContainer
 from tony.web.log_files import FolderLogs
 from tony.web.remote_logs import RemoteLogs

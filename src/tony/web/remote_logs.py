@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from tony.linux.threads import USUAL, Lane
-from tony.storage.local_store import LocalStore
+from tony.storage.stores.local_store import LocalStore
 from tony.web.job_source import LogBytes, LogFileInfo, LogSearchResult
 from tony.web.log_files import FolderLogs
 

@@ -8,7 +8,7 @@ import logging
 from dataclasses import replace
 
 from tony import clock
-from tony.config.secret_names import redact
+from tony.config.files.secret_names import redact
 from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job

@@ -11,7 +11,7 @@ from tests.config.legacy.jobs import COMMAND, NOWHERE, mistakes, notes, resolve,
 from tony.config.legacy.flags import Flags, parse
 from tony.config.legacy.job_loader import load as load_flags
 from tony.config.load import load
-from tony.config.resolved_table import resolved_rows
+from tony.config.table.resolved_table import resolved_rows
 from tony.errors import ConfigError
 
 ONE = {**COMMAND, "tony.worker.instances": "1"}

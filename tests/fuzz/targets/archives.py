@@ -17,8 +17,8 @@ from tests.fuzz.places import scratch
 from tests.fuzz.target import Target, hold
 from tests.storage.samples import Node, odd_member, tar_of, zip_of
 from tony.errors import ArchiveError
-from tony.storage.archive_detection import Format, detect, unsupported
-from tony.storage.unpack import check, unpack
+from tony.storage.archives.archive_detection import Format, detect, unsupported
+from tony.storage.archives.unpack import check, unpack
 
 _PACKERS: Sequence[Callable[[bytes], bytes]] = (
     lambda data: data,

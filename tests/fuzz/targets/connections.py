@@ -15,8 +15,8 @@ from tests.fuzz.targets.wire import framed_messages
 from tests.fuzz.values import plain_of
 from tests.rpc.places import JOB, OTHER_JOB, Diary
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.reattach_listener import ReattachListener
-from tony.executor.rendezvous_store import RendezvousService, RendezvousStore
+from tony.executor.control.reattach_listener import ReattachListener
+from tony.executor.network.rendezvous_store import RendezvousService, RendezvousStore
 from tony.model.codec import from_plain
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import encode

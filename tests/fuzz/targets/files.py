@@ -7,15 +7,16 @@ import os
 
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
-from tony.schedulers.local import claim_policy, cleanup
-from tony.schedulers.local.claim_policy import Claim
-from tony.schedulers.local.machine_capacity import Machine
-from tony.storage import digest_index, manifest
-from tony.storage.digest_index import DigestIndex, Stamp
-from tony.storage.environment_relocation import relocate
-from tony.storage.folder_scan import scan
-from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError
-from tony.storage.manifest import ManifestEntry, ManifestEntryKind
+from tony.schedulers.local.claims import claim_policy
+from tony.schedulers.local.claims.claim_policy import Claim
+from tony.schedulers.local.claims.machine_capacity import Machine
+from tony.schedulers.local.containers import cleanup
+from tony.storage.cache import digest_index, manifest
+from tony.storage.cache.digest_index import DigestIndex, Stamp
+from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
+from tony.storage.environments.environment_relocation import relocate
+from tony.storage.staging.folder_scan import scan
+from tony.storage.staging.ignore_rules import OWN_FILE, IgnoreFileError
 
 _TICKET = "00000000000000000001-1-0a1b2c3d"
 _PARTS = b"\n---\n"

@@ -16,10 +16,10 @@ from tony.model.codec import to_plain
 from tony.model.job_query import Query, from_words, to_words
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
-from tony.portal import avro, jhist_reader, record_reader
-from tony.portal.history_layouts import places
-from tony.portal.index_terms import expression, searched
-from tony.storage.local_store import LocalStore
+from tony.portal.histories import avro, jhist_reader, record_reader
+from tony.portal.histories.history_layouts import places
+from tony.portal.job_index.index_terms import expression, searched
+from tony.storage.stores.local_store import LocalStore
 
 _PARTS = b"\n---\n"
 _JOB = "local-20260101-000000-0a1b2c"

@@ -11,7 +11,7 @@ from tests.fuzz.target import Target
 from tony.linux import cgroup, listening_sockets
 from tony.linux.inotify import Inotify, InotifyMask
 from tony.linux.process import parse_stat
-from tony.schedulers.local.machine_capacity import gpus_listed, measure
+from tony.schedulers.local.claims.machine_capacity import gpus_listed, measure
 from tony.schedulers.local.settings import LocalSettings
 
 _PARTS = b"\n---\n"

@@ -18,7 +18,8 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.report_builder import ReportContext, report
 from tony.errors import ProtocolError
-from tony.executor.program_environment import (
+from tony.executor.control.session_protocol import SessionProtocol, StartTaskAttempt, StopTaskAttempt
+from tony.executor.program.program_environment import (
     LaunchFailed,
     check_sizes,
     command_line,
@@ -26,7 +27,6 @@ from tony.executor.program_environment import (
     load_framework,
     view,
 )
-from tony.executor.session_protocol import SessionProtocol, StartTaskAttempt, StopTaskAttempt
 from tony.frameworks.base import as_it_is
 from tony.frameworks.registry import home_of, load
 from tony.history.event_log import LONGEST_LINE

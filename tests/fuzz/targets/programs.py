@@ -9,12 +9,12 @@ import time
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
-from tony.executor.log_file import BoundedLogFile
-from tony.executor.output_capture import Stream
-from tony.executor.progress_listener import Advance, CheckpointReport, parse
-from tony.executor.progress_pattern import LogPattern
-from tony.executor.tensorboard_progress import TensorBoardProgress
-from tony.executor.writer_thread import WriterThread
+from tony.executor.metrics.progress_listener import Advance, CheckpointReport, parse
+from tony.executor.metrics.progress_pattern import LogPattern
+from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
+from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.output.output_capture import Stream
+from tony.executor.output.writer_thread import WriterThread
 from tony.model.metric_series import MOST_OF_A_PROGRAM, series_of
 
 _PATTERN = r"(?:step|epoch) (?P<step>\S+)(?:/(?P<total>\S+))?(?: loss (?P<loss>\S+))?"

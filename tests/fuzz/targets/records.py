@@ -13,10 +13,10 @@ from tests.fuzz.target import Target, hold
 from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation
 from tony.cli.commands.list import _row
-from tony.cli.event_text import EventTeller
-from tony.cli.status_text import further_sessions, lone_restarts, status_page
-from tony.cli.story import StatusChanges
-from tony.cli.terminal_text import safe
+from tony.cli.terminal.terminal_text import safe
+from tony.cli.text.event_text import EventTeller
+from tony.cli.text.status_text import further_sessions, lone_restarts, status_page
+from tony.cli.text.story import StatusChanges
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
 from tony.core.invariants import broken

@@ -12,13 +12,13 @@ from pathlib import Path
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
-from tony.cli.live_table import live_table
-from tony.cli.log_printer import LogPrinter
-from tony.cli.status_text import status_page
-from tony.cli.story import StatusChanges
-from tony.cli.terminal_text import cut, safe, safe_line, table, width
-from tony.executor.log_file import BoundedLogFile
-from tony.executor.output_exports import Exports
+from tony.cli.terminal.live_table import live_table
+from tony.cli.terminal.terminal_text import cut, safe, safe_line, table, width
+from tony.cli.text.log_printer import LogPrinter
+from tony.cli.text.status_text import status_page
+from tony.cli.text.story import StatusChanges
+from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.program.output_exports import Exports
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
 from tony.jobs.log_reader import LONGEST_LINE, LogReader, readers

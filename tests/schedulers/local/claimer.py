@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from tony.schedulers.local.claim_queue import acquire_claim
-from tony.schedulers.local.ledger import ResourceLedger, new_claim
-from tony.schedulers.local.machine_capacity import Machine
+from tony.schedulers.local.claims.claim_queue import acquire_claim
+from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.claims.machine_capacity import Machine
 
 
 def say(text: str) -> None:

@@ -21,10 +21,10 @@ from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
 from tony.schedulers.interface import KnownContainer
-from tony.schedulers.local import cleanup
 from tony.schedulers.local.allocator import LocalAllocator
-from tony.schedulers.local.ledger import ResourceLedger, new_claim
-from tony.storage.localization import Interpreter
+from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.containers import cleanup
+from tony.storage.environments.localization import Interpreter
 from tony.testing.conformance import PATIENCE
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
@@ -196,7 +196,7 @@ def test_container_can_be_ended_while_its_environment_is_unpacked(
         ended = subprocess.run(["sh", "-c", f"touch {tmp_path}/unpacks; exec sleep 600"], env={**os.environ, **env})
         raise StorageError(f"conda-unpack failed (exit code {ended.returncode})")
 
-    monkeypatch.setattr("tony.schedulers.local.task_launcher.localize", unpack)
+    monkeypatch.setattr("tony.schedulers.local.containers.task_launcher.localize", unpack)
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         (container,) = await granted(made, events, "ps", 1)
@@ -298,7 +298,7 @@ def test_unusable_settings(tmp_path: Path) -> None:
 def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Where no ledger can be shared the job runs all the same, and the log says what that means."""
     (tmp_path / "shared").write_text("in the way")
-    monkeypatch.setattr("tony.schedulers.local.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
+    monkeypatch.setattr("tony.schedulers.local.claims.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
 
     async def scenario() -> None:
         source = LocalAllocator(prepared_job(tmp_path / "home", two_roles()))

@@ -11,8 +11,8 @@ import pytest
 from tony.errors import SchedulerError
 from tony.linux import process
 from tony.model.layout import JobFolder
-from tony.schedulers.local import am_start
-from tony.schedulers.local.am_start import master_command, start_master
+from tony.schedulers.local.supervision import am_start
+from tony.schedulers.local.supervision.am_start import master_command, start_master
 from tony.testing.conformance import PATIENCE
 
 

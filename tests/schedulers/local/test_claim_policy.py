@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, blocker, decide, decode, encode, grown
-from tony.schedulers.local.machine_capacity import Machine
+from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, blocker, decide, decode, encode, grown
+from tony.schedulers.local.claims.machine_capacity import Machine
 
 MACHINE = Machine(memory=100, gpus=("a", "b", "c", "d"))
 

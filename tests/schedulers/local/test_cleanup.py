@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tony.linux import process
-from tony.schedulers.local import cleanup
+from tony.schedulers.local.containers import cleanup
 
 NOTHING = cleanup.LaunchRecord()
 ADOPTER = Path(__file__).with_name("adopter.py")
@@ -185,7 +185,7 @@ def test_orphans_are_adopted_and_ended(tmp_path: Path, way: tuple[str, ...]) -> 
 #: Says what is left while an executor, a helper and a stranger are there. A process of its own: all its children count.
 ALONE = """
 import os, subprocess, sys
-from tony.schedulers.local.cleanup import is_nothing_left
+from tony.schedulers.local.containers.cleanup import is_nothing_left
 helper = subprocess.Popen(["sleep", "600"])
 executor = subprocess.Popen(["sleep", "600"], start_new_session=True)
 os.mkdir("group")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from tony.errors import Problem
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition
+from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.feasibility import unsatisfiable_requests
-from tony.schedulers.local.machine_capacity import Machine
 
 MACHINE = Machine(memory=int(21.6 * GIB), gpus=("0",), memory_origin="24g x 0.9", gpus_origin="NVIDIA devices found")
 

@@ -12,8 +12,8 @@ import pytest
 from tony import bootstrap
 from tony.errors import ExitCode
 from tony.linux import process
-from tony.schedulers.local import fork_server
-from tony.schedulers.local.fork_server import ForkServer
+from tony.schedulers.local.containers import fork_server
+from tony.schedulers.local.containers.fork_server import ForkServer
 from tony.testing.conformance import PATIENCE
 
 #: Says what it is, then waits for the end of its input.
@@ -180,7 +180,7 @@ def test_it_ends_with_its_master(tmp_path: Path) -> None:
     code = f"""
 import asyncio, os, signal, sys
 sys.path.insert(0, {bootstrap.command("x")[5]!r})
-from tony.schedulers.local.fork_server import ForkServer
+from tony.schedulers.local.containers.fork_server import ForkServer
 async def main():
     server = ForkServer()
     server.open()

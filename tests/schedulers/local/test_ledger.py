@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from tony.linux import inotify
-from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, decide, encode
-from tony.schedulers.local.claim_queue import acquire_claim
-from tony.schedulers.local.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
-from tony.schedulers.local.machine_capacity import Machine
+from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decide, encode
+from tony.schedulers.local.claims.claim_queue import acquire_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
+from tony.schedulers.local.claims.machine_capacity import Machine
 
 CLAIMER = Path(__file__).with_name("claimer.py")
 #: The re-check that nobody should need comes after five seconds: what comes sooner, the kernel told.

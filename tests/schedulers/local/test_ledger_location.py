@@ -9,8 +9,8 @@ import pytest
 
 from tony.errors import SchedulerError
 from tony.model.layout import Home
-from tony.schedulers.local import ledger_location
-from tony.schedulers.local.ledger_location import open_ledger, why_unusable
+from tony.schedulers.local.claims import ledger_location
+from tony.schedulers.local.claims.ledger_location import open_ledger, why_unusable
 from tony.schedulers.local.settings import LocalSettings
 
 

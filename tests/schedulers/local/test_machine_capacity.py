@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tony.model.job_spec import GIB
-from tony.schedulers.local.machine_capacity import Machine, measure
+from tony.schedulers.local.claims.machine_capacity import Machine, measure
 from tony.schedulers.local.settings import LocalSettings
 
 UUIDS = [f"GPU-{digit * 8}-0000-1111-2222-333344445555" for digit in "0a"]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition, RoleKind
-from tony.schedulers.local import peak_demand as peak_module
-from tony.schedulers.local.peak_demand import Need, coexisting, exclusions, least, memory_of, needs, peak
+from tony.schedulers.local.claims import peak_demand as peak_module
+from tony.schedulers.local.claims.peak_demand import Need, coexisting, exclusions, least, memory_of, needs, peak
 
 SUCCEEDED, ENDED, STARTED = AfterCondition.SUCCEEDED, AfterCondition.ENDED, AfterCondition.STARTED
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.local import resource_claim
-from tony.schedulers.local.ledger import ResourceLedger, new_claim
-from tony.schedulers.local.machine_capacity import Machine
-from tony.schedulers.local.peak_demand import Need
-from tony.schedulers.local.resource_claim import ResourceClaim
+from tony.schedulers.local.claims import resource_claim
+from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.claims.machine_capacity import Machine
+from tony.schedulers.local.claims.peak_demand import Need
+from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.testing.conformance import PATIENCE
 from tony.testing.sample_jobs import prepared_job, two_roles
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tony.model.job_spec import JobSpec, Resources, Role
-from tony.schedulers.local.role_allocation import RoleAllocation
+from tony.schedulers.local.claims.role_allocation import RoleAllocation
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from tony.model.layout import Home
 from tony.model.staged import StagedJob
 from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob, Submitter
-from tony.schedulers.local import ledger_location
-from tony.schedulers.local.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.claims import ledger_location
+from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
 from tony.testing.sample_jobs import prepared_job, two_roles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"

@@ -38,9 +38,10 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.states import JobState
 from tony.retry import Backoff
-from tony.schedulers.yarn import attempt_diagnostics, container_table, event_log_replication, outstanding_requests
-from tony.schedulers.yarn import record_publisher as publishing
-from tony.schedulers.yarn.job_folder import JobFiles
+from tony.schedulers.yarn.allocation import attempt_diagnostics, container_table, outstanding_requests
+from tony.schedulers.yarn.job_store import event_log_replication
+from tony.schedulers.yarn.job_store import record_publisher as publishing
+from tony.schedulers.yarn.job_store.job_folder import JobFiles
 from tony.testing.sample_jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
@@ -390,7 +391,7 @@ async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> Non
 
 async def test_where_there_is_no_room_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that is left out is taken back when a job waits for long and gets nothing."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocator._MAX_EXCLUSION_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._MAX_EXCLUSION_WAIT_SECONDS", 0.2)
     async with playing(tmp_path) as played:
         played.manager.nodes *= 3  # all on one host
         played.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))

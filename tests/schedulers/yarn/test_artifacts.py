@@ -9,11 +9,11 @@ from tests.schedulers.yarn.samples import DATA, SOURCE, record
 from tony.errors import ConfigError
 from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
-from tony.schedulers.yarn import artifacts as module
-from tony.schedulers.yarn import python_archive
-from tony.schedulers.yarn.artifacts import build_artifacts
+from tony.schedulers.shipping import python_archive
+from tony.schedulers.yarn.client import artifacts as module
+from tony.schedulers.yarn.client.artifacts import build_artifacts
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.storage.object_cache import Cache, Stored
+from tony.storage.cache.object_cache import Cache, Stored
 
 OURS, PYTHON, ADAPTER = (Stored(digest=letter * 64, size=number) for number, letter in enumerate("cde", 100))
 

@@ -14,9 +14,9 @@ from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.errors import SchedulerError, StorageError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import HadoopError
-from tony.schedulers.yarn import cache_eviction
-from tony.schedulers.yarn.cache_upload import CacheUploader, UploadRequest
-from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.client import cache_eviction
+from tony.schedulers.yarn.client.cache_upload import CacheUploader, UploadRequest
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 
 STAGING = "/user/ann/.tony"

@@ -4,7 +4,7 @@ import pytest
 
 from tony.hadoop.wire.reports import NodeLabel, QueueConfiguration, QueueConfigurationEntry, QueueInfo, QueueState
 from tony.hadoop.wire.yarn_records import NodeId, NodeReport, NodeState, Resource, ResourceTypeInfo
-from tony.schedulers.yarn.capacity import ClusterCapacity, ClusterNode, Queue, build_capacity
+from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode, Queue, build_capacity
 
 HALF = QueueConfiguration(absolute_max_capacity=0.5, effective_max_capacity=Resource(memory=6144, vcores=18))
 ALL = QueueConfiguration(absolute_max_capacity=1.0, effective_max_capacity=Resource(memory=12288, vcores=36))

@@ -9,7 +9,7 @@ import pytest
 from tony.mini import PROPERTY
 from tony.mini.site_xml import to_xml
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster_discovery import find_cluster
+from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster
 from tony.schedulers.yarn.settings import YarnSettings
 
 

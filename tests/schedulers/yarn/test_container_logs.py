@@ -17,9 +17,9 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ApplicationNotFoundError
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, LogAggregationStatus
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
-from tony.schedulers.yarn import container_logs
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.container_logs import ContainerLogs
+from tony.schedulers.yarn.client import container_logs
+from tony.schedulers.yarn.client.container_logs import ContainerLogs
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 JOB = "application_1795272430499_0007"
 ONE, TWO = "container_1795272430499_0007_01_000002", "container_1795272430499_0007_01_000003"

@@ -26,7 +26,8 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer
-from tony.schedulers.yarn import container_recovery, container_table, previous_attempts
+from tony.schedulers.yarn.allocation import container_recovery, container_table
+from tony.schedulers.yarn.job_store import previous_attempts
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:
@@ -137,7 +138,7 @@ async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None
 
 async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can say what became of its containers: they count as living on until their lease is over."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_RETURN_SECONDS", -59.5)
+    monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as played:
         await played.source.open(played.events.append)
         assert await played.source.recover([known(1)]) == [name(1)]
@@ -149,7 +150,7 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others do the work of its containers: those that run are ended, and of each its end is certain then."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_RETURN_SECONDS", -59.5)
+    monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as played:
         await played.source.open(played.events.append)
         assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
@@ -225,7 +226,7 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(path)
         return asked.count(path) > 1
 
-    monkeypatch.setattr("tony.schedulers.yarn.cluster_clients.ClusterClients.recover_lease", recover)
+    monkeypatch.setattr("tony.schedulers.yarn.cluster.cluster_clients.ClusterClients.recover_lease", recover)
     return asked
 
 
@@ -259,7 +260,7 @@ async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkey
         await played.source.fetch_event_logs()
         assert played.job.folder.events(1).read_bytes() == b"kept\n"
     async with playing(tmp_path / "other", attempt=2, opens=False) as played:
-        monkeypatch.setattr("tony.schedulers.yarn.allocator._HDFS_WAIT_SHARE", 0.0001)
+        monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._HDFS_WAIT_SHARE", 0.0001)
         played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
         with pytest.raises(NotInCharge, match="another AM attempt may continue"):
             await played.source.fetch_event_logs()

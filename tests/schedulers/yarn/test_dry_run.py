@@ -12,7 +12,7 @@ from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.schedulers import registry
-from tony.schedulers.yarn.dry_run import render_dry_run
+from tony.schedulers.yarn.client.dry_run import render_dry_run
 from tony.schedulers.yarn.launch_contexts import master_container
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.settings import YarnSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.yarn.elf_libraries import Libraries, read_libraries, with_search_path
+from tony.schedulers.shipping.elf_libraries import Libraries, read_libraries, with_search_path
 
 STRINGS = b"\0libpython3.11.so.1.0\0libc.so.6\0/home/ann/python/lib\0rest"
 

@@ -12,7 +12,7 @@ from tests.schedulers.yarn import played as scene
 from tests.schedulers.yarn.played import playing
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
 from tony.errors import NotInCharge
-from tony.schedulers.yarn import event_log_replication
+from tony.schedulers.yarn.job_store import event_log_replication
 
 LOG, CLOSED = f"{scene.FOLDER}/events.1.jsonl", f"{scene.FOLDER}/events.1.closed.jsonl"
 

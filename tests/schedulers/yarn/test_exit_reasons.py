@@ -3,7 +3,14 @@
 import pytest
 
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeId, NodeReport, NodeState
-from tony.schedulers.yarn.exit_reasons import cause, is_blameless, is_forced, is_over_memory, no_python, warning
+from tony.schedulers.yarn.allocation.exit_reasons import (
+    cause,
+    is_blameless,
+    is_forced,
+    is_over_memory,
+    no_python,
+    warning,
+)
 
 #: Exit status, what the node said, our sentence, whether it went through no fault of the job.
 ENDS = {

@@ -9,7 +9,7 @@ from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.interface import ListEntry
-from tony.schedulers.yarn.list_entry import to_list_entry
+from tony.schedulers.yarn.client.list_entry import to_list_entry
 
 ID = ids.application_id("application_1795000000000_0007")
 

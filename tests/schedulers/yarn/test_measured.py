@@ -20,9 +20,9 @@ from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Sample
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.job_folder import JobFiles
-from tony.schedulers.yarn.previous_attempts import PreviousAttempts
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.job_store.job_folder import JobFiles
+from tony.schedulers.yarn.job_store.previous_attempts import PreviousAttempts
 
 THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"
 

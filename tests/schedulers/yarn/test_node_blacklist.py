@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.schedulers.yarn.node_blacklist import NodeBlacklist
+from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist
 
 
 class Yarn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.wire.reports import ApplicationReport
-from tony.schedulers.yarn.submitter import tracking_url
+from tony.schedulers.yarn.client.submitter import tracking_url
 
 
 @pytest.mark.parametrize(

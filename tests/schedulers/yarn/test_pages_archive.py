@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.yarn import pages_archive
-from tony.schedulers.yarn.pages_archive import store_pages
-from tony.schedulers.yarn.runtime_archive import store_runtime
-from tony.storage.object_cache import Cache
+from tony.schedulers.shipping import pages_archive
+from tony.schedulers.shipping.pages_archive import store_pages
+from tony.schedulers.shipping.runtime_archive import store_runtime
+from tony.storage.cache.object_cache import Cache
 
 #: Loads all that pages need, and says what of it does not come out of the two archives.
 LOADS = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tony.hadoop.wire.placement import all_of, apart
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.container_request import build_container_request
-from tony.schedulers.yarn.placement_constraints import constraint_of, placed, tags_of
+from tony.schedulers.yarn.allocation.container_request import build_container_request
+from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.settings import YarnSettings
 
 NONE = YarnSettings()

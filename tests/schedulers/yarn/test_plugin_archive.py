@@ -11,9 +11,9 @@ import pytest
 
 from tests.schedulers.yarn.samples import record
 from tony.errors import ConfigError, Problem
-from tony.schedulers.yarn import plugin_archive
-from tony.schedulers.yarn.plugin_archive import store_plug_in
-from tony.storage.object_cache import Cache
+from tony.schedulers.shipping import plugin_archive
+from tony.schedulers.shipping.plugin_archive import store_plug_in
+from tony.storage.cache.object_cache import Cache
 
 
 @pytest.fixture

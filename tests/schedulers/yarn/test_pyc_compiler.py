@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import tony
-from tony.schedulers.yarn.pyc_compiler import compile_pyc
+from tony.schedulers.shipping.pyc_compiler import compile_pyc
 
 _CODE = """
 import hashlib, sys
 sys.path.insert(0, {source!r})
 {loads}
-from tony.schedulers.yarn.runtime_archive import _archive
+from tony.schedulers.shipping.runtime_archive import _archive
 print(hashlib.sha256(_archive()).hexdigest())
 """
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tony.errors import ConfigError, Problem
-from tony.schedulers.yarn import python_archive
-from tony.schedulers.yarn.elf_libraries import Libraries
-from tony.schedulers.yarn.python_archive import OwnInterpreter, store_interpreter
-from tony.storage.object_cache import Cache, Stored
+from tony.schedulers.shipping import python_archive
+from tony.schedulers.shipping.elf_libraries import Libraries
+from tony.schedulers.shipping.python_archive import OwnInterpreter, store_interpreter
+from tony.storage.cache.object_cache import Cache, Stored
 
 TAG = sys.implementation.cache_tag
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.yarn import runtime_archive
+from tony.schedulers.shipping import runtime_archive
+from tony.schedulers.shipping.runtime_archive import store_runtime
 from tony.schedulers.yarn.launch_payload import EXECUTOR, MASTER
-from tony.schedulers.yarn.runtime_archive import store_runtime
-from tony.storage.object_cache import Cache
+from tony.storage.cache.object_cache import Cache
 
 
 @pytest.fixture
@@ -166,8 +166,12 @@ def test_the_starter_takes_what_fits(unpacked: Path) -> None:
 
 def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
     """None needs what was left out; compiled or not. What programs of users find of us is a `tony` of its own."""
-    clients = {"tony.__main__", "tony.schedulers.yarn.cluster_discovery", "tony.schedulers.yarn.submitter"}
-    clients |= {"tony.config.yaml_reader", "tony.schedulers.cluster_files", "tony.schedulers.cluster_store"}
+    clients = {
+        "tony.__main__",
+        "tony.schedulers.yarn.cluster.cluster_discovery",
+        "tony.schedulers.yarn.client.submitter",
+    }
+    clients |= {"tony.config.files.yaml_reader", "tony.schedulers.cluster_files", "tony.schedulers.cluster_store"}
     for programs in (unpacked / "programs.zip", compiled(unpacked)):
         modules = [name.rpartition(".")[0].replace("/", ".") for name in names(programs) if "/__init__." not in name]
         modules = [name for name in modules if name not in clients and not name.startswith("tony.python_hooks.")]

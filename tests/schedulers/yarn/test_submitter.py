@@ -24,10 +24,10 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.schedulers.interface import PreparedJob
-from tony.schedulers.yarn import submitter as submitters
-from tony.schedulers.yarn.cluster_clients import ClusterClients
+from tony.schedulers.yarn.client import submitter as submitters
+from tony.schedulers.yarn.client.submitter import YarnSubmitter, to_application_status
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.submitter import YarnSubmitter, to_application_status
 
 JOB = "application_1700000000000_0007"
 ID = ids.application_id(JOB)

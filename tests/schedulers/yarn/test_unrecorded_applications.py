@@ -8,8 +8,8 @@ import pytest
 
 from tony.hadoop import ids
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.schedulers.yarn.client.unrecorded_applications import all_tags, explain_missing_history, is_ours, staging_of
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.unrecorded_applications import all_tags, explain_missing_history, is_ours, staging_of
 
 JOB = "application_1795000000000_0007"
 

@@ -11,8 +11,8 @@ from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
+from tony.schedulers.yarn.client.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.schedulers.yarn.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
 
 
 def told_of(roles: Mapping[str, Role], settings: str | None = None) -> list[Problem]:

@@ -8,7 +8,7 @@ import pytest
 
 from tony.errors import TonyError
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.web_links import NodeAddress, links_for_application, links_for_container
+from tony.schedulers.yarn.client.web_links import NodeAddress, links_for_application, links_for_container
 
 JOB, CONTAINER = "application_1_0002", "container_1_0002_01_000003"
 RM = {"yarn.resourcemanager.hostname": "rm"}

@@ -20,7 +20,7 @@ from tony.core.events import Event
 from tony.errors import ConfigError, Problem
 from tony.history.event_log import Header, LogWriter
 from tony.model.layout import JobFolder
-from tony.storage.disk_errors import build_storage_error
+from tony.storage.stores.disk_errors import build_storage_error
 
 #: The file in the job directory to which an AM appends each injected fault, one JSON object a line.
 STRUCK = "struck"

@@ -19,7 +19,7 @@ from tony.model.ids import TaskId
 from tony.protocol.messages import Attach, Heartbeat, Message, Reported
 
 if TYPE_CHECKING:
-    from tony.executor.am_connection import AmTransport, Connect
+    from tony.executor.control.am_connection import AmTransport, Connect
 
 
 class LinkFault:

@@ -21,7 +21,7 @@ from tony.model.ids import TaskId
 
 #: Seconds of one period of a slowed process, which runs for a part of it.
 TURN = 0.1
-_FORK_SERVER = b"tony.schedulers.local.fork_server"
+_FORK_SERVER = b"tony.schedulers.local.containers.fork_server"
 _SUPERVISOR = b"supervisor"
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.portal_option import open_portal, portal_option
-from tony.cli.terminal_text import safe
+from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.cli.terminal.terminal_text import safe
 from tony.errors import ExitCode, UserError
 from tony.model.layout import Home
 

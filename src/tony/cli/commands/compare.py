@@ -7,8 +7,8 @@ import asyncio
 import click
 
 from tony.cli.options import JobParameter, job_id, json_option
-from tony.cli.output import plain_value, print_json, say_all
-from tony.cli.terminal_text import columns_of
+from tony.cli.terminal.output import plain_value, print_json, say_all
+from tony.cli.terminal.terminal_text import columns_of
 from tony.model.codec import Json, to_plain
 
 
@@ -18,7 +18,7 @@ from tony.model.codec import Json, to_plain
 @json_option("Print both sides as JSON.")
 def command(a: str, b: str, as_json: bool) -> None:
     """Compare two jobs: outcome, settings, goodput and metrics."""
-    from tony.cli.compare_text import comparison_text
+    from tony.cli.text.compare_text import comparison_text
     from tony.jobs.comparison import ComparedJob, Comparison, compare
 
     def side(each: ComparedJob) -> Json:

@@ -8,7 +8,7 @@ import click
 
 from tony.cli.options import home as own_home
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import print_json, say
+from tony.cli.terminal.output import print_json, say
 from tony.errors import UnrecordedJobError
 from tony.jobs.failure_text import outcome
 from tony.model.states import JobState

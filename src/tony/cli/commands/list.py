@@ -10,10 +10,10 @@ import click
 
 from tony import clock
 from tony.cli.options import Count, NumberType, home, json_option
-from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.portal_option import heads as heads_at
 from tony.cli.portal_option import open_portal, portal_option
-from tony.cli.terminal_text import clock_time, columns_of, cut, safe, table
+from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.cli.terminal.terminal_text import clock_time, columns_of, cut, safe, table
 from tony.jobs.job_ids import ending, known
 from tony.jobs.job_list import Filter, Jobs, ended_jobs
 from tony.model.job_summary import JobHead

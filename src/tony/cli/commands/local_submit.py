@@ -32,8 +32,8 @@ def command(words: tuple[str, ...]) -> int:
 def _go(flags: Flags) -> int:
     import os
 
-    from tony.cli.output import warn
     from tony.cli.submission import SubmitOptions, clean_exit_on_signals, submit_and_follow
+    from tony.cli.terminal.output import warn
     from tony.config.legacy.job_loader import load
     from tony.mini.ephemeral_cluster import run_ephemeral_cluster
     from tony.mini.options import MiniOptions

@@ -7,8 +7,8 @@ import asyncio
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import print_json, say
 from tony.cli.portal_option import open_portal, portal_option
+from tony.cli.terminal.output import print_json, say
 from tony.model.job_report import JobReport
 from tony.protocol.messages import LOG_LEVELS
 

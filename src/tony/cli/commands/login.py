@@ -9,9 +9,9 @@ from dataclasses import replace
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.output import print_json, say
 from tony.cli.portal_option import portal_option
-from tony.cli.terminal_text import is_terminal
+from tony.cli.terminal.output import print_json, say
+from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import UserError
 from tony.model.layout import Home
 

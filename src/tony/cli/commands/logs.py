@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import click
 
-from tony.cli.log_printer import LogPrinter
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
-from tony.cli.output import warn
 from tony.cli.portal_option import open_portal, portal_option
-from tony.cli.report import load_report
-from tony.cli.terminal_text import is_terminal
+from tony.cli.terminal.output import warn
+from tony.cli.terminal.terminal_text import is_terminal
+from tony.cli.text.log_printer import LogPrinter
+from tony.cli.text.report import load_report
 from tony.errors import UserError
 from tony.history.job_record import record_of
 from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks

@@ -13,8 +13,8 @@ import click
 
 from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.options import home, json_option
-from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.terminal_text import columns_of, table
+from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.cli.terminal.terminal_text import columns_of, table
 from tony.errors import UserError
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.units import format_size

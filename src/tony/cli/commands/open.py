@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import click
 
-from tony.cli.browser import has_display, ssh_hint
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import print_json, say, say_all
+from tony.cli.terminal.browser import has_display, ssh_hint
+from tony.cli.terminal.output import print_json, say, say_all
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.facts import submitter_of

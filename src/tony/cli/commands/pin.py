@@ -7,7 +7,7 @@ import os
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import print_json, say
+from tony.cli.terminal.output import print_json, say
 from tony.jobs.whoami import user_name
 
 
@@ -17,8 +17,8 @@ from tony.jobs.whoami import user_name
 @json_option("Print what was done as JSON.")
 def command(job: str, undo: bool, as_json: bool) -> None:
     """Protect JOB's history from `tony purge`, however old it is."""
-    from tony.portal.history_location import open_location
-    from tony.portal.pin_files import pin, unpin
+    from tony.portal.histories.history_location import open_location
+    from tony.portal.histories.pin_files import pin, unpin
 
     home, name = job_id(job)
     store = open_location(str(home.path), home, os.environ)

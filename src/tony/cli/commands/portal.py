@@ -12,8 +12,8 @@ import click
 from tony import clock
 from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.options import Count, home, json_option
-from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.terminal_text import clock_time, columns_of, safe, table
+from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.cli.terminal.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import UserError
 
 #: Packages that the pages need; the extra `web` installs them.
@@ -74,7 +74,7 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     _check_packages()
-    from tony.portal.listen_options import ListenOptions
+    from tony.portal.access.listen_options import ListenOptions
     from tony.portal.server import run
 
     options = ListenOptions(
@@ -114,7 +114,7 @@ def token(user: str | None, days: int, for_ever: bool, note: str, revoke: str | 
     _check_packages()
     if user is not None and revoke is not None:
         raise click.UsageError("--user creates a token, --revoke revokes one: use only one of them.")
-    from tony.portal.tokens import TokenFile
+    from tony.portal.access.tokens import TokenFile
 
     tokens = TokenFile(home().portal)
     if revoke is not None:

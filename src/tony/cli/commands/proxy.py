@@ -8,9 +8,9 @@ from contextlib import aclosing
 
 import click
 
-from tony.cli.browser import ssh_hint
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
-from tony.cli.output import print_json, say, say_all, warn
+from tony.cli.terminal.browser import ssh_hint
+from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.model.layout import Home
 
 
@@ -37,7 +37,7 @@ def command(job: str, target: str, port: int | None, address: str, as_json: bool
 
 
 async def _serve(home: Home, name: str, target: str, address: str, port: int | None, *, as_json: bool) -> int:
-    from tony.cli.following import exit_code
+    from tony.cli.follow.following import exit_code
     from tony.client.port_forward import open_proxy
     from tony.jobs.failure_text import outcome
     from tony.jobs.job_follower import reports

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tony.cli.options import Count, NumberType, home, json_option
-from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.terminal_text import clock_time, columns_of, safe, table
+from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.cli.terminal.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import TonyError, UserError
 from tony.units import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from tony.portal.retention import RemovedRecord, RetentionPlan
-    from tony.storage.store import FileStore
+    from tony.portal.histories.retention import RemovedRecord, RetentionPlan
+    from tony.storage.stores.store import FileStore
 
 _HEADING = ("JOB", "USER", "ENDED", "SIZE", "WHY")
 
@@ -77,8 +77,8 @@ def command(
     """
     if age is None and jobs is None and size is None:
         raise UserError("Specify which jobs to delete: --older-than 90d, --keep 1000 or --keep-size 100g.")
-    from tony.portal.history_location import is_own_location, open_location
-    from tony.portal.retention import RetentionRules, plan
+    from tony.portal.histories.history_location import is_own_location, open_location
+    from tony.portal.histories.retention import RetentionRules, plan
 
     place = home()
     store = open_location(history or str(place.path), place, os.environ)
@@ -96,7 +96,7 @@ def _carry_out(
     store: FileStore, going: Sequence[RemovedRecord], target: FileStore | None, *, own: bool
 ) -> list[RemovedRecord]:
     """Delete or move the jobs; warn about those that fail and continue. Return those that were removed."""
-    from tony.portal.retention import carry_out
+    from tony.portal.histories.retention import carry_out
 
     removed = []
     for each in going:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tony.cli.options import JobParameter, job_id, json_option
-from tony.cli.output import print_json, say
+from tony.cli.terminal.output import print_json, say
 from tony.errors import ExitCode, UnknownJobError
 from tony.history.event_log import place_of, read, segments
 from tony.history.job_record import read_job, read_summary

@@ -14,9 +14,9 @@ from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
 from tony.cli.submission import SubmitOptions, setting_options, submit_and_follow, submit_options
-from tony.config.call_settings import SOURCE
+from tony.config.files.call_settings import SOURCE
+from tony.config.files.overrides import written
 from tony.config.load import load
-from tony.config.overrides import written
 from tony.errors import ConfigError
 
 #: The role of `-n`, and the role of a job without roles.

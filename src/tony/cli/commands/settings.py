@@ -9,11 +9,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import TextType, json_option
-from tony.cli.output import plain_value, print_json, say
-from tony.cli.terminal_text import columns_of
-from tony.config.settings_doc import SettingRow, settings_rows, settings_table_markdown
-from tony.config.settings_table import COMMON
-from tony.config.suggest import closest_match
+from tony.cli.terminal.output import plain_value, print_json, say
+from tony.cli.terminal.terminal_text import columns_of
+from tony.config.table.settings_doc import SettingRow, settings_rows, settings_table_markdown
+from tony.config.table.settings_table import COMMON
+from tony.config.table.suggest import closest_match
 
 
 class SettingParameter(TextType):

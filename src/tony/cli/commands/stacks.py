@@ -10,8 +10,8 @@ from contextlib import aclosing
 import click
 
 from tony.cli.options import TaskParameter, job_argument, job_id, json_option
-from tony.cli.output import say, say_all, warn
 from tony.cli.portal_option import open_portal, portal_option
+from tony.cli.terminal.output import say, say_all, warn
 from tony.errors import ExitCode
 from tony.model.layout import Home
 from tony.protocol.messages import Stacks

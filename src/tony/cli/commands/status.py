@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import print_json, say_all
 from tony.cli.portal_option import open_portal, portal_option
-from tony.cli.report import fetch_job_dir, load_report
-from tony.cli.status_text import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
-from tony.cli.terminal_text import columns_of
+from tony.cli.terminal.output import print_json, say_all
+from tony.cli.terminal.terminal_text import columns_of
+from tony.cli.text.report import fetch_job_dir, load_report
+from tony.cli.text.status_text import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
 from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.codec import Json, to_plain
 from tony.model.job_report import JobReport
@@ -111,7 +111,7 @@ def _show(
         alone = lone_restarts(events, report)
     sentence = ""
     if progress is not None:
-        from tony.cli.sparkline import format_progress
+        from tony.cli.terminal.sparkline import format_progress
 
         sentence = format_progress(progress)
     say_all(status_page(report, columns_of(), further_sessions(events, report), alone, sentence))

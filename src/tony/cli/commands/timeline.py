@@ -8,8 +8,8 @@ import sys
 import click
 
 from tony.cli.options import TaskParameter, job_argument, job_id, json_option
-from tony.cli.output import colours, print_json, say, say_all
-from tony.cli.terminal_text import knows_unicode, size_of
+from tony.cli.terminal.output import colours, print_json, say, say_all
+from tony.cli.terminal.terminal_text import knows_unicode, size_of
 
 
 @click.command("timeline")
@@ -24,7 +24,7 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     TASK is a task such as worker:0, or a role for all of its tasks; the default is all tasks. With more than 50,
     several share a row.
     """
-    from tony.cli.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, headline, timeline_text
+    from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, headline, timeline_text
     from tony.jobs.log_names import named_tasks
     from tony.jobs.told import load_overview
 

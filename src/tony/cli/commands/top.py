@@ -9,10 +9,10 @@ import click
 
 from tony import clock
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import knows_sequences, print_json, say_all
-from tony.cli.report import load_report
-from tony.cli.terminal_text import columns_of, is_terminal, knows_unicode
-from tony.cli.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
+from tony.cli.terminal.output import knows_sequences, print_json, say_all
+from tony.cli.terminal.terminal_text import columns_of, is_terminal, knows_unicode
+from tony.cli.text.report import load_report
+from tony.cli.text.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
 from tony.history.job_record import record_of
 from tony.jobs.job_metrics import measured, read_progress
 from tony.jobs.progress import find_job_progress
@@ -31,7 +31,7 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
 
     Keys: c, m, g, p, t, s sort by CPU, memory, GPUs, progress, task, state; q or Ctrl-C quits. The job continues.
     """
-    from tony.cli.top import Top, points_of
+    from tony.cli.follow.top import Top, points_of
 
     home, name = job_id(job)
     record = record_of(home, name)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.output import print_json, say
+from tony.cli.terminal.output import print_json, say
 from tony.model.codec import Json
 from tony.model.layout import Home
 

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.output import plain_value, print_json, say, say_all
 from tony.cli.submission import setting_options
-from tony.cli.terminal_text import columns_of, safe, table
+from tony.cli.terminal.output import plain_value, print_json, say, say_all
+from tony.cli.terminal.terminal_text import columns_of, safe, table
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, ExitCode
 from tony.model.job_spec import Role
@@ -56,7 +56,7 @@ def _describe_role(name: str, role: Role) -> str:
 
 
 def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> None:
-    from tony.config.resolved_table import resolved_rows
+    from tony.config.table.resolved_table import resolved_rows
 
     if as_json:
         settings = [{**asdict(row), "value": plain_value(row.value)} for row in resolved_rows(resolved)]

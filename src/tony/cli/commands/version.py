@@ -9,7 +9,7 @@ import click
 
 import tony
 from tony.cli.options import json_option
-from tony.cli.output import print_json, say
+from tony.cli.terminal.output import print_json, say
 
 
 @click.command("version")

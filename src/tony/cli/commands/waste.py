@@ -10,8 +10,8 @@ import click
 from tony import clock
 from tony.cli.commands.list import TimeParameter
 from tony.cli.options import home, json_option
-from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.terminal_text import clock_time, columns_of, safe, table
+from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.cli.terminal.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import TonyError
 from tony.units import format_number, format_share
 

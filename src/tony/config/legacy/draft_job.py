@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tony.config.layers import Layer, put
+from tony.config.checks.notes import Note
+from tony.config.files.layers import Layer, put
 from tony.config.legacy.settings import LegacyAssignment, LegacyValue, Settings
-from tony.config.notes import Note
-from tony.config.settings_table import Key
-from tony.config.value_format import format_as_toml, name
+from tony.config.table.settings_table import Key
+from tony.config.table.value_format import format_as_toml, name
 from tony.errors import Problem
 
 #: Source of values that were not set: the defaults of LinkedIn TonY.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import posixpath
 
+from tony.config.checks.notes import Note
+from tony.config.files.remote_paths import is_address
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.task_command import VENV
 from tony.config.legacy.task_types import LegacyTaskTypes
-from tony.config.notes import Note
-from tony.config.remote_paths import is_address
 from tony.model.placeholders import escaped
 
 LOCATION = "tony.application.hadoop.location"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from tony.config.layers import dotted, quoted
+from tony.config.files.layers import dotted, quoted
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
-from tony.config.settings_table import Key
-from tony.config.settings_tree import settings
+from tony.config.table.settings_table import Key
+from tony.config.table.settings_tree import settings
 
 #: Tables that are written on one line.
 _INLINE = frozenset({"timeout_after"})

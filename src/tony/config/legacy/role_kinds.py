@@ -9,8 +9,8 @@ from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.settings import LegacyValue
 from tony.config.legacy.task_types import DEBUG, DRIVER, TENSORBOARD, LegacyTaskTypes, is_horovod
-from tony.config.suggest import suggest_names
-from tony.config.value_format import name as shown
+from tony.config.table.suggest import suggest_names
+from tony.config.table.value_format import name as shown
 from tony.units import exact_duration
 
 UNTRACKED = "tony.application.untracked.jobtypes"

@@ -8,8 +8,8 @@ from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
 from tony.config.legacy.settings import LegacyValue
 from tony.config.legacy.task_command import command_from_setting
 from tony.config.legacy.task_types import TENSORBOARD, LegacyTaskTypes
-from tony.config.suggest import suggest_names
-from tony.config.value_format import name as shown
+from tony.config.table.suggest import suggest_names
+from tony.config.table.value_format import name as shown
 
 #: Default memory of a task.
 MEMORY = "2g"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.config.layers import quoted
+from tony.config.files.layers import quoted
 from tony.config.legacy.flags import Flags
-from tony.config.value_format import name
+from tony.config.table.value_format import name
 from tony.errors import Problem
 from tony.hadoop.configuration import Configuration, ConfigurationError, Setting
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tony.config.checks.notes import Note
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
-from tony.config.notes import Note
 from tony.model.placeholders import escaped
 from tony.units import exact_duration
 

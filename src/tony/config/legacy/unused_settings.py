@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tony.config.checks.notes import Note
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of
 from tony.config.legacy.settings import LegacyValue
-from tony.config.notes import Note
-from tony.config.suggest import closest_match
-from tony.config.value_format import name as shown
+from tony.config.table.suggest import closest_match
+from tony.config.table.value_format import name as shown
 
 _MAX_NAMES = 5
 #: Unknown settings for which the nearest one is suggested: that takes some milliseconds each.

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin, origin_of
 from tony.config.legacy.settings import LegacyAssignment, LegacyValue
-from tony.config.value_format import format_as_toml
+from tony.config.table.value_format import format_as_toml
 from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
 from tony.units import exact_duration, exact_size, parse_size
 

@@ -8,7 +8,7 @@ from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.settings import LegacyValue
 from tony.config.legacy.task_types import LegacyTaskTypes
-from tony.config.value_format import name as shown
+from tony.config.table.value_format import name as shown
 
 _YARN = ("scheduler", "yarn")
 _TEXTS = {

@@ -20,22 +20,24 @@ from tony.linux.threads import to_thread
 from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import ContainerAllocator, KnownContainer, PreparedJob, Sink
-from tony.schedulers.local import cleanup, rlimits_check, supervisor
+from tony.schedulers.local import rlimits_check
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.container import ContainerStage, LocalContainer
-from tony.schedulers.local.container_recovery import LocalContainerRecovery
+from tony.schedulers.local.claims.ledger import LedgerBusy
+from tony.schedulers.local.claims.ledger_location import open_ledger
+from tony.schedulers.local.claims.machine_capacity import measure
+from tony.schedulers.local.claims.peak_demand import needs
+from tony.schedulers.local.claims.resource_claim import ResourceClaim
+from tony.schedulers.local.claims.role_allocation import RoleAllocation
+from tony.schedulers.local.containers import cleanup
+from tony.schedulers.local.containers.container import ContainerStage, LocalContainer
+from tony.schedulers.local.containers.container_recovery import LocalContainerRecovery
+from tony.schedulers.local.containers.fork_server import ForkServer
+from tony.schedulers.local.containers.orphan_cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
+from tony.schedulers.local.containers.task_launcher import HOST, TaskLauncher
 from tony.schedulers.local.feasibility import unsatisfiable_requests
-from tony.schedulers.local.fork_server import ForkServer
-from tony.schedulers.local.ledger import LedgerBusy
-from tony.schedulers.local.ledger_location import open_ledger
-from tony.schedulers.local.machine_capacity import measure
-from tony.schedulers.local.orphan_cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
-from tony.schedulers.local.peak_demand import needs
-from tony.schedulers.local.resource_claim import ResourceClaim
-from tony.schedulers.local.role_allocation import RoleAllocation
 from tony.schedulers.local.settings import read_settings
-from tony.schedulers.local.task_launcher import HOST, TaskLauncher
-from tony.storage.localization import Interpreter
+from tony.schedulers.local.supervision import supervisor
+from tony.storage.environments.localization import Interpreter
 
 #: Seconds to wait at the job's end for killed executors to exit.
 _EXECUTOR_EXIT_SECONDS = 10.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Resources
-from tony.schedulers.local.machine_capacity import Machine
-from tony.schedulers.local.peak_demand import coexisting, gpus_of, least, memory_of, total
+from tony.schedulers.local.claims.machine_capacity import Machine
+from tony.schedulers.local.claims.peak_demand import coexisting, gpus_of, least, memory_of, total
 from tony.units import format_size
 
 

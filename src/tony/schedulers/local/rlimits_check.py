@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tony.errors import Problem
 from tony.linux import resource_limits
 from tony.model.job_spec import JobSpec
-from tony.schedulers.local.peak_demand import coexisting
+from tony.schedulers.local.claims.peak_demand import coexisting
 
 #: Open files of an application master: its own, those of tasks being started at this moment, and a few clients; for
 #: each executor a connection and a pidfd.

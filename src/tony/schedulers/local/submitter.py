@@ -16,18 +16,19 @@ from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.interface import Capabilities, PreparedJob, Submitter
-from tony.schedulers.local import cleanup, ledger_location
-from tony.schedulers.local.am_start import master_command, start_master
 from tony.schedulers.local.capabilities import CAPABILITIES
+from tony.schedulers.local.claims import ledger_location
+from tony.schedulers.local.claims.machine_capacity import measure
+from tony.schedulers.local.claims.peak_demand import peak
+from tony.schedulers.local.containers import cleanup
 from tony.schedulers.local.feasibility import unsatisfiable_requests
-from tony.schedulers.local.machine_capacity import measure
-from tony.schedulers.local.peak_demand import peak
 from tony.schedulers.local.rlimits_check import resource_limit_problems
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
+from tony.schedulers.local.supervision.am_start import master_command, start_master
 from tony.schedulers.local.unsupported_settings import unsupported_settings
 
 if TYPE_CHECKING:
-    from tony.storage.remote_files import RemoteFiles
+    from tony.storage.staging.remote_files import RemoteFiles
 
 #: Attempts to kill what a dead AM left; each waits some seconds for processes stuck in the kernel.
 _KILL_ATTEMPTS = 3

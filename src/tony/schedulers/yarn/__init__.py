@@ -1,15 +1,16 @@
 """Hadoop YARN: the client submits over Hadoop's own RPC; the application master and the executors run in containers.
 
-In the client: `submitter` refuses requests that the cluster can never satisfy (`feasibility`, `queue_limits`,
-`unsatisfiable_constraints`), uploads and submits. `cluster_discovery` finds the cluster, `launch_contexts` builds
-the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS: staged objects and the archives of
-the runtime, the pages, Python and plug-ins, each built once; `cache_upload` stores each once by digest.
+In the client (`client/`): `submitter` refuses requests that the cluster can never satisfy (`feasibility`,
+`queue_limits`, `unsatisfiable_constraints`), uploads and submits. `cluster_discovery` finds the cluster,
+`launch_contexts` builds the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS: staged objects
+and the archives of `schedulers/shipping`; `cache_upload` stores each once by digest.
 
-After submission: `record_download` fetches the job directory, `container_logs` the output; `queue_position`,
+After submission: `job_store/record_download` fetches the job directory, `container_logs` the output; `queue_position`,
 `application_lifetime`, `web_links` and `unrecorded_applications` explain an application's status.
 
 In the cluster: `launch_payload` travels to a container; `launch/` has the scripts that find a Python there.
-`allocator` is the AM's connection to the ResourceManager: `outstanding_requests`, `container_table`, `exit_reasons`,
-`node_blacklist`. `event_log_replication` makes the event log durable in HDFS, `record_publisher` writes the job
-directory there. After a failover `previous_attempts` fetches the older logs and `container_recovery` the containers.
+`allocation/allocator` is the AM's connection to the ResourceManager: `outstanding_requests`, `container_table`,
+`exit_reasons`, `node_blacklist`. In `job_store/`, `event_log_replication` makes the event log durable in HDFS,
+`record_publisher` writes the job directory there. After a failover `previous_attempts` fetches the older logs and
+`container_recovery` the containers.
 """

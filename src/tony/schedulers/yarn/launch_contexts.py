@@ -30,9 +30,9 @@ from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec, Resources
 from tony.model.staged import Placement, StagedRole
 from tony.schedulers.interface import ATTEMPTS_WITHIN
+from tony.schedulers.yarn.client.unrecorded_applications import all_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
-from tony.schedulers.yarn.unrecorded_applications import all_tags
 
 MIB = 1024**2
 #: YARN's name for GPUs.

@@ -13,7 +13,7 @@ class YarnScheduler(Scheduler):
     name = "yarn"
 
     def submitter(self, home: Home) -> Submitter:
-        from tony.schedulers.yarn.submitter import YarnSubmitter
+        from tony.schedulers.yarn.client.submitter import YarnSubmitter
 
         return YarnSubmitter(home)
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 from starlette.responses import Response, StreamingResponse
 
 from tony.advice.recommendation import Advice
+from tony.config.files.secret_names import redact
 from tony.config.load import Resolved
-from tony.config.resolved_table import resolved_rows
-from tony.config.secret_names import redact
+from tony.config.table.resolved_table import resolved_rows
 from tony.errors import RecordError
 from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import Metrics, RolePoints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tony.config.load import Resolved
-from tony.config.resolved_table import ResolvedRow, resolved_rows
+from tony.config.table.resolved_table import ResolvedRow, resolved_rows
 from tony.errors import TonyError
 from tony.linux.threads import to_thread
 from tony.model.job_record import JobRecord

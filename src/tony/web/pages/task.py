@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from starlette.responses import Response
 
-from tony.config.secret_names import masked
+from tony.config.files.secret_names import masked
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord

@@ -1,0 +1,1 @@
+"""Following a job on the terminal until it ends, and `tony top`."""

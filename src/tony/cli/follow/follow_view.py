@@ -1,0 +1,62 @@
+"""What the user sees of a followed job: timestamped lines, or on a terminal a live table below the output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TextIO
+
+from tony import clock
+from tony.cli.terminal.output import knows_sequences, say
+from tony.cli.terminal.terminal_text import is_terminal
+from tony.cli.text.log_printer import LogPrinter
+from tony.cli.text.story import StatusChanges
+from tony.jobs.job_follower import Viewer
+from tony.jobs.log_reader import LogLine
+from tony.model.job_report import JobReport
+
+
+class PlainView:
+    """Prints timestamped lines: for files, pipes, and dumb terminals.
+
+    Args:
+        stream: the output.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._story = StatusChanges()
+        self._logs = LogPrinter(stream)
+
+    def saw(self, report: JobReport) -> None:
+        for line in self._story.tell(report, clock.monotonic()):
+            self._say(line)
+
+    def opened(self, session: int, reason: str) -> None:
+        self._say(f"Session {session}: {reason or 'reason unknown'}")
+
+    def printed(self, lines: Sequence[LogLine]) -> None:
+        self._logs.print(lines, stamp())
+
+    def noticed(self, text: str) -> None:
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        say(f"{stamp()}{text}", to=self._stream)
+        self._stream.flush()
+
+
+def stamp() -> str:
+    """Return the time of day that each line begins with."""
+    return time.strftime("%H:%M:%S ")
+
+
+def view_for(stream: TextIO) -> AbstractContextManager[Viewer]:
+    """Return the view for a stream, a context manager: at its end a live table is removed."""
+    if is_terminal(stream) and knows_sequences():
+        from tony.cli.terminal.live_status import LiveView
+
+        return LiveView(stream)
+    plain: AbstractContextManager[Any] = nullcontext(PlainView(stream))
+    return plain

@@ -1,0 +1,141 @@
+"""Follow a job from the command line, and handle Ctrl-C and termination signals meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import click
+
+from tony.cli.follow.early import TERMINATION_SIGNALS, SignalGuard
+from tony.cli.follow.follow_view import view_for
+from tony.cli.terminal.output import say_all, warn
+from tony.errors import ExitCode, TonyError
+from tony.jobs.failure_text import page
+from tony.jobs.job_follower import Viewer, first_error, follow
+from tony.jobs.killing import kill
+from tony.model.job_report import JobReport
+from tony.model.layout import Home
+from tony.model.states import JobState
+
+#: A coroutine that runs while a job is followed, with the view for its messages; cancelled when the job has ended.
+Companion = Callable[[Home, str, Viewer], Coroutine[Any, Any, None]]
+
+
+def follow_to_end(
+    home: Home, job_id: str, story: TextIO, early: SignalGuard | None = None, companion: Companion | None = None
+) -> JobReport:
+    """Follow a job to its end and return its last report. Ctrl-C stops the job, a second one kills it, a third leaves.
+
+    The failure of a job is explained on standard error, the root cause first.
+
+    Args:
+        story: the stream for status changes and output.
+        early: Ctrl-C pressed before, which counts as well; and whether the job is tied to this process.
+        companion: runs meanwhile.
+
+    Raises:
+        KeyboardInterrupt: the user left before the end of the job.
+        Exit: a signal ended a job that is tied to this process.
+    """
+    early = early or SignalGuard()
+    try:
+        with view_for(story) as view:
+            report = asyncio.run(_follow(home, job_id, view, early, companion))
+        story.flush()
+    except (OSError, click.exceptions.Exit):  # the reader has gone, or the disk is full
+        with contextlib.suppress(OSError, ValueError):
+            warn(f"job {job_id} continues; stop it with: tony kill {job_id}")
+        raise
+    say_all(page(report), to=sys.stderr)
+    if early.ended_by:
+        raise click.exceptions.Exit(128 + early.ended_by)
+    return report
+
+
+def exit_code(report: JobReport) -> int:
+    """Return the exit code of a command that followed a job to its end."""
+    if report.exit_code is not None:
+        return report.exit_code
+    return ExitCode.SUCCEEDED if report.state is JobState.SUCCEEDED else ExitCode.BUG
+
+
+async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, companion: Companion | None) -> JobReport:
+    with first_error():
+        async with asyncio.TaskGroup() as group:
+            with _SignalHandlers(home, job_id, view, group, early).installed():
+                other = group.create_task(companion(home, job_id, view)) if companion else None
+                report = await follow(home, job_id, view, ages=getattr(view, "shows_ages", False))
+                if other:
+                    other.cancel()
+                return report
+
+
+class _SignalHandlers:
+    """Handles Ctrl-C and the termination signals while a job is followed."""
+
+    def __init__(self, home: Home, job_id: str, view: Viewer, group: asyncio.TaskGroup, early: SignalGuard) -> None:
+        self._home = home
+        self._job_id = job_id
+        self._view = view
+        self._group = group
+        self._early = early
+        self._pressed = 0
+        self._left_by: signal.Signals | None = None
+        self._following = asyncio.current_task()
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install the handlers; Ctrl-C counted before is handled first."""
+        loop = asyncio.get_running_loop()
+        # Signals that the parent set to be ignored (`nohup`, `&` of a shell) stay ignored.
+        numbers = (signal.SIGINT, *TERMINATION_SIGNALS)
+        handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in handled:
+            if number is signal.SIGINT or self._early.tied:
+                loop.add_signal_handler(number, self._press, number)
+            else:
+                loop.add_signal_handler(number, self._leave, number)
+        for _ in range(self._early.pressed):
+            loop.call_soon(self._press, signal.Signals(self._early.ended_by or signal.SIGINT))
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._left_by is signal.SIGINT:
+                raise KeyboardInterrupt from None
+            if self._left_by is not None:
+                raise click.exceptions.Exit(128 + self._left_by) from None
+            raise
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    def _leave(self, number: signal.Signals) -> None:
+        self._left_by = number
+        if self._following:
+            self._following.cancel()
+
+    def _press(self, number: signal.Signals) -> None:
+        self._pressed += 1
+        self._early.note(number)
+        again = "press Ctrl-C again" if number is signal.SIGINT else f"send {number.name} again"
+        if self._pressed > 2:
+            self._view.noticed(f"Leaving; job {self._job_id} may still be running: tony status {self._job_id}")
+            self._leave(signal.SIGINT)
+            return
+        if self._pressed == 1:
+            self._view.noticed(f"Stopping job {self._job_id}; {again} to kill it now")
+        else:
+            self._view.noticed(f"Killing job {self._job_id}; {again} to leave")
+        self._group.create_task(self._kill(now=self._pressed == 2))
+
+    async def _kill(self, *, now: bool) -> None:
+        try:
+            await kill(self._home, self._job_id, now=now)
+        except TonyError as error:
+            warn(str(error))

@@ -1,0 +1,128 @@
+"""`tony top` on a terminal: a live table until the job has ended or the user quits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TextIO
+
+from tony import clock
+from tony.cli.terminal.keyboard import key_presses
+from tony.cli.terminal.live_region import LiveRegion
+from tony.cli.terminal.live_status import coloured
+from tony.cli.terminal.output import colours
+from tony.cli.terminal.terminal_text import knows_unicode, size_of
+from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, rows_of, series_of_top, top_table
+from tony.jobs.job_follower import first_error, reports
+from tony.jobs.job_metrics import measured, newest, read_progress
+from tony.jobs.progress import Reports, find_job_progress
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
+from tony.model.layout import Home
+from tony.protocol.messages import Points
+
+#: Up to this number of tasks, sparklines are drawn; with more, only the last point of each series is read.
+_MAX_SPARKLINE_TASKS = 100
+#: Interval of reading metrics; for large jobs in proportion to the number of tasks.
+_POLL_SECONDS = 1.0
+_POLL_SECONDS_PER_TASK = 0.001
+#: Least time between two redraws.
+_MIN_REDRAW_SECONDS = 0.1
+
+
+def points_of(tasks: Sequence[str]) -> int:
+    """Return how many points of each series to read."""
+    return SPARK_COLUMNS if len(tasks) <= _MAX_SPARKLINE_TASKS else 1
+
+
+class Top:
+    """The live table of a running job.
+
+    Args:
+        stream: a terminal that supports escape sequences.
+    """
+
+    def __init__(self, home: Home, record: JobRecord, stream: TextIO, sort: TopSort) -> None:
+        self._home, self._record, self._stream, self._sort = home, record, stream, sort
+        self._tasks = [str(task) for task in record.spec.task_ids]
+        self._series = series_of_top(record.spec)
+        self._table = LiveRegion(stream)
+        self._report: JobReport | None = None
+        self._points: list[Points] = []
+        self._reports = Reports()
+        self._changed = asyncio.Event()
+        self._quit = False
+        self._notice = ""
+
+    async def run(self) -> None:
+        """Run until the job has ended or the user quits. The last table stays on the screen."""
+        with key_presses(self._on_key):
+            try:
+                with first_error():
+                    async with asyncio.TaskGroup() as group:
+                        readers = [group.create_task(self._follow()), group.create_task(self._poll_metrics())]
+                        await self._show()
+                        for task in readers:
+                            task.cancel()
+            finally:
+                self._table.leave()
+
+    async def _follow(self) -> None:
+        async with aclosing(reports(self._home, self._record.job_id, self._on_notice, ages=True)) as stream:
+            async for self._report in stream:
+                self._notice = ""
+                self._changed.set()
+
+    async def _poll_metrics(self) -> None:
+        folder = self._home.job(self._record.job_id)
+        most = points_of(self._tasks)
+        self._points = await measured(folder, self._tasks, self._series, most, live=True)
+        self._reports = await read_progress(folder, self._tasks, live=True)
+        while True:
+            self._changed.set()
+            await asyncio.sleep(max(_POLL_SECONDS, _POLL_SECONDS_PER_TASK * len(self._tasks)))
+            self._points = await newest(folder, self._tasks, self._series, most) or self._points
+            self._reports = await read_progress(folder, self._tasks, live=True)
+
+    async def _show(self) -> None:
+        while not self._quit:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):  # redraw for times and window size
+                    await self._changed.wait()
+            self._changed.clear()
+            if self._report is not None:
+                self._draw(self._report)
+                if self._report.state.ended:
+                    return
+            await asyncio.sleep(_MIN_REDRAW_SECONDS)
+
+    def _draw(self, report: JobReport) -> None:
+        size = size_of(self._stream)
+        ended = report.state.ended
+        rows = top_table(
+            report,
+            rows_of(report, self._record.spec, self._points, self._reports),
+            clock.wall(),
+            size.columns - 1,
+            size.lines - 1 - bool(self._notice),
+            self._sort,
+            progress=find_job_progress(self._reports, report),
+            unicode=knows_unicode(self._stream),
+            keys=not ended,
+        )
+        if self._notice and not ended:
+            rows.append(self._notice[: size.columns - 1])
+        self._table.draw(rows[: size.lines - 1], paint=coloured if colours(self._stream) else lambda row: row)
+
+    def _on_key(self, key: str) -> None:
+        if key in ("q", "Q"):
+            self._quit = True
+        chosen = next((each for each in TopSort if each.value[0] == key.lower()), None)
+        self._sort = chosen or self._sort
+        self._changed.set()
+
+    def _on_notice(self, text: str) -> None:
+        self._notice = " ".join(text.split())
+        self._changed.set()

@@ -1,0 +1,85 @@
+"""The live view: the status table of the job and its tasks below the scrolling output.
+
+The table is erased and redrawn together with each new output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self, TextIO
+
+import click
+
+from tony import clock
+from tony.cli.terminal.live_region import LiveRegion
+from tony.cli.terminal.live_table import live_table
+from tony.cli.terminal.output import colours
+from tony.cli.terminal.terminal_text import safe, size_of
+from tony.cli.text.log_printer import LogPrinter
+from tony.cli.text.story import StatusChanges
+from tony.jobs.log_reader import LogLine
+from tony.model.job_report import JobReport
+from tony.model.states import TaskState
+
+_COLOURS = {
+    TaskState.RUNNING.value: "cyan",
+    TaskState.SUCCEEDED.value: "green",
+    TaskState.FAILED.value: "red",
+    TaskState.LOST.value: "red",
+    "stalled": "red",
+}
+_WORDS = re.compile(rf"\b(?:{'|'.join(_COLOURS)})\b")
+_DIM = "\x1b[2m{}\x1b[0m"
+
+
+class LiveView:
+    """Scrolling output with a table below it. A context manager: at its end the table is removed, the output stays."""
+
+    #: Request reports even if only time has passed.
+    shows_ages = True
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._coloured = colours(stream)
+        self._story = StatusChanges(failures=False)
+        self._logs = LogPrinter(stream)
+        self._table = LiveRegion(stream)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._draw((), [])
+
+    def saw(self, report: JobReport) -> None:
+        lines = self._story.tell(report, clock.monotonic())
+        size = size_of(self._stream)
+        rows = live_table(report, clock.wall(), columns=size.columns - 1, rows=max(3, size.lines // 3))
+        self._draw(map(self._dim, lines), rows[: max(1, size.lines - 1)])
+
+    def opened(self, session: int, reason: str) -> None:
+        self.noticed(f"Session {session}: {reason or 'reason unknown'}")
+
+    def printed(self, lines: Sequence[LogLine]) -> None:
+        self._draw(map(self._logs.text, lines), self._table.rows)
+
+    def noticed(self, text: str) -> None:
+        self._draw([self._dim(text)], self._table.rows)
+
+    def _dim(self, text: str) -> str:
+        return _DIM.format(safe(text)) if self._coloured else safe(text)
+
+    def _draw(self, above: Iterable[str], rows: list[str]) -> None:
+        self._table.draw(rows, above, self._colour)
+
+    def _colour(self, row: str) -> str:
+        return coloured(row) if self._coloured else row
+
+
+def coloured(row: str) -> str:
+    """Return a row with its states coloured."""
+    return _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), row)

@@ -1,0 +1,19 @@
+"""Events as text, one line each."""
+
+from __future__ import annotations
+
+from tony.cli.terminal.terminal_text import clock_time, safe
+from tony.history.event_log import LogEntry
+from tony.jobs.event_text import EventWords
+
+
+class EventTeller:
+    """Formats the events of a job, in order."""
+
+    def __init__(self) -> None:
+        self._words = EventWords()
+
+    def line(self, entry: LogEntry) -> str:
+        """Return an event as text: `12:03:04     +0.412  granted            worker gets c-3 on node1`."""
+        text = self._words.of(entry.event)
+        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {entry.event.kind:17}  {text}".rstrip())

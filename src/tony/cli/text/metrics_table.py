@@ -1,0 +1,117 @@
+"""The metrics of a job as tables, and as CSV. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tony.cli.terminal.sparkline import NOTHING, number, spark, unit_of
+from tony.cli.terminal.terminal_text import safe, table
+from tony.history.metrics_reader import Peak, RolePoints
+from tony.jobs.job_metrics import last
+from tony.protocol.messages import Points
+from tony.units import Unit
+
+#: Width of a sparkline.
+_SPARK_COLUMNS = 24
+_TASK_HEADING = ("TASK", "SERIES", "NEWEST", "MEAN", "LEAST", "MOST", "")
+_ROLE_HEADING = ("ROLE", "SERIES", "TASKS", "MEDIAN", "LEAST", "MOST", "")
+_CSV_HEADING = ("task", "series", "unit", "at", "time", "every", "least", "mean", "most")
+
+
+def task_table(measured: Sequence[Points], columns: int | None, *, unicode: bool) -> list[str]:
+    """Return a row for each series of each task."""
+    return table([_TASK_HEADING, *(_row(points, unicode=unicode) for points in measured)], columns)
+
+
+def _row(points: Points, *, unicode: bool) -> tuple[str, ...]:
+    unit = unit_of(points.series)
+    known = [value for value in points.mean if value == value]
+    return (
+        safe(points.task),
+        safe(points.series),
+        number(last(points), unit),
+        number(statistics.fmean(known) if known else None, unit),
+        number(min(points.least, default=None), unit),
+        number(max(points.most, default=None), unit),
+        _spark(_gaps(points.at, points.mean, points.every), unit, unicode=unicode),
+    )
+
+
+def role_table(
+    measured: Iterable[tuple[RolePoints, Mapping[str, Peak]]], columns: int | None, *, unicode: bool
+) -> list[str]:
+    """Return a row for each series of each role: the median of its tasks' means, and the tasks with the extremes.
+
+    Args:
+        measured: each series with the extremes of its tasks.
+    """
+    rows = [_role_row(points, peaks, unicode=unicode) for points, peaks in measured if peaks]
+    return table([_ROLE_HEADING, *rows], columns)
+
+
+def _role_row(points: RolePoints, peaks: Mapping[str, Peak], *, unicode: bool) -> tuple[str, ...]:
+    unit = unit_of(points.series)
+    least = min(peaks, key=lambda task: peaks[task].mean)
+    most = max(peaks, key=lambda task: peaks[task].mean)
+    middle = statistics.median(peak.mean for peak in peaks.values())
+    return (
+        safe(points.role),
+        safe(points.series),
+        str(len(peaks)),
+        number(middle, unit),
+        f"{number(peaks[least].mean, unit)} ({safe(least)})",
+        f"{number(peaks[most].mean, unit)} ({safe(most)})",
+        _spark(_gaps(points.at, points.median, points.every), unit, unicode=unicode),
+    )
+
+
+def _spark(values: Sequence[float | None], unit: Unit, *, unicode: bool) -> str:
+    return spark(values, _SPARK_COLUMNS, unicode=unicode, from_zero=unit is not Unit.NONE) or NOTHING
+
+
+def _gaps(at: Sequence[float], values: Sequence[float], every: float) -> list[float | None]:
+    """Return the values with None for each missing sample; for long gaps as many as the sparkline has columns."""
+    found: list[float | None] = []
+    for place, value in enumerate(values):
+        if place and every > 0:
+            found += [None] * min(_SPARK_COLUMNS, round((at[place] - at[place - 1]) / every) - 1)
+        found.append(value)
+    return found
+
+
+def csv_heading() -> str:
+    """Return the heading of the CSV."""
+    return _line(_CSV_HEADING)
+
+
+def csv_lines(measured: Iterable[Points], accepted: float | None) -> Iterator[str]:
+    """Yield one CSV line for each point.
+
+    Args:
+        accepted: when the job was accepted, seconds since 1970; None if unknown.
+    """
+    for points in measured:
+        unit = unit_of(points.series).value
+        for place, at in enumerate(points.at):
+            moment = "" if accepted is None else f"{accepted + at:.3f}"
+            numbers = (points.least[place], points.mean[place], points.most[place])
+            yield _line(
+                (
+                    points.task,
+                    points.series,
+                    unit,
+                    f"{at:g}",
+                    moment,
+                    f"{points.every:g}",
+                    *(f"{value:.9g}" for value in numbers),
+                )
+            )
+
+
+def _line(cells: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()

@@ -1,0 +1,197 @@
+"""The status of a job as lines of text: state, tasks, restarts, what it waits for, why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tony import clock
+from tony.cli.terminal.terminal_text import age, clock_time, safe, table
+from tony.jobs.failure_text import page
+from tony.model.job_report import FailureClass, JobReport, RoleSize, TaskReport
+from tony.model.layout import JobFolder
+from tony.model.states import TaskState
+from tony.units import format_duration
+
+if TYPE_CHECKING:
+    from tony.history.session_facts import Told
+
+_HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
+#: Columns that are dropped when the terminal is too narrow, in this order: host, since, session, output, pid.
+_EXPENDABLE = (2, 4, 5, 6, 3)
+#: Most restarts that are listed.
+_MAX_RESTARTS_SHOWN = 5
+
+
+def status_page(
+    report: JobReport,
+    columns: int | None = None,
+    sessions: Mapping[int, str] = MappingProxyType({}),
+    alone: Sequence[tuple[int, str]] = (),
+    progress: str = "",
+) -> list[str]:
+    """Return the lines that `tony status` prints.
+
+    Args:
+        columns: width of the terminal; None: nothing is cut.
+        sessions: later session -> why it began.
+        alone: session, and a task that restarted alone in it, with the reason.
+        progress: the progress of the job, with its slowest or stalled task.
+    """
+    now = clock.wall()
+    lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report)]
+    lines += _restarts(report, sessions, alone)
+    for sentence in filter(None, (progress, report.waiting, report.unfinished)):
+        lines += ["", safe(sentence)]
+    failure_lines = page(report, here="status")
+    if report.state.ended and failure_lines:
+        lines += ["", *(safe(line) for line in failure_lines)]
+    elif report.failure is not None:
+        killed = report.failure.failure_class is FailureClass.KILLED
+        first = "" if killed else f"first failure of session {report.failure.session}: "
+        lines += ["", safe(f"{first}{report.failure.reason}")]
+    return lines
+
+
+def further_sessions(source: Told, report: JobReport) -> dict[int, str]:
+    """Return session -> why it began, for all but the first; reads nothing for a job with one session."""
+    if report.session < 2:
+        return {}
+    from tony.core.gang_size import sizes_text
+    from tony.history.session_facts import session_reasons, session_sizes
+
+    reasons = session_reasons(source)
+    if report.session_reason:  # the AM knows it even if the log is not here
+        reasons[report.session] = report.session_reason
+    found = {number: reasons.get(number, "reason unknown") for number in range(2, report.session + 1)}
+    if not report.sizes:
+        return found
+    sizes = {number: sizes_text(size.tasks, size.absent) for number, size in session_sizes(source).items()}
+    return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
+
+
+def lone_restarts(source: Told, report: JobReport) -> list[tuple[int, str]]:
+    """Return session and text for each task that restarted alone; reads nothing for a job without restarts."""
+    if report.restarts is None:
+        return []
+    from tony.history import session_facts
+
+    return [
+        (session, f"{found.task} alone: {found.failure} ({found.reason.removeprefix(f'only {found.task}: ')})")
+        for session, found in session_facts.lone_restarts(source)
+        if session <= report.session
+    ]
+
+
+def lacks_restarts(report: JobReport, alone: Sequence[tuple[int, str]]) -> bool:
+    """Return True if the report counts more restarts than later sessions and lone restarts are known."""
+    count = report.restarts.charged + report.restarts.free if report.restarts else 0
+    return count > max(0, report.session - 1) + len(alone)
+
+
+def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
+    """Return True if the reason of a session is neither in the local log nor in the report."""
+    from tony.history.session_facts import session_reasons
+
+    known = {report.session} if report.session_reason else set()
+    return not session_reasons(folder).keys() | known >= set(range(2, report.session + 1))
+
+
+def _sizes(report: JobReport) -> list[str]:
+    """Return the size of each elastic role in the present session."""
+    if not report.sizes or not report.session:
+        return []
+    return ["", f"Session {report.session}:", *(safe(f"  {_size(report, size)}") for size in report.sizes)]
+
+
+def _size(report: JobReport, size: RoleSize) -> str:
+    """Return the size of an elastic role; while tasks lack a container, also how many have one.
+
+    For a job that has ended, counts the tasks whose program was started.
+    """
+    present = sum(_is_present(task, report.session) for task in report.tasks if task.role == size.role)
+    count = f"{size.tasks} of {size.most}"
+    if present >= size.tasks:
+        return f"{size.role} has {count} tasks (min {size.least})"
+    if report.state.ended:
+        return f"{size.role} requested {count} tasks (min {size.least}); {present or 'none'} of them ran"
+    return f"{size.role} requests {count} tasks (min {size.least}); {present or 'none'} with a container"
+
+
+def _is_present(task: TaskReport, session: int) -> bool:
+    if task.state in (TaskState.STARTING, TaskState.REGISTERED):
+        return True
+    if task.state in (TaskState.PENDING, TaskState.REQUESTED):
+        return False
+    ran = task.state in (
+        TaskState.SUCCEEDED,
+        TaskState.FAILED,
+    )  # perhaps in an earlier session, whose result still counts
+    return ran or task.session == session
+
+
+def _budget(report: JobReport) -> list[str]:
+    restarts = report.restarts
+    if restarts is None:
+        return []
+    free = f", {restarts.free} free" if restarts.free else ""
+    return ["", f"Restarts: {restarts.charged} of {restarts.most} used (max_restarts){free}"]
+
+
+def _restarts(report: JobReport, sessions: Mapping[int, str], alone: Sequence[tuple[int, str]]) -> list[str]:
+    restarts = [(number, f"  session {number}: {reason}") for number, reason in sessions.items()]
+    restarts += [(number, f"  session {number}, {text}") for number, text in alone]
+    restarts.sort(key=itemgetter(0))  # a session begins before its tasks restart
+    if not restarts:
+        return _budget(report)
+    times = "once" if len(restarts) == 1 else f"{len(restarts)} times"
+    last = restarts[-_MAX_RESTARTS_SHOWN:]
+    shown = f", the last {len(last)}" if len(last) < len(restarts) else ""
+    return ["", f"Restarted {times}{shown}:", *(safe(line) for _, line in last), *_budget(report)[1:]]
+
+
+def headline(report: JobReport, now: float) -> str:
+    """Return the job on one line."""
+    parts = [safe(report.job), safe(report.name), report.state.value]
+    if report.session:
+        parts.append(f"session {report.session}")
+    if report.attempt > 1:
+        parts.append(f"AM attempt {report.attempt}")
+    if report.submitted is not None:
+        took = format_duration(max(0.0, (report.ended or now) - report.submitted))
+        parts.append(f"submitted {clock_time(report.submitted)}, {'took' if report.ended else 'for'} {took}")
+    if report.exit_code is not None:
+        parts.append(f"exit code {report.exit_code}")
+    return "  ".join(parts)
+
+
+def task_table(report: JobReport, now: float, columns: int | None) -> list[str]:
+    """Return one line per task, below a heading."""
+    rows = [_HEADING, *(_row(task, now) for task in report.tasks)]
+    if not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
+    return table(rows, columns, _EXPENDABLE)
+
+
+def _row(task: TaskReport, now: float) -> tuple[str, ...]:
+    since = "-" if task.since is None else f"{clock_time(task.since)} ({age(task.since, now)})"
+    output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
+    ended = task.signal or ("-" if task.exit_code is None else str(task.exit_code))
+    return (
+        safe(task.task),
+        task.state.value,
+        safe(task.host or "-"),
+        "-" if task.pid is None else str(task.pid),
+        since,
+        str(task.session or "-"),
+        output,
+        safe(ended),
+        safe(note_of(task)),
+    )
+
+
+def note_of(task: TaskReport) -> str:
+    """Return the note of a task, unless it only repeats the exit status."""
+    return "" if task.note in (f"exit code {task.exit_code}", f"killed by {task.signal}") else task.note

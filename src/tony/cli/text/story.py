@@ -1,0 +1,188 @@
+"""Status changes from one report to the next, as lines of text. Pure: time is an argument."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tony.cli.text.status_text import note_of
+from tony.jobs.failure_text import outcome
+from tony.model.ids import TaskId
+from tony.model.job_report import JobReport, TaskReport
+from tony.model.states import JobState, TaskState
+from tony.model.task_ranges import format_task_ranges
+
+#: Delay before a waiting message is shown: in a normal start tasks are missing for less.
+_WAITING_DELAY_SECONDS = 1.0
+#: Delay after which it is shown although it keeps changing, as when many tasks register one by one.
+_CHANGING_DELAY_SECONDS = 5.0
+#: Interval after which the same message is repeated; doubled each time.
+_REPEAT_SECONDS = 30.0
+#: Most tasks that get a line each when they change together.
+_MAX_SINGLE_LINES = 3
+#: States of a task that are reported; in between, `waiting` names the missing tasks.
+_REPORTED_STATES: Mapping[TaskState, str] = {
+    TaskState.RUNNING: "running",
+    TaskState.SUCCEEDED: "succeeded",
+    TaskState.FAILED: "failed",
+    TaskState.STOPPED: "stopped",
+    TaskState.LOST: "lost",
+}
+#: States of a task whose program has not started.
+_STARTING_STATES = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+class StatusChanges:
+    """Turns reports into lines about what changed.
+
+    Args:
+        failures: report the failure of the job; not needed where it is explained right below.
+    """
+
+    def __init__(self, *, failures: bool = True) -> None:
+        self._failures = failures
+        self._last: JobReport | None = None
+        self._states: dict[str, tuple[TaskState, int, int]] = {}
+        self._lone_restarts_reported: dict[str, tuple[int, int]] = {}
+        self._waiting_since: float | None = None
+        self._shape = ""
+        self._shape_since = 0.0
+        self._reported_shape = ""
+        self._reported_at = 0.0
+        self._repeat_after = _REPEAT_SECONDS
+        self._reported_sizes: dict[str, tuple[int, tuple[str, ...]]] = {}
+
+    def tell(self, report: JobReport, now: float) -> list[str]:
+        """Return the lines about what is new in a report.
+
+        Args:
+            now: seconds of a monotonic clock.
+        """
+        lines = [
+            *self._beginning(report),
+            *self._sizes(report),
+            *self._lone_restarts(report),
+            *self._tasks(report),
+            *self._waiting(report.waiting or report.unfinished, now),
+            *self._state(report),
+        ]
+        self._last = report
+        return lines
+
+    def _beginning(self, report: JobReport) -> list[str]:
+        if self._last is not None:
+            return []
+        count = len(report.tasks)
+        tasks = f"{count} task{'s' if count != 1 else ''}"
+        return [
+            f"Submitted job {report.job} ({report.name}): {tasks} on {report.scheduler}. Directory: {report.folder}"
+        ]
+
+    def _sizes(self, report: JobReport) -> list[str]:
+        """Report the tasks that a session goes without, once."""
+        lines = []
+        for size in report.sizes:
+            present = report.session, size.left_out
+            if size.left_out and self._reported_sizes.get(size.role) != present:
+                self._reported_sizes[size.role] = present
+                left_out = ranges(task for task in report.tasks if task.task in size.left_out)
+                without = f"Session {report.session} runs without {left_out}"
+                lines.append(f"{without}: {size.role} has {size.tasks} of {size.most} tasks (min {size.least})")
+        return lines
+
+    def _state(self, report: JobReport) -> list[str]:
+        before = self._last.state if self._last else JobState.SUBMITTED
+        if report.state is before:
+            return []
+        if report.state.ended:
+            return [outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
+        why = report.restarting or (report.failure.reason if report.failure else "")
+        if report.state is JobState.RESTARTING and why:
+            return [f"Restarting: {why}"]
+        if report.state is JobState.STOPPING:
+            return [f"Stopping: {report.failure.reason}"] if report.failure else []
+        return []
+
+    def _lone_restarts(self, report: JobReport) -> list[str]:
+        """Report tasks that restart alone, once per task attempt; a fast one may be running again before a report."""
+        found = []
+        for task in report.tasks:
+            if task.try_ > 1 and task.state is TaskState.RUNNING:
+                ended = task.session, task.try_ - 1
+            elif task.try_ and task.session == report.session and task.state in _STARTING_STATES:
+                ended = task.session, task.try_
+            else:
+                continue
+            if task.note and self._lone_restarts_reported.get(task.task) != ended:
+                self._lone_restarts_reported[task.task] = ended
+                found.append(task)
+        if len(found) > _MAX_SINGLE_LINES:
+            return [f"Restarting {ranges(found)}, each alone"]
+        return [_lone_restart_line(task) for task in found]
+
+    def _tasks(self, report: JobReport) -> list[str]:
+        changed: dict[TaskState, list[TaskReport]] = {}
+        absent = {name for size in report.sizes for name in size.left_out}  # reported when they were left out
+        for task in report.tasks:
+            state = task.state, task.session, task.try_
+            if self._states.get(task.task) != state and not _is_start_pending(task):
+                self._states[task.task] = state
+                if task.state in _REPORTED_STATES and not (task.state is TaskState.STOPPED and task.task in absent):
+                    changed.setdefault(task.state, []).append(task)
+        return [line for state, group in changed.items() for line in _group_lines(state, group)]
+
+    def _waiting(self, waiting: str, now: float) -> list[str]:
+        if not waiting:
+            self._waiting_since = None
+            return []
+        if self._waiting_since is None:
+            self._waiting_since = self._reported_at = now
+            self._shape = self._reported_shape = ""
+        shape = _NUMBER.sub("#", waiting)
+        if shape != self._shape:
+            self._shape, self._shape_since = shape, now
+        silence = now - self._reported_at
+        if shape == self._reported_shape:
+            due = silence >= self._repeat_after
+            self._repeat_after *= 2 if due else 1
+        else:
+            self._repeat_after = _REPEAT_SECONDS
+            due = now - self._shape_since >= _WAITING_DELAY_SECONDS or silence >= _CHANGING_DELAY_SECONDS
+        if not due:
+            return []
+        self._reported_shape, self._reported_at = shape, now
+        return [waiting]
+
+
+def _lone_restart_line(task: TaskReport) -> str:
+    """Return `evaluator:0 restarts in 2 s: evaluator:0 failed with exit code 3 (restart 2 of 3)`."""
+    return f"{task.task} {'' if task.note.startswith(('starts again', 'restart')) else 'restarts: '}{task.note}"
+
+
+def _is_start_pending(task: TaskReport) -> bool:
+    """Return True if the start of a program was commanded and is not confirmed yet."""
+    return task.state is TaskState.RUNNING and task.pid is None
+
+
+def _group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
+    if len(group) <= _MAX_SINGLE_LINES:
+        return [_line(task) for task in group]
+    tasks = ranges(group)
+    return [f"Started {tasks}" if state is TaskState.RUNNING else f"{tasks} {_REPORTED_STATES[state]}"]
+
+
+def _line(task: TaskReport) -> str:
+    if task.state is TaskState.RUNNING:
+        return f"Started {task.task} on {task.host} (pid {task.pid})"
+    text = f"{task.task} {_REPORTED_STATES[task.state]}"
+    if task.state is TaskState.FAILED or task.state is TaskState.LOST:
+        how = task.note or task.signal or (f"exit code {task.exit_code}" if task.exit_code is not None else "")
+        return f"{text}: {how}" if how else text
+    note = note_of(task) if task.state is TaskState.SUCCEEDED else ""
+    return f"{text}: {note}" if note else text
+
+
+def ranges(tasks: Iterable[TaskReport]) -> str:
+    """Return tasks as ranges: `chief:0, worker:0-6, worker:8`."""
+    return format_task_ranges(TaskId(task.role, task.index) for task in tasks)

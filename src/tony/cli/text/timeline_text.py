@@ -1,0 +1,339 @@
+"""The timeline of a job as text: a row per task, or a lane for several. Pure: size and alphabet are arguments.
+
+Each column is an interval of time and shows the phase that a task, or the tasks of a lane, spent most of it in. Markers
+(failures, restarts) are drawn over the phases, so that one failure among ten thousand tasks is visible.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from tony.cli.terminal.terminal_text import cut, safe, width
+from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
+from tony.model.ids import TaskId
+from tony.units import format_duration
+
+#: Most tasks that get a row each; with more, several share a lane.
+MAX_TASK_ROWS = 50
+#: Lanes of a job with more tasks.
+_LANE_COUNT = 40
+#: Least width of the picture, and greatest width of the names.
+_MIN_PICTURE_COLUMNS = 20
+_MAX_LABEL_COLUMNS = 28
+#: Columns between two times of the axis.
+_TICK_COLUMNS = 12
+#: Markers that are listed, the last ones, and lines of each.
+_MAX_MARKERS = 12
+_MAX_MARKER_LINES = 6
+_UNITS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alphabet:
+    """The characters of a picture: phases, markers, axis."""
+
+    states: Mapping[TaskPhase, str]
+    marks: Mapping[MarkerKind, str]
+    dash: str
+    tick: str
+
+
+UNICODE = Alphabet(
+    states={
+        TaskPhase.WAITING: "·",
+        TaskPhase.SET_UP: "▂",
+        TaskPhase.RENDEZVOUS: "▄",
+        TaskPhase.RUNNING: "█",
+        TaskPhase.STOPPING: "▓",
+        TaskPhase.IDLE: "▁",
+        TaskPhase.GONE: " ",
+    },
+    marks={
+        MarkerKind.DEATH: "✗",
+        MarkerKind.FAILURE: "!",
+        MarkerKind.RESTART: "↻",
+        MarkerKind.ATTEMPT: "⇄",
+        MarkerKind.COMMAND: "?",
+        MarkerKind.CHECKPOINT: "◆",
+    },
+    dash="─",
+    tick="┬",
+)
+ASCII = Alphabet(
+    states={
+        TaskPhase.WAITING: ".",
+        TaskPhase.SET_UP: ":",
+        TaskPhase.RENDEZVOUS: "-",
+        TaskPhase.RUNNING: "#",
+        TaskPhase.STOPPING: "%",
+        TaskPhase.IDLE: "_",
+        TaskPhase.GONE: " ",
+    },
+    marks={
+        MarkerKind.DEATH: "X",
+        MarkerKind.FAILURE: "!",
+        MarkerKind.RESTART: "R",
+        MarkerKind.ATTEMPT: "A",
+        MarkerKind.COMMAND: "?",
+        MarkerKind.CHECKPOINT: "C",
+    },
+    dash="-",
+    tick="+",
+)
+#: Legend of the phases, in the order of a task's life.
+_STATES = {
+    TaskPhase.WAITING: "waiting for a container",
+    TaskPhase.SET_UP: "set-up",
+    TaskPhase.RENDEZVOUS: "waiting for the gang",
+    TaskPhase.RUNNING: "running",
+    TaskPhase.STOPPING: "stopping",
+    TaskPhase.IDLE: "exited, container not yet released",
+}
+#: Legend of the markers; in a column with several, the first of these is drawn.
+_MARKS = {
+    MarkerKind.DEATH: "death",
+    MarkerKind.FAILURE: "failure",
+    MarkerKind.RESTART: "restart",
+    MarkerKind.ATTEMPT: "new AM attempt",
+    MarkerKind.COMMAND: "user action",
+    MarkerKind.CHECKPOINT: "checkpoint",
+}
+_COLOURS: Mapping[TaskPhase | MarkerKind, str] = {
+    TaskPhase.WAITING: "yellow",
+    TaskPhase.SET_UP: "blue",
+    TaskPhase.RENDEZVOUS: "cyan",
+    TaskPhase.RUNNING: "green",
+    TaskPhase.STOPPING: "magenta",
+    TaskPhase.IDLE: "bright_black",
+    MarkerKind.DEATH: "bright_red",
+    MarkerKind.FAILURE: "bright_red",
+    MarkerKind.RESTART: "bright_yellow",
+    MarkerKind.ATTEMPT: "bright_yellow",
+    MarkerKind.COMMAND: "bright_white",
+    MarkerKind.CHECKPOINT: "bright_blue",
+}
+#: What a character of the picture stands for.
+_Cell = TaskPhase | MarkerKind
+#: Colours text: text, colour -> coloured text.
+Paint = Callable[[str, str], str]
+
+
+def timeline_text(
+    line: Timeline,
+    columns: int,
+    alphabet: Alphabet = UNICODE,
+    paint: Paint = lambda text, colour: text,
+    tasks: frozenset[str] | None = None,
+    max_task_rows: int | None = MAX_TASK_ROWS,
+) -> list[str]:
+    """Return the picture, the legend and the list of markers.
+
+    Args:
+        columns: width of the terminal.
+        paint: colours text, for terminals with colours.
+        tasks: the tasks to show; None for all.
+        max_task_rows: with more tasks several share a lane; None: each task has a row.
+    """
+    shown = {name: spans for name, spans in line.by_task() if tasks is None or name in tasks}
+    lanes = _lanes(list(shown), max_task_rows)
+    label = min(_MAX_LABEL_COLUMNS, max((width(name) for name, _ in lanes), default=0), max(8, columns // 3))
+    label = max(label, len("sessions"))
+    room = max(_MIN_PICTURE_COLUMNS, columns - label - 2)
+    scale = _Scale(line.until, room)
+    marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
+    used: set[_Cell] = set()
+
+    def drawn(name: str, cells: Sequence[_Cell]) -> str:
+        used.update(cells)
+        return f"{_padded(name, label)}  {_painted(cells, alphabet, paint)}".rstrip()
+
+    rows = [f"{' ' * label}  {text}".rstrip() for text in _axis(scale, alphabet)]
+    if len(line.sessions) > 1:
+        rows.append(f"{_padded('sessions', label)}  {_sessions(line, scale)}".rstrip())
+    general = [mark for mark in marks if not mark.task]
+    if general:
+        rows.append(drawn("job", _with_marks([TaskPhase.GONE] * room, general, scale)))
+    for name, members in lanes:
+        mine = set(members)
+        cells = _cells([span for member in members for span in shown[member]], scale)
+        rows.append(drawn(name, _with_marks(cells, [mark for mark in marks if mark.task in mine], scale)))
+    return [*rows, "", *_legend(used, alphabet, paint, columns), *_marker_list(marks, columns)]
+
+
+def headline(line: Timeline, state: str, name: str) -> str:
+    """Return the job on one line."""
+    took = f"{'took' if line.ended is not None else 'for'} {format_duration(max(0.0, line.until))}"
+    sessions = f"  {len(line.sessions)} sessions" if len(line.sessions) > 1 else ""
+    return safe(f"{line.job}  {name}  {state}  {took}{sessions}")
+
+
+# --- time and columns -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    until: float
+    room: int
+
+    @property
+    def step(self) -> float:
+        """Seconds per column."""
+        return max(self.until, 1e-3) / self.room
+
+    def column(self, at: float) -> int:
+        """Return the column of a time."""
+        return min(self.room - 1, max(0, int(at / self.step)))
+
+
+def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
+    """Return the times, and below them a line with ticks."""
+    wanted = max(scale.until, 1e-3) / max(1, scale.room // _TICK_COLUMNS)
+    fallback = _UNITS[-1] * max(1, -int(-wanted // _UNITS[-1]))
+    unit = wanted if wanted < 1 else next((each for each in _UNITS if each >= wanted), fallback)
+    times, line = [" "] * scale.room, [alphabet.dash] * scale.room
+    at = 0.0
+    while at <= scale.until:
+        place, text = scale.column(at), "0" if at == 0 else format_duration(at)
+        if place + len(text) <= scale.room:
+            times[place : place + len(text)] = text
+            line[place] = alphabet.tick
+        at += unit
+    return ["".join(times), "".join(line)]
+
+
+def _sessions(line: Timeline, scale: _Scale) -> str:
+    """Return the number of each session where it begins; of sessions too close together, the first ones."""
+    cells = [" "] * scale.room
+    free = 0
+    for session in line.sessions:
+        place, text = scale.column(session.since), f"|{session.number}"
+        if place >= free and place + len(text) <= scale.room:
+            cells[place : place + len(text)] = text
+            free = place + len(text) + 1
+    return "".join(cells)
+
+
+def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
+    """Return the phase with the most time in each column."""
+    if scale.room <= 0:
+        return []
+    # Per phase: where it begins and ends in whole columns (summed up below), and the fractions at its edges.
+    sums: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
+    edges: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
+    for span in spans:
+        first, last = span.since / scale.step, min(span.until / scale.step, float(scale.room))
+        left, right = scale.column(span.since), scale.column(max(span.since, span.until - 1e-9))
+        if left == right:
+            edges[span.what][left] += last - first
+            continue
+        edges[span.what][left] += left + 1 - first
+        edges[span.what][right] += last - right
+        sums[span.what][left + 1] += 1.0
+        sums[span.what][right] -= 1.0
+    cells: list[_Cell] = [TaskPhase.GONE] * scale.room
+    running = dict.fromkeys(TaskPhase, 0.0)
+    for place in range(scale.room):
+        best = 1e-9
+        for what in TaskPhase:
+            running[what] += sums[what][place]
+            amount = running[what] + edges[what][place]
+            if what is TaskPhase.GONE:
+                amount *= 0.5  # a phase of half of the lane's tasks is drawn
+            if amount > best:
+                best, cells[place] = amount, what
+    return cells
+
+
+def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) -> list[_Cell]:
+    found = list(cells)
+    rank = {kind: number for number, kind in enumerate(_MARKS)}
+    for mark in marks:
+        place = scale.column(mark.at)
+        there = found[place]
+        if not isinstance(there, MarkerKind) or rank[mark.what] < rank[there]:
+            found[place] = mark.what
+    return found
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _lanes(tasks: Sequence[str], max_task_rows: int | None) -> list[tuple[str, list[str]]]:
+    """Return the name and the tasks of each row."""
+    if max_task_rows is None or len(tasks) <= max_task_rows:
+        return [(task, [task]) for task in tasks]
+    size = -(-len(tasks) // _LANE_COUNT)
+    lanes: list[tuple[str, list[str]]] = []
+    for _, group in groupby(tasks, key=lambda task: task.rpartition(":")[0]):
+        members = list(group)
+        for at in range(0, len(members), size):
+            lane = members[at : at + size]
+            last = TaskId.parse(lane[-1]).index
+            lanes.append((lane[0] if len(lane) == 1 else f"{lane[0]}-{last}", lane))
+    return lanes
+
+
+def _padded(text: str, columns: int) -> str:
+    """Return a name padded to its column; of a long one the end is kept, where names differ."""
+    text = safe(text)
+    if width(text) > columns:
+        text = ".." + text[2 - columns :]
+    return text + " " * (columns - width(text))
+
+
+def _painted(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
+    last = len(cells)
+    while last and cells[last - 1] is TaskPhase.GONE:
+        last -= 1
+    pieces = []
+    for cell, run in groupby(cells[:last]):
+        text = _sign(cell, alphabet) * len(list(run))
+        pieces.append(paint(text, _COLOURS[cell]) if cell in _COLOURS else text)
+    return "".join(pieces)
+
+
+def _sign(cell: _Cell, alphabet: Alphabet) -> str:
+    return alphabet.states[cell] if isinstance(cell, TaskPhase) else alphabet.marks[cell]
+
+
+def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) -> list[str]:
+    """Return the legend of the characters that occur in the picture."""
+    lines: list[str] = []
+    taken = 0
+    for cell, word in (*_STATES.items(), *_MARKS.items()):
+        if cell not in used:
+            continue
+        sign = _sign(cell, alphabet)
+        if not lines or taken + len(word) + 4 > columns:
+            lines.append("")
+            taken = 0
+        else:
+            lines[-1] += "  "
+            taken += 2
+        lines[-1] += f"{paint(sign, _COLOURS[cell])} {word}"
+        taken += len(word) + 2
+    return lines
+
+
+def _marker_list(marks: Sequence[Mark], columns: int) -> list[str]:
+    """Return the markers as text; checkpoints are only counted."""
+    listed = [mark for mark in marks if mark.what is not MarkerKind.CHECKPOINT]
+    checkpoints = len(marks) - len(listed)
+    lines = [""] if marks else []
+    if len(listed) > _MAX_MARKERS:
+        lines.append(f"{'':>10}  {len(listed) - _MAX_MARKERS} earlier ones: tony events")
+    for mark in listed[-_MAX_MARKERS:]:
+        task = f"{mark.task} " if mark.task and not mark.note.startswith(f"{mark.task} ") else ""
+        note = f": {mark.note}" if mark.note else ""
+        words = safe(f"{task}{_MARKS[mark.what]}{note}")
+        first, *others = textwrap.wrap(words, max(_MIN_PICTURE_COLUMNS, columns - 12), break_on_hyphens=False)[
+            :_MAX_MARKER_LINES
+        ] or [""]
+        lines.append(cut(f"{format_duration(max(0.0, mark.at)):>10}  {first}", columns))
+        lines += [cut(f"{'':>10}  {each}", columns) for each in others]
+    if checkpoints:
+        lines.append(f"{'':>10}  {checkpoints} checkpoint{'s' if checkpoints != 1 else ''}")
+    return lines

@@ -1,0 +1,236 @@
+"""The table of `tony top`: resource use and progress of each task. Pure: time and size are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tony.cli.terminal.sparkline import NOTHING, format_progress, number, spark
+from tony.cli.terminal.terminal_text import age, clock_time, cut, safe, table
+from tony.jobs.job_metrics import last
+from tony.jobs.progress import Reports, find_task_progress
+from tony.model.job_report import JobReport, TaskReport
+from tony.model.job_spec import JobSpec
+from tony.model.progress import JobProgress, TaskProgress
+from tony.protocol.messages import Points
+from tony.units import Unit, format_duration
+
+#: Width of a sparkline, and number of points that are read.
+SPARK_COLUMNS = 12
+_HEADING = ("TASK", "STATE", "CPU", "", "MEMORY", "", "GPU", "", "GPU MEM", "STEP", "PROGRESS", "LEFT")
+_GPU = (6, 7, 8)
+#: Columns that are dropped when the terminal is too narrow, in this order.
+_EXPENDABLE = (5, 7, 3, 8, 11, 9)
+
+
+class TopSort(Enum):
+    """The sort order of rows; the first letter is its key on the keyboard."""
+
+    TASK = "task"
+    STATE = "state"
+    CPU = "cpu"
+    MEMORY = "memory"
+    GPU = "gpu"
+    PROGRESS = "progress"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopRow:
+    """One task; unknown numbers are None.
+
+    Attributes:
+        cpu: cores in use; limit: memory limit, bytes.
+        gpu: mean utilisation of its GPUs, 0 to 1; gpu_memory: bytes, sum of its GPUs.
+        progress: None if the task has reported no step.
+        cpus, rsss, gpus: recent values, for sparklines.
+    """
+
+    task: str
+    state: str
+    cpu: float | None = None
+    rss: float | None = None
+    limit: int = 0
+    gpu: float | None = None
+    gpu_memory: float | None = None
+    progress: TaskProgress | None = None
+    cpus: Sequence[float] = ()
+    rsss: Sequence[float] = ()
+    gpus: Sequence[float] = ()
+
+
+def series_of_top(spec: JobSpec) -> tuple[str, ...]:
+    """Return the names of the series that are shown."""
+    most = max((role.resources.gpus for role in spec.effective_roles.values()), default=0)
+    devices = [f"gpu{device}.{name}" for device in range(most) for name in ("util", "memory")]
+    return ("cpu", "rss", *devices)
+
+
+def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[TopRow]:
+    """Return a row for each task with its last metrics; a task that is not running has only its progress."""
+    progress = find_task_progress(reports, report)
+    of: dict[str, dict[str, Points]] = {}
+    for points in measured:
+        of.setdefault(points.task, {})[points.series] = points
+    limits = {name: role.resources.memory for name, role in spec.effective_roles.items()}
+    return [
+        _row(
+            task,
+            of.get(task.task, {}) if task.pid is not None or report.state.ended else {},
+            limits.get(task.role, 0),
+            progress.get(task.task),
+        )
+        for task in report.tasks
+    ]
+
+
+def _row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: TaskProgress | None) -> TopRow:
+    devices = [points for name, points in shown.items() if name.startswith("gpu")]
+    utils = [points for points in devices if points.series.endswith(".util") and points.mean]
+    memories = [points.mean[-1] for points in devices if points.series.endswith(".memory") and points.mean]
+    return TopRow(
+        task=task.task,
+        state=task.state.value,
+        cpu=last(shown.get("cpu")),
+        rss=last(shown.get("rss")),
+        limit=limit,
+        gpu=sum(points.mean[-1] for points in utils) / len(utils) if utils else None,
+        gpu_memory=sum(memories) if memories else None,
+        progress=progress,
+        cpus=shown["cpu"].mean if "cpu" in shown else (),
+        rsss=shown["rss"].mean if "rss" in shown else (),
+        gpus=[sum(values) / len(values) for values in zip(*(points.mean for points in utils), strict=False)],
+    )
+
+
+_KEYS: Mapping[TopSort, Callable[[TopRow], float]] = {
+    TopSort.CPU: lambda row: -1.0 if row.cpu is None else row.cpu,
+    TopSort.MEMORY: lambda row: -1.0 if row.rss is None else row.rss,
+    TopSort.GPU: lambda row: -1.0 if row.gpu is None else row.gpu,
+    TopSort.PROGRESS: lambda row: -1.0 if row.progress is None else row.progress.step,
+}
+
+
+def ordered(rows: Sequence[TopRow], sort: TopSort) -> list[TopRow]:
+    """Sort rows: largest use first, least progress first, tasks and states in their own order."""
+    if sort is TopSort.TASK:
+        return list(rows)
+    if sort is TopSort.STATE:
+        return sorted(rows, key=lambda row: row.state)
+    return sorted(rows, key=_KEYS[sort], reverse=sort is not TopSort.PROGRESS)
+
+
+def top_table(
+    report: JobReport,
+    rows: Sequence[TopRow],
+    now: float,
+    columns: int | None,
+    lines: int | None,
+    sort: TopSort = TopSort.TASK,
+    *,
+    progress: JobProgress | None = None,
+    unicode: bool = True,
+    keys: bool = False,
+) -> list[str]:
+    """Return the job on one line, its totals on another, then as many rows of tasks as fit.
+
+    Args:
+        lines: the available lines; None for no limit.
+        progress: the progress of the job.
+        keys: explain the keys below the table.
+    """
+    head = [_headline(report, now), _sums(report, rows, now, progress)]
+    foot = (
+        [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in TopSort)}, q quit"]
+        if keys
+        else []
+    )
+    head += [safe(sentence) for sentence in (report.waiting, report.unfinished) if sentence]
+    room = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
+    chosen = ordered(rows, sort)
+    if room is not None and len(chosen) > room:
+        chosen = chosen[: max(1, room - 1)]
+        foot.insert(0, f"and {len(rows) - len(chosen)} more")
+    cells = [_HEADING, *(_cells(row, unicode=unicode) for row in chosen)]
+    gone = {*(() if any(row.gpu is not None for row in chosen) else _GPU)}
+    gone |= {
+        place for place in range(2, len(_HEADING)) if not any(row[place] not in ("", NOTHING) for row in cells[1:])
+    }
+    kept = [place for place in range(len(_HEADING)) if place not in gone]
+    drop = [kept.index(place) for place in _EXPENDABLE if place in kept]
+    made = table([[row[place] for place in kept] for row in cells], columns, drop)
+    text = [*head, *made, *foot]
+    return text if columns is None else [cut(line, columns) for line in text]
+
+
+def _headline(report: JobReport, now: float) -> str:
+    until = report.ended if report.ended is not None else now
+    word = "after" if report.ended is not None else "for"
+    took = f" {word} {age(report.submitted, until)}" if report.submitted is not None else ""
+    session = f"  session {report.session}" if report.session else ""
+    return f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}"
+
+
+def _sums(report: JobReport, rows: Sequence[TopRow], now: float, progress: JobProgress | None) -> str:
+    """Return the totals of all tasks: present ones, or the last."""
+    measured = ", ".join(_measures(rows, progress))
+    if report.state.ended:
+        ago = "" if report.ended is None else f" at {clock_time(report.ended)}, {age(report.ended, now)} ago"
+        return f"ended{ago}{'; last values: ' if measured else ''}{measured}"
+    running = f"{sum(row.state == 'running' for row in rows)} of {len(rows)} running"
+    return f"{running}, {measured}" if measured else running
+
+
+def _measures(rows: Sequence[TopRow], progress: JobProgress | None) -> list[str]:
+    parts: list[str] = []
+    cpu, rss = [row.cpu for row in rows if row.cpu is not None], [row.rss for row in rows if row.rss is not None]
+    gpu = [row.gpu for row in rows if row.gpu is not None]
+    if cpu:
+        parts.append(f"{number(sum(cpu), Unit.CORES)} cores")
+    if rss:
+        parts.append(f"{number(sum(rss), Unit.BYTES)} memory")
+    if gpu:
+        parts.append(f"GPUs {number(sum(gpu) / len(gpu), Unit.SHARE)}")
+    if progress is not None and (sentence := format_progress(progress)):
+        parts.append(sentence)
+    return parts
+
+
+def _cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
+    def sparkline(values: Sequence[float]) -> str:
+        return spark(values[-SPARK_COLUMNS:], SPARK_COLUMNS, unicode=unicode, from_zero=True) if len(values) > 1 else ""
+
+    memory = number(row.rss, Unit.BYTES)
+    if row.rss is not None and row.limit:
+        memory += f" {100 * row.rss / row.limit:.0f}%"
+    known = row.progress
+    steps = number(known.step if known else None, Unit.COUNT)
+    if known and known.total:
+        steps += f"/{number(known.total, Unit.COUNT)}"
+    return (
+        safe(row.task),
+        row.state,
+        number(row.cpu, Unit.CORES),
+        sparkline(row.cpus),
+        memory,
+        sparkline(row.rsss),
+        number(row.gpu, Unit.SHARE),
+        sparkline(row.gpus),
+        number(row.gpu_memory, Unit.BYTES),
+        steps,
+        _bar(known.share if known else None, unicode=unicode),
+        _left(known),
+    )
+
+
+def _left(progress: TaskProgress | None) -> str:
+    if progress is not None and progress.stalled is not None:
+        return f"stalled {format_duration(progress.stalled)}"
+    return NOTHING if progress is None or progress.left is None else format_duration(progress.left)
+
+
+def _bar(share: float | None, *, unicode: bool) -> str:
+    if share is None:
+        return NOTHING
+    full = int(10 * share)
+    return f"{('█' if unicode else '#') * full}{('░' if unicode else '.') * (10 - full)} {100 * share:.0f}%"

@@ -1,0 +1,398 @@
+"""Checks that need more than one value: combinations that do not fit, and settings that are missing.
+
+Each check reports all errors it finds, except those that only follow from an error reported before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from tony.config.checks import start_order
+from tony.config.checks.elastic_roles import check_sizes
+from tony.config.convert import MAX_ARGUMENT
+from tony.config.files import paths
+from tony.config.files.layers import quoted
+from tony.config.files.secret_names import is_reference
+from tony.config.files.secret_references import webhook_error
+from tony.config.table import value_format
+from tony.config.table.settings_table import MAX_INSTANCES, Key
+from tony.config.table.suggest import closest_match, format_known_names, suggest_names
+from tony.config.table.value_table import ENV_NAME, ValueTable
+from tony.model.job_spec import NOTICES, Command, JobSpec
+from tony.model.placeholders import check as placeholder_errors
+from tony.model.placeholders import find_addressed_roles, near_misses
+from tony.model.states import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
+
+_MAX_NAME_LENGTH = 200
+_MAX_TAGS = 50
+_MAX_TAG_LENGTH = 100
+#: Users and groups in `viewers` and `modifiers`.
+_MAX_PRINCIPALS = 200
+_MAX_PRINCIPAL_LENGTH = 256
+_PRINCIPAL = re.compile(r"\*|@?[^\s,:@*/\\][^\s,:*/\\]*")
+#: Bytes of the text that precedes an exported value.
+_MAX_EXPORT_BYTES = 1000
+#: Zero-width joiner and non-joiner, and the tags of regional flags: invisible parts of a visible character.
+_JOINERS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
+
+
+def check(spec: JobSpec, sheet: ValueTable) -> None:
+    """Run every check, and record the errors in the sheet."""
+    for rule in _RULES:
+        rule(spec, sheet)
+
+
+def _name(spec: JobSpec, sheet: ValueTable) -> None:
+    if ("name",) not in sheet.found:
+        return
+    if not spec.name.strip():
+        sheet.add_error(("name",), "the name is empty. Leave the key out to use the name of the file.")
+    elif len(spec.name) > _MAX_NAME_LENGTH:
+        sheet.add_error(
+            ("name",), f"{len(spec.name)} characters are too long; a name may have at most {_MAX_NAME_LENGTH}."
+        )
+    elif fault := next((char for char in spec.name if not _is_displayable(char)), None):
+        import unicodedata
+
+        which = f"U+{ord(fault):04X} {unicodedata.name(fault, '')}".rstrip()
+        sheet.add_error(("name",), f"a name is one line of printable characters, and {which} is not printable.")
+
+
+def _tags(spec: JobSpec, sheet: ValueTable) -> None:
+    if len(spec.tags) > _MAX_TAGS:
+        sheet.add_error(("tags",), f"{len(spec.tags)} tags are too many; a job may have at most {_MAX_TAGS}.")
+        return
+    for number, tag in enumerate(spec.tags):
+        if not tag.strip():
+            sheet.add_error(("tags",), "the tag is empty. Leave it out.", item=number)
+        elif len(tag) > _MAX_TAG_LENGTH:
+            sheet.add_error(
+                ("tags",), f"{len(tag)} characters are too long; a tag may have at most {_MAX_TAG_LENGTH}.", item=number
+            )
+        elif not all(map(_is_displayable, tag)):
+            sheet.add_error(("tags",), "a tag is one line of printable characters.", item=number)
+
+
+def _principals(spec: JobSpec, sheet: ValueTable) -> None:
+    for key, principals in (("viewers", spec.viewers), ("modifiers", spec.modifiers)):
+        if len(principals) > _MAX_PRINCIPALS:
+            message = f"{len(principals)} are too many; write at most {_MAX_PRINCIPALS}, or a group: @team."
+            sheet.add_error((key,), message)
+            continue
+        for number, name in enumerate(principals):
+            if len(name) > _MAX_PRINCIPAL_LENGTH or not name.isprintable() or not _PRINCIPAL.fullmatch(name):
+                sheet.add_error((key,), "write a user (ann), a group (@team), or * for all users.", item=number)
+
+
+def _secret(spec: JobSpec, sheet: ValueTable) -> None:
+    for number, name in enumerate(spec.secret):
+        if not ENV_NAME.fullmatch(name):
+            message = "write the name of a variable or parameter, not its value; a name is not empty and has no `=`."
+            sheet.add_error(("secret",), message, item=number)
+
+
+def _is_displayable(char: str) -> bool:
+    """Return True for printable characters, spaces, and the joiners that emoji are composed with."""
+    if char.isprintable() or char in _JOINERS:
+        return True
+    import unicodedata
+
+    return unicodedata.category(char) == "Zs"
+
+
+def _commands(spec: JobSpec, sheet: ValueTable) -> None:
+    if ("command",) in sheet.broken:
+        return
+    hint = next((f" {_stray(sheet, table)}" for table in ("env", "params") if (table, "command") in sheet.found), "")
+    write = 'Write command = "python train.py".'
+    if sheet.origin and sheet.origin.lower().endswith(".xml"):  # of LinkedIn TonY
+        write = (
+            "Set tony.containers.command, or use --executes 'python train.py'; with `submit` and `validate`, which do "
+            "not take LinkedIn TonY's flags, use --set command='python train.py'."
+        )
+    has_roles = any(key[0] == "roles" and len(key) == 2 for key in (*sheet.tables, *sheet.broken) if key)
+    if not has_roles and not sheet.roles and spec.command is None:
+        sheet.add_error(("command",), hint.strip() or f"no command is set. {write}")
+    for role in sheet.roles:
+        if ("roles", role, "command") not in sheet.broken and spec.command_of(role) is None:
+            sheet.add_error(
+                ("roles", role), hint.strip() or f"no command: neither the role nor the job has one. {write}"
+            )
+
+
+def _stray(sheet: ValueTable, table: str) -> str:
+    where = sheet.source((table, "command"))
+    return f"no command: the one in {where} is in the table [{table}]; move it above the first [section]."
+
+
+def _placeholders(spec: JobSpec, sheet: ValueTable) -> None:
+    broken = [key[1] for key in sheet.broken if key[:1] == ("params",) and len(key) == 2]
+    params = {*spec.params, *broken}
+    for key, text, item in _texts(spec, sheet):
+        for error in near_misses(text, params):
+            sheet.add_error(key, error.message, item=item)
+        for error in () if ("params",) in sheet.broken else placeholder_errors(text, params, spec.effective_roles):
+            kind, _, name = error.name.partition(".")
+            near = closest_match(name, spec.effective_roles if kind == "address" else spec.params)
+            hint = f"; did you mean {{{kind}.{near}}}?" if near else "."
+            sheet.add_error(key, f"{error.message}{hint}", item=item)
+
+
+def _addresses(spec: JobSpec, sheet: ValueTable) -> None:
+    """Refuse placeholders for an address that is never known when the role starts."""
+    roles = spec.effective_roles
+    for name, role in roles.items():
+        for other in sorted(find_addressed_roles(spec.texts_of(name)) & roles.keys()):
+            key, item = _place_of_address(spec, sheet, name, other)
+            unknown = f"{{address.{other}}} is never known here"
+            if spec.distributed_mode is DistributedMode.FCFS:
+                sheet.add_error(
+                    key, f'{unknown}: with distributed_mode = "fcfs" no task waits for the others.', item=item
+                )
+            elif role.kind is RoleKind.SETUP:
+                sheet.add_error(key, f"{unknown}: setup roles run before all others.", item=item)
+            elif roles[other].kind in (RoleKind.SETUP, RoleKind.SIDECAR):
+                kind = roles[other].kind.value
+                sheet.add_error(
+                    key,
+                    f"{unknown}: {other} is a {kind} role, and other roles do not wait for its registration.",
+                    item=item,
+                )
+            elif over := _find_end_before_start(spec, name, other):
+                sheet.add_error(key, f"{unknown}: {name} starts only after {other} has {over}.", item=item)
+            elif name in start_order.find_predecessors(roles, other):
+                sheet.add_error(key, f"{unknown}: {other} starts only after {name}.", item=item)
+
+
+def _find_end_before_start(spec: JobSpec, role: str, other: str) -> str:
+    """Return "ended" or "succeeded" if another role has always done so before a role starts; else empty."""
+    roles = spec.effective_roles
+    for name in (role, *start_order.find_predecessors(roles, role)):
+        condition = roles[name].after.get(other)
+        if condition is not None and condition is not AfterCondition.STARTED:
+            return str(condition.value)
+    return ""
+
+
+def _place_of_address(spec: JobSpec, sheet: ValueTable, role: str, other: str) -> tuple[Key, int | None]:
+    """Return where a role uses the address of another: key, and index in a list; its own settings first."""
+    places = [
+        (key, item)
+        for key, text, item in _texts(spec, sheet)
+        if other in find_addressed_roles([text]) and (key[0] != "roles" or key[1] == role)
+    ]
+    return places[-1]
+
+
+def _texts(spec: JobSpec, sheet: ValueTable) -> Iterator[tuple[Key, str, int | None]]:
+    """Yield every text with placeholders: key, text, index in a list."""
+    owners: list[tuple[Key, Command | None, Iterable[tuple[str, str]]]] = [((), spec.command, spec.env.items())]
+    owners += [(("roles", name), role.command, role.env.items()) for name, role in spec.roles.items()]
+    for place, command, env in owners:
+        if isinstance(command, str):
+            yield (*place, "command"), command, None
+        for number, part in enumerate(command if isinstance(command, tuple) else ()):
+            yield (*place, "command"), part, number
+        for name, value in env:
+            yield (*place, "env", name), value, None
+    for name, role in spec.roles.items():
+        if role.progress_summaries is not None:
+            yield ("roles", name, "progress_summaries"), role.progress_summaries, None
+
+
+def _variables(spec: JobSpec, sheet: ValueTable) -> None:
+    for place, env in [((), spec.env), *((("roles", name), role.env) for name, role in spec.roles.items())]:
+        for name, value in env.items():
+            size = len(f"{name}={value}".encode())
+            if size >= MAX_ARGUMENT:
+                message = f"{size} bytes including the name are too long: Linux allows at most {MAX_ARGUMENT - 1}."
+                sheet.add_error((*place, "env", name), message)
+
+
+def _exports(spec: JobSpec, sheet: ValueTable) -> None:
+    exporters: dict[str, str] = {}
+    for role in sheet.roles:
+        for name, text in spec.roles[role].exports.items():
+            key = ("roles", role, "exports", name)
+            if not text.strip():
+                sheet.add_error(key, 'an empty text matches every line. Write the text before the value: "Result: ".')
+            elif len(text.splitlines()) > 1 or len(text.encode()) > _MAX_EXPORT_BYTES:
+                sheet.add_error(key, f"the text must be part of one line, of up to {_MAX_EXPORT_BYTES} bytes.")
+            if exporters.setdefault(name, role) != role:
+                sheet.add_error(key, f"role {exporters[name]} exports it as well. Only one role may export a variable.")
+
+
+def _progress(spec: JobSpec, sheet: ValueTable) -> None:
+    for name, role in spec.roles.items():
+        folder, pattern = role.progress_summaries, role.progress_pattern
+        if folder is not None and ("://" in folder or not folder.strip()):
+            message = (
+                "write a folder on the machine of the task, such as `logs`: it is read while programs write to it."
+            )
+            sheet.add_error(("roles", name, "progress_summaries"), message)
+        if pattern is not None and (fault := _pattern_error(pattern)):
+            sheet.add_error(("roles", name, "progress_pattern"), fault)
+
+
+def _pattern_error(pattern: str) -> str:
+    """Return what is wrong with a progress pattern; empty if it is valid."""
+    example = "such as `step (?P<step>[0-9]+) loss (?P<loss>[0-9.]+)`."
+    try:
+        groups = re.compile(pattern).groupindex
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"it is not a regular expression: {error}; write one with the group `step`, {example}"
+    return "" if groups else f"it has no named group, so it finds no numbers; write one, {example}"
+
+
+def _notices(spec: JobSpec, sheet: ValueTable) -> None:
+    for number, word in enumerate(spec.notify.on):
+        if word not in NOTICES:
+            sheet.add_error(("notify", "on"), suggest_names(word, NOTICES, format_known_names(NOTICES)), item=number)
+    webhook = spec.notify.webhook
+    if webhook is not None and not is_reference(webhook):
+        _add_error_if(sheet, ("notify", "webhook"), webhook_error(webhook))
+    if webhook is None and ("notify", "webhook") not in sheet.broken:
+        for name in ("on", "secret"):
+            if ("notify", name) in sheet.found:
+                sheet.add_error(("notify", name), 'it has no effect without a webhook: add webhook = "https://...".')
+
+
+def _groups(spec: JobSpec, sheet: ValueTable) -> None:
+    for group, members in spec.groups.items():
+        if not members:
+            sheet.add_error(("groups", group), "the group is empty. Name its roles, or remove it.")
+        for number, member in enumerate(members):
+            if member not in spec.effective_roles:
+                sheet.add_error(("groups", group), _no_role(spec, member), item=number)
+
+
+def _time_limits(spec: JobSpec, sheet: ValueTable) -> None:
+    for name in sheet.roles:
+        place = ("roles", name, "timeout_after")
+        if place not in sheet.tables:
+            continue
+        if spec.roles[name].kind is RoleKind.SETUP:
+            sheet.add_error(place, "a setup role runs before all others, so no group is done before it.")
+        for part, example in (("group", 'group = "trainers"'), ("limit", 'limit = "10m"')):
+            if (*place, part) not in sheet.found and (*place, part) not in sheet.broken:
+                sheet.add_error(place, f"`{part}` is missing. Add {example}.")
+        group = sheet.value((*place, "group"))
+        if group is None or ("groups", group) in sheet.broken:
+            continue
+        if group not in spec.groups:
+            hint = suggest_names(group, spec.groups, f'write {group or "NAME"} = ["chief", "worker"] below [groups].')
+            sheet.add_error((*place, "group"), f"unknown group; {hint}")
+        elif name in spec.groups[group]:
+            sheet.add_error(
+                (*place, "group"), "the role is itself in this group, so the group cannot be done before it."
+            )
+
+
+def _start_order(spec: JobSpec, sheet: ValueTable) -> None:
+    setup = spec.setup_roles
+    for name in sheet.roles:
+        seen: dict[str, str] = {}
+        for key, number, other, condition in start_order.conditions(sheet, name):
+            if other not in spec.effective_roles:
+                sheet.add_error(key, _no_role(spec, other), item=number)
+            elif seen.setdefault(other, condition.value) != condition.value:
+                message = f"two conditions for {other}: {seen[other]} and {condition.value}. Choose one."
+                sheet.add_error(key, message, item=number)
+        for key, number, other, condition in start_order.conditions(sheet, name):
+            if other in setup and name not in setup and condition is not AfterCondition.SUCCEEDED:
+                message = f"{other} is a setup role: no other role starts before it has succeeded. Leave it out here."
+                sheet.add_error(key, message, item=number)
+            elif name in setup and other in spec.roles and other not in setup:
+                message = f"{name} is a setup role, and {other} waits for it. It can wait for other setup roles only."
+                sheet.add_error(key, message, item=number)
+    for cycle in start_order.cycles({name: role.after for name, role in spec.roles.items()}):
+        message = f"these roles wait for each other: {start_order.describe_cycle(cycle)}. None can ever start."
+        sheet.add_error(("roles", cycle[0], "after"), message)
+
+
+def _counts(spec: JobSpec, sheet: ValueTable) -> None:
+    total = sum(role.instances for role in spec.effective_roles.values())
+    if total > MAX_INSTANCES:
+        sheet.add_error(("roles",), f"{total} tasks in total are too many; a job may have at most {MAX_INSTANCES}.")
+    kinds_known = not any(("roles", name, "kind") in sheet.broken for name in sheet.roles)
+    if spec.roles and kinds_known and not spec.tracked_count:
+        sheet.add_error(("roles",), 'no role is tracked, so the job would end at once. Set kind = "tracked" for one.')
+
+
+def _policies(spec: JobSpec, sheet: ValueTable) -> None:
+    if spec.stop_on is StopOn.CHIEF and ("stop_on",) in sheet.found:
+        chief = spec.chief
+        if chief is None:
+            sheet.add_error(
+                ("stop_on",), "the job has no chief: it needs a role `chief` or `worker` that is not a setup role."
+            )
+        elif spec.effective_roles[chief.role].kind is RoleKind.SIDECAR:
+            sheet.add_error(("stop_on",), f"the chief is {chief}, a sidecar, whose result does not count.")
+    if spec.heartbeat_timeout <= spec.heartbeat_interval:
+        key = ("heartbeat_timeout",) if ("heartbeat_timeout",) in sheet.found else ("heartbeat_interval",)
+        sheet.add_error(
+            key, "heartbeat_timeout must be longer than heartbeat_interval; several times as long is usual."
+        )
+
+
+def _restarts(spec: JobSpec, sheet: ValueTable) -> None:
+    for name in sheet.roles:
+        role = spec.roles[name]
+        place = ("roles", name)
+        own = role.max_restarts
+        if own is not None and own > spec.max_restarts and ("max_restarts",) not in sheet.broken:
+            message = f"the job's max_restarts is {spec.max_restarts}, and every restart counts against both. "
+            sheet.add_error((*place, "max_restarts"), f"{message}Raise that, or lower this one.")
+        if role.restart is RestartScope.TASK and role.stop_on_failure:
+            message = "stop_on_failure ends the job with the first failure of the role. Remove one of the two."
+            sheet.add_error((*place, "restart"), message)
+
+
+def _files(spec: JobSpec, sheet: ValueTable) -> None:
+    owners: list[tuple[Key, str | None, Sequence[str | None]]] = [((), spec.python, spec.files)]
+    owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
+    for place, python, files in owners:
+        _add_error_if(sheet, (*place, "python"), python and paths.python_error(python))
+        files = sheet.partial.get((*place, "files"), files)
+        for number, entry in enumerate(files):
+            error = entry and paths.entry_error(entry)
+            if error:
+                sheet.add_error((*place, "files"), error, item=number)
+        for number, name in paths.same_names(files):
+            message = f"two files have the name {value_format.name(name)}. Rename one: path::other-name."
+            sheet.add_error((*place, "files"), message, item=number)
+    _add_error_if(sheet, ("source",), spec.source and paths.source_error(spec.source))
+
+
+def _add_error_if(sheet: ValueTable, key: Key, error: str | None) -> None:
+    if error:
+        sheet.add_error(key, error)
+
+
+def _no_role(spec: JobSpec, name: str) -> str:
+    known = spec.effective_roles
+    return f"unknown role {quoted(name)}; {suggest_names(name, known, format_known_names(known))}"
+
+
+_RULES: tuple[Callable[[JobSpec, ValueTable], None], ...] = (
+    _name,
+    _tags,
+    _principals,
+    _commands,
+    _placeholders,
+    _addresses,
+    _variables,
+    _secret,
+    _exports,
+    _progress,
+    _notices,
+    _groups,
+    _time_limits,
+    _start_order,
+    _counts,
+    check_sizes,
+    _policies,
+    _restarts,
+    _files,
+)

@@ -1,0 +1,114 @@
+"""Checks by the framework and the scheduler of a job, which are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tony.config.checks.elastic_roles import unsupported_elastic_roles
+from tony.config.checks.notes import Note
+from tony.config.files.layers import quoted
+from tony.config.table.suggest import format_known_names, suggest_names
+from tony.config.table.value_table import ValueTable
+from tony.errors import Problem
+from tony.model.job_spec import JobSpec
+from tony.model.states import RestartScope, RoleKind
+
+if TYPE_CHECKING:
+    from tony.frameworks.base import Framework
+
+# The two registries are above this package; they are imported when a job is checked.
+
+
+def unknown_names(sheet: ValueTable) -> bool:
+    """Report an unknown framework or scheduler; return True if the framework is known."""
+    from tony.schedulers.registry import names as scheduler_names
+
+    scheduler = sheet.value(("scheduler", "name"))
+    if scheduler is not None and scheduler not in scheduler_names():
+        sheet.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, scheduler_names()))
+    framework = sheet.value(("framework",))
+    if framework is None or _has_framework(framework):
+        return True
+    from tony.frameworks.registry import names
+
+    sheet.add_error(("framework",), _unknown("framework", framework, names()))
+    return False
+
+
+def with_default_kinds(spec: JobSpec, sheet: ValueTable) -> JobSpec:
+    """Return the job with the kinds that its framework gives to roles whose kind is not set."""
+    adapter = _load_adapter(spec)
+    if isinstance(adapter, Problem):
+        return spec
+    serving = adapter.serving_roles(spec.roles)
+    changed = {
+        name: replace(role, kind=RoleKind.UNTRACKED)
+        for name, role in spec.roles.items()
+        if name in serving and ("roles", name, "kind") not in sheet.found
+    }
+    return replace(spec, roles={**spec.roles, **changed}) if changed else spec
+
+
+def default_kind_source(framework: str) -> str:
+    """Return where the kind of a role was set if its framework gave it."""
+    return f'default of framework "{framework}"'
+
+
+def default_kind_notes(spec: JobSpec, sources: Mapping[str, str]) -> Iterator[Note]:
+    """Yield a note that names the roles to which the framework gave their kind."""
+    source = default_kind_source(spec.framework)
+    names = [name for name in spec.roles if sources.get(f"roles.{name}.kind") == source]
+    if names:
+        roles, they = ("role", "it serves") if len(names) == 1 else ("roles", "they serve")
+        yield Note(
+            key="",
+            message=f'{roles} {" and ".join(names)}: kind = "untracked" by {source}: {they} until stopped, and the job '
+            'ends when its tracked tasks have succeeded. To wait for a role, set its kind to "tracked".',
+        )
+
+
+def framework_errors(spec: JobSpec) -> Sequence[Problem]:
+    """Return the errors that the framework adapter finds."""
+    adapter = _load_adapter(spec)
+    if isinstance(adapter, Problem):
+        return [adapter]
+    return [*adapter.validate(spec), *_scopes(spec, adapter), *unsupported_elastic_roles(spec, adapter)]
+
+
+def _load_adapter(spec: JobSpec) -> Framework | Problem:
+    from tony.frameworks.registry import home_of, load
+
+    home = home_of(spec.framework)
+    try:
+        return load(home)
+    except (ImportError, AttributeError, TypeError, SyntaxError, ValueError) as error:
+        message = f"cannot load the plug-in {home}: {type(error).__name__}: {error}"
+        return Problem(key="framework", value=quoted(spec.framework), message=message)
+
+
+def _scopes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
+    """Yield roles with `restart = "task"` whose tasks cannot restart alone."""
+    for name, role in spec.roles.items():
+        why = adapter.lone_restart(spec, name) if role.restart is RestartScope.TASK else None
+        if why:
+            message = (
+                f'with framework = "{spec.framework}", a task of {name} cannot restart alone: {why}. Write '
+                'restart = "session", or leave it out: then the whole gang restarts.'
+            )
+            yield Problem(key=f"roles.{name}.restart", value=quoted(role.restart.value), message=message)
+
+
+def _has_framework(name: str) -> bool:
+    from tony.frameworks.registry import home_of
+
+    try:
+        home_of(name)
+    except LookupError:
+        return False
+    return True
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> str:
+    return f"unknown {what}; {suggest_names(name, known, format_known_names(known))}"

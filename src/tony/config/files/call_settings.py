@@ -1,0 +1,135 @@
+"""The settings of a Python call as a layer: a mapping like a job file, or a JobSpec.
+
+Only the fields of a JobSpec that differ from their defaults count as set, so that defaults of a site apply.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tony.config.files.layers import Canonical, Layer, put
+from tony.config.table.settings_table import SETTINGS, Kind, Setting
+from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+
+#: Source of the values of a call.
+SOURCE = "argument"
+
+
+def from_call(given: Mapping[str, Any] | JobSpec, base: Path, source: str = SOURCE) -> Layer:
+    """Return the layer of a Python call.
+
+    A mapping may be nested or have dotted keys; its values may be paths, enum members, tuples, Roles.
+    """
+    values = from_spec(given) if isinstance(given, JobSpec) else _table(given)
+    return Layer(values=values, where=lambda key: source, base=base)
+
+
+def from_spec(spec: JobSpec, *, with_defaults: bool = False) -> dict[str, Any]:
+    """Return a JobSpec as nested tables of canonical values.
+
+    Args:
+        with_defaults: include defaults other than None, and timeouts that are off.
+    """
+    values = _fields(spec, _JOB_SETTINGS, with_defaults)
+    for name in ("env", "container_env", "params"):
+        _add(values, (name,), _canonical_items(getattr(spec, name)))
+    _add(values, ("groups",), _plain(spec.groups))
+    roles = spec.roles
+    _add(values, ("roles",), _roles(roles, with_defaults) if isinstance(roles, Mapping) else roles)
+    if spec.scheduler_settings:
+        put(values, ("scheduler", str(spec.scheduler)), _canonical_items(spec.scheduler_settings))
+    return values
+
+
+def _roles(roles: Mapping[str, Any], with_defaults: bool) -> dict[str, Any]:
+    return {
+        str(name): _role(role, with_defaults) if isinstance(role, Role) else _plain(role)
+        for name, role in roles.items()
+    }
+
+
+def _role(role: Role, with_defaults: bool = False) -> dict[str, Any]:
+    values = _fields(role, _ROLE_SETTINGS, with_defaults)
+    if role.min_instances is not None:
+        values["instances"] = {"min": _plain(Canonical(role.min_instances)), "max": _plain(Canonical(role.instances))}
+    _add(values, ("env",), _canonical_items(role.env))
+    _add(values, ("exports",), _canonical_items(role.exports))
+    if isinstance(role.resources, Resources):
+        _add(values, ("resources",), _canonical_items(role.resources.others))
+    _add(values, ("after",), _after(role.after))
+    limit: Any = role.timeout_after
+    if isinstance(limit, TimeoutAfter):
+        limit_values = {"group": limit.group, "limit": Canonical(limit.limit), "on_timeout": limit.on_timeout}
+        values["timeout_after"] = {name: _plain(value) for name, value in limit_values.items()}
+    elif limit is not None:
+        values["timeout_after"] = _plain(limit)
+    return values
+
+
+def _fields(owner: JobSpec | Role, settings: tuple[Setting, ...], with_defaults: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    holder: Any
+    own_part = 2 if isinstance(owner, Role) else 0
+    for setting in settings:
+        outer, _, inner = setting.attribute.rpartition(".")
+        holder = getattr(owner, outer) if outer else owner
+        if outer and not isinstance(holder, Resources | Timeouts | Notify):
+            values[outer] = _plain(holder)  # no such key: reported as an error later
+            continue
+        value = getattr(holder, inner)
+        default = setting.default
+        is_default = type(value) is type(default) and value == default
+        if not is_default or (with_defaults and (default is not None or setting.kind in (Kind.TIMEOUT, Kind.WAIT))):
+            put(values, setting.path[own_part:], _plain(Canonical(value)))
+    return values
+
+
+def _after(after: Any) -> Any:
+    if not isinstance(after, Mapping) or not all(isinstance(name, str) for name in after):
+        return _plain(after)
+    by_condition: dict[str, list[str]] = {}
+    for name, condition in after.items():
+        by_condition.setdefault(str(condition.value if isinstance(condition, Enum) else condition), []).append(name)
+    return by_condition
+
+
+def _add(values: dict[str, Any], key: tuple[str, ...], inner: Any) -> None:
+    if not isinstance(inner, Mapping | list | tuple) or inner:
+        put(values, key, inner)
+
+
+def _canonical_items(values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return _plain(values)
+    return {str(name): _plain(Canonical(value)) for name, value in values.items()}
+
+
+def _table(given: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        put(values, tuple(str(name).split(".")), _plain(value))
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """Convert a Python value to what a job file has."""
+    if isinstance(value, Canonical):
+        inner = _plain(value.value)
+        return inner if isinstance(inner, str | list | dict) else Canonical(inner)
+    if isinstance(value, Role):
+        return _role(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else value
+
+
+_JOB_SETTINGS = tuple(s for s in SETTINGS if s.attribute and s.path[0] != "roles")
+_ROLE_SETTINGS = tuple(s for s in SETTINGS if s.attribute and s.path[0] == "roles")

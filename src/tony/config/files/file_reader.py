@@ -1,0 +1,170 @@
+"""Reads a settings file, TOML or YAML, into a layer. Invalid input of any kind gives a Problem, never a crash."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tony.config.files.layers import Layer, Written, dotted, normalize_scheduler
+from tony.config.table.settings_table import Key
+from tony.errors import Problem
+
+#: Bytes; larger files are refused without reading them whole.
+MAX_FILE = 1024**2
+
+_YAML_SUFFIXES = (".yaml", ".yml")
+#: The time that tomllib takes for a key grows with the square of its parts.
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""", re.ASCII)
+_TOML_PLACE = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
+
+
+class FileRejectedError(Exception):
+    """A settings file cannot be used; `problem` says why."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(str(problem))
+
+
+def read_layer(path: Path, shown: str, folder: Path) -> Layer:
+    """Read a settings file; its suffix says whether it is TOML or YAML.
+
+    Args:
+        shown: its name as the user gave it.
+        folder: absolute base of relative paths in the file.
+
+    Raises:
+        FileRejectedError: it does not exist, is not readable, or is not valid.
+    """
+    suffix = path.suffix.lower()
+    if suffix in _YAML_SUFFIXES:
+        return _yaml_layer(read_text(path, shown), shown, folder)
+    if suffix not in (".toml", ""):
+        raise _refused(shown, "the name of a job file must end in .toml, .yaml or .yml.")
+    return _toml_layer(read_text(path, shown), shown, folder)
+
+
+def read_text(path: Path, shown: str) -> str:
+    """Return the text of a settings file.
+
+    Raises:
+        FileRejectedError: it does not exist, is not readable, too large, or not UTF-8.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise IsADirectoryError
+            data = file.read(MAX_FILE + 1)
+    except FileNotFoundError:
+        raise _refused(shown, "no such file.") from None
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise _refused(shown, _folder_instead(path, shown, error)) from None
+    except OSError as error:
+        raise _refused(shown, f"it cannot be read: {error.strerror or error}.") from None
+    except ValueError:  # a NUL in the name
+        raise _refused(shown, "this is not a file name.") from None
+    if len(data) > MAX_FILE:
+        raise _refused(shown, f"it is larger than {MAX_FILE} bytes, so it is probably not a settings file.")
+    return _decoded(data, shown)
+
+
+def _folder_instead(path: Path, shown: str, error: OSError) -> str:
+    if isinstance(error, NotADirectoryError):
+        return "no such file: a part of its path is not a folder."
+    inner = next((name for name in ("job.toml", "job.yaml", "job.yml") if (path / name).is_file()), None)
+    return f"this is a folder. Did you mean {Path(shown) / inner}?" if inner else "this is a folder, not a file."
+
+
+def _decoded(data: bytes, shown: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _refused(f"{shown}:{line}", f"this is not UTF-8 text: byte 0x{data[error.start]:02x}.") from None
+
+
+def _refused(where: str, message: str) -> FileRejectedError:
+    return FileRejectedError(Problem(key="", message=message, source=where))
+
+
+# --- TOML -------------------------------------------------------------------------------------------------------------
+
+
+def _toml_layer(text: str, shown: str, folder: Path) -> Layer:
+    return Layer(values=normalize_scheduler(_toml_values(text, shown)), where=_TomlPlaces(text, shown), base=folder)
+
+
+def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
+    import tomllib
+
+    too_long = _LONG_KEY.search(text)
+    if too_long:
+        line = text.count("\n", 0, too_long.start()) + 1
+        raise _refused(f"{shown}:{line}", "a key has hundreds of parts; no setting has more than a few.")
+    try:
+        return tomllib.loads(text, parse_float=lambda written: Written(float(written), written, is_text=False))
+    except tomllib.TOMLDecodeError as error:
+        raise _toml_error(text, shown, str(error)) from None
+    except RecursionError:
+        raise _refused(shown, "lists or tables are nested too deeply.") from None
+    except ValueError:  # int() refuses more than 4300 digits
+        raise _refused(shown, "a number in it has too many digits.") from None
+
+
+def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
+    from tony.config.files.toml_line_numbers import scan
+
+    if message.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate")):
+        twice = scan(text).twice
+        if twice:
+            key, first, second = twice
+            return _refused(f"{shown}:{second}", f"`{dotted(key)}` is set twice; first in line {first}.")
+    match = _TOML_PLACE.search(message)
+    reason = message[: match.start()] if match else message
+    if match and match[1]:
+        place = f"{match[1]}:{match[2]}"
+    else:
+        lines = text.split("\n")
+        place, reason = f"{len(lines)}:{len(lines[-1]) + 1}", f"{reason} (end of file)"
+    hint = ' Text needs quotes: name = "digits".' if reason.startswith("Invalid value") else ""
+    return _refused(f"{shown}:{place}", f"not valid TOML: {reason}.{hint}")
+
+
+class _TomlPlaces:
+    """Maps a key to its line; scans the text on first use."""
+
+    def __init__(self, text: str, shown: str) -> None:
+        self._text = text
+        self._shown = shown
+        self._lines: Any = None
+
+    def __call__(self, key: Key) -> str:
+        if self._lines is None:
+            from tony.config.files.toml_line_numbers import scan
+
+            self._lines = scan(self._text)
+        return f"{self._shown}:{self._lines.of(key)}"
+
+
+# --- YAML -------------------------------------------------------------------------------------------------------------
+
+
+def _yaml_layer(text: str, shown: str, folder: Path) -> Layer:
+    from tony.config.files.yaml_reader import YamlError, read_yaml
+
+    try:
+        values, lines = read_yaml(text)
+    except YamlError as error:
+        raise _refused(f"{shown}:{error.line}:{error.column}", error.message) from None
+
+    def where(key: Key) -> str:
+        while key and key not in lines:
+            key = key[:-1]
+        return f"{shown}:{lines.get(key, 1)}"
+
+    return Layer(values=normalize_scheduler(values), where=where, base=folder)

@@ -1,0 +1,178 @@
+"""Settings that are not in a file: `TONY_SET_...` variables, `--set key=value`, `--param name=value`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tony.config.files.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quoted
+from tony.config.table.settings_table import Key
+from tony.config.table.settings_tree import SettingsNode, schema
+from tony.config.table.suggest import fold_name
+from tony.errors import Problem
+
+#: Prefix of variables that are settings; other TONY_... variables have other purposes.
+PREFIX = "TONY_SET_"
+
+#: Longest name of a variable in a message.
+_MAX_NAME_LENGTH = 100
+#: First characters of quoted text, lists and tables.
+_OPENING = ('"', "'", "[", "{")
+#: The parser's position, which refers to the text with `value = ` in front.
+_PLACE = re.compile(r" \(at (?:line \d+, column \d+|end of document)\)$")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
+
+
+def from_sets(sets: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
+    """Read `--set key=value`; later ones override earlier ones. `written` parses the values."""
+    values: dict[str, Any] = {}
+    problems = []
+    for text in sets:
+        name, equals, value = text.partition("=")
+        key = _dotted_key(name.strip())
+        if not equals or not key:
+            problems.append(_refused("--set", text, "write --set key=value, such as --set max_restarts=2."))
+        else:
+            put(values, key, written(value))
+    return Layer(values=values, where=lambda key: "--set", base=base), problems
+
+
+def from_params(params: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
+    """Read `--param name=value`; the value is always text."""
+    values: dict[str, Any] = {}
+    problems = []
+    for text in params:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            problems.append(_refused("--param", text, "write --param name=value, such as --param lr=0.1."))
+        else:
+            put(values, ("params", name.strip()), value)
+    return Layer(values=values, where=lambda key: "--param", base=base), problems
+
+
+def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> tuple[Layer, list[Problem]]:
+    """Read `TONY_SET_...` variables: `__` stands for the dot; case and `-`/`_` do not matter.
+
+    Names that the user chose are matched with those of weaker sources: `TONY_SET_ROLES__MY_ROLE__MEMORY` is the role
+    `my-role` if it exists. The name after `ENV__` is used unchanged.
+
+    Args:
+        known: the settings of weaker sources.
+    """
+    values: dict[str, Any] = {}
+    places = _Places()
+    problems = []
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX):
+            continue
+        parts = variable.removeprefix(PREFIX).split("__")
+        if not all(parts):
+            example = "such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
+            problems.append(_refused(_place_of(variable), text, f"this is not a setting; write {example}"))
+            continue
+        key = _key_of(parts, known)
+        put(values, key, written(text))
+        places.add(key, _place_of(variable))
+    return Layer(values=values, where=places.of, base=base), problems
+
+
+class _Places:
+    """Maps a key to the first variable that set it, a table around it, or a key inside it.
+
+    Keys are limited to the length of a list item in the deepest table; otherwise the cost would grow with the square of
+    the length of a name.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[Key, tuple[int, str]] = {}
+        self._tables: dict[Key, Key] = {}
+
+    def add(self, key: Key, source: str) -> None:
+        number, _ = self._sources.get(key, (len(self._sources), ""))
+        self._sources[key] = number, source
+        for length in range(min(len(key), MAX_DEPTH + 2)):
+            self._tables.setdefault(key[:length], key)
+
+    def of(self, key: Key) -> str:
+        around = [key[:length] for length in range(1, len(key) + 1) if key[:length] in self._sources]
+        inside = [self._tables[key]] if key in self._tables else []
+        return min((self._sources[each] for each in (*around, *inside)), default=(0, "env"))[1]
+
+
+def written(text: str) -> Any:
+    """Parse the text of a flag: a TOML value if it is valid, else text. Keeps the text as well.
+
+    Text that begins like a TOML string, list or table, and is not valid, is `Garbled`.
+    """
+    import tomllib
+
+    why = "it has more than one line"
+    document: dict[str, Any] = {}
+    try:
+        document = tomllib.loads(f"value = {text}", parse_float=_float) if "\n" not in text and "\r" not in text else {}
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError as error:
+        why = _PLACE.sub("", str(error))
+    if len(document) != 1:
+        return Garbled(text, why) if text.lstrip().startswith(_OPENING) else text
+    value = document["value"]
+    return value if isinstance(value, str | dict | Written) else Written(value, text.strip())
+
+
+def _float(text: str) -> Written:
+    return Written(float(text), text)
+
+
+def _dotted_key(text: str) -> Key | None:
+    if _PLAIN_KEY.fullmatch(text):
+        return tuple(text.split("."))
+    import tomllib
+
+    try:
+        table: Any = tomllib.loads(f"{text} = 0") if "\n" not in text else {}
+    except (ValueError, RecursionError):
+        return None
+    key: list[str] = []
+    while isinstance(table, dict) and len(table) == 1:
+        name, table = next(iter(table.items()))
+        key.append(name)
+    return tuple(key) if table == 0 else None
+
+
+def _key_of(parts: list[str], known: Branch) -> Key:
+    node: SettingsNode | None = schema()
+    branch: Branch | None = known
+    key: list[str] = []
+    for number, part in enumerate(parts):
+        if node and node.any and node.word == "name":  # names of variables and parameters may contain `__`
+            return (*key, _spelled("__".join(parts[number:]), node, branch, keep=key[-1] in ("env", "container_env")))
+        name = _spelled(part, node, branch, keep=False)
+        key.append(name)
+        node = node and node.child(name)
+        child = branch.children.get(name) if branch else None
+        branch = child if isinstance(child, Branch) else None
+    return tuple(key)
+
+
+def _spelled(part: str, node: SettingsNode | None, branch: Branch | None, *, keep: bool) -> str:
+    """Return a part of a key as the table of settings or weaker sources spell it."""
+    for names in (node.named if node else {}, branch.children if branch else {}):
+        if part in names:
+            return part
+        alike = [name for name in names if fold_name(name) == fold_name(part)]
+        if len(alike) == 1 and not keep:
+            return alike[0]
+    return part if keep or part != part.upper() else part.lower()
+
+
+def _place_of(variable: str) -> str:
+    is_short = variable.isprintable() and len(variable) <= _MAX_NAME_LENGTH
+    return f"env {variable if is_short else quoted(variable[:_MAX_NAME_LENGTH])}"
+
+
+def _refused(source: str, text: str, message: str) -> Problem:
+    value = text if len(text) <= 60 else f"{text[:59]}…"
+    return Problem(key="", message=f"{quoted(value)}: {message}", source=source)

@@ -1,0 +1,80 @@
+"""Every value of a resolved job with its source: `tony validate --resolved`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tony.config.files.call_settings import from_spec
+from tony.config.files.layers import Layer, dotted, merge
+from tony.config.files.secret_names import build_mask, mask_value, masked
+from tony.config.load import Resolved
+from tony.config.table.settings_table import Key, Kind
+from tony.config.table.settings_tree import find
+from tony.config.table.value_format import canonical
+from tony.config.table.value_table import read
+from tony.model.job_spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedRow:
+    """One value of a job.
+
+    Attributes:
+        key: dotted.
+        value: as in a job file; secrets are masked.
+        source: `job.toml:12`, `--set`, `argument`... or `default`; for an inherited value of a role, that of the job.
+    """
+
+    key: str
+    value: str
+    source: str
+
+
+def resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
+    """Return every value of the job, including defaults and the values that roles inherit."""
+    values = from_spec(_expand(resolved.spec), with_defaults=True)
+    named, mask = resolved.spec.secret, build_mask(resolved.spec)
+    sheet = read(merge([Layer(values=values, where=dotted, base=Path("/"))]))
+    return tuple(
+        ResolvedRow(
+            key=dotted(key),
+            value=mask.hide_text(_shown(key, found.value, named)),
+            source=_source(key, resolved.sources),
+        )
+        for key, found in sheet.found.items()
+    )
+
+
+def _expand(spec: JobSpec) -> JobSpec:
+    """Return the job with its default role, and with the inherited values written into each role."""
+    roles = {
+        name: replace(
+            role,
+            command=spec.command_of(name),
+            python=spec.python_of(name),
+            stop_grace=spec.stop_grace_of(name),
+            port_range=spec.port_range_of(name),
+        )
+        for name, role in spec.effective_roles.items()
+    }
+    return replace(spec, roles=roles)
+
+
+def _shown(key: Key, value: object, named: Collection[str]) -> str:
+    node = find(key)
+    assert node is not None
+    assert node.setting is not None
+    if isinstance(value, str) and (key[-2:-1] in (("env",), ("container_env",), ("params",)) or key[0] == "scheduler"):
+        value = masked(key[-1], value, named)
+    elif isinstance(value, str) and node.setting.kind is Kind.SECRET:
+        value = mask_value(value)
+    return canonical(node.setting, value)
+
+
+def _source(key: Key, sources: Mapping[str, str]) -> str:
+    candidates = [key]
+    if key[0] == "roles":
+        candidates += [key[:3], key[2:]]  # `after = [...]` means after.succeeded; then the job's own
+    return next((sources[dotted(k)] for k in candidates if dotted(k) in sources), "default")

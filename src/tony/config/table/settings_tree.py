@@ -1,0 +1,97 @@
+"""The table of settings as a tree, to look up keys and their siblings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+
+from tony.config.table.settings_table import SETTINGS, Half, Key, Kind, Setting
+
+_SCHEDULER_KINDS = {
+    "size": Kind.SIZE,
+    "int": Kind.INTEGER,
+    "duration": Kind.DURATION,
+    "path": Kind.PATH,
+    "text": Kind.TEXT,
+}
+
+
+@dataclass(slots=True, eq=False)
+class SettingsNode:
+    """One node of the tree.
+
+    Attributes:
+        setting: the row, if the node may have a value.
+        named: fixed name -> child.
+        any: the child for names that the user chooses, if there is one.
+        word: what such a name is: `role`, `group`, `name`.
+        elsewhere: names that the user cannot choose here because they are settings elsewhere.
+    """
+
+    setting: Setting | None = None
+    named: dict[str, SettingsNode] = field(default_factory=dict)
+    any: SettingsNode | None = None
+    word: str = ""
+    elsewhere: tuple[str, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        """True if the node has children."""
+        return bool(self.named) or self.any is not None
+
+    def child(self, name: str) -> SettingsNode | None:
+        """Return the child for `name`; None if there is none."""
+        return None if name in self.elsewhere else self.named.get(name, self.any)
+
+
+@cache
+def schema() -> SettingsNode:
+    """Return the root of the tree, including the settings of the schedulers."""
+    root = SettingsNode()
+    for setting in settings():
+        node = root
+        for part in setting.path:
+            if part.startswith("<"):
+                node.word = part.strip("<>")
+                node.any = node = node.any or SettingsNode()
+            else:
+                node = node.named.setdefault(part, SettingsNode())
+        node.setting = setting
+    role = root.named["roles"].any
+    assert role is not None
+    role.named["resources"].elsewhere = ("memory", "vcores", "gpus")
+    return root
+
+
+def find(key: Key) -> SettingsNode | None:
+    """Return the node of a key; None if there is none. `*` stands for any name that the user chooses."""
+    node: SettingsNode | None = schema()
+    for part in key:
+        node = node and (node.any if part == "*" else node.child(part))
+    return node
+
+
+@cache
+def settings() -> tuple[Setting, ...]:
+    """Return every setting, with those of each scheduler after `scheduler.name`."""
+    place = next(i for i, setting in enumerate(SETTINGS) if setting.key == "scheduler.name") + 1
+    return (*SETTINGS[:place], *_schedulers(), *SETTINGS[place:])
+
+
+def _schedulers() -> tuple[Setting, ...]:
+    # The registry of schedulers is above this package; imported when it is needed.
+    from tony.schedulers.registry import names
+    from tony.schedulers.settings_schema import settings_of
+
+    return tuple(
+        Setting(
+            key=f"scheduler.{scheduler}.{row.name}",
+            kind=_SCHEDULER_KINDS[row.type.value],
+            half=Half.SCHEDULER,
+            meaning=row.meaning,
+            shown_default=row.default,
+            minimum=row.minimum,
+        )
+        for scheduler in names()
+        for row in settings_of(scheduler)
+    )

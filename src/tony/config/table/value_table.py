@@ -1,0 +1,290 @@
+"""Converts the merged settings: every value with its source, and every error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tony.config.convert import WrongValue, convert
+from tony.config.files.layers import Branch, Layer, Leaf, Written, dotted
+from tony.config.files.secret_names import MASK, mask_value, masked
+from tony.config.table.settings_table import Key, Setting
+from tony.config.table.settings_tree import SettingsNode, schema
+from tony.config.table.suggest import closest_match, suggest_names
+from tony.config.table.value_format import format_as_toml
+from tony.errors import Problem
+from tony.model.ids import ROLE_NAME
+from tony.model.masking import is_secret
+
+#: Errors after which unknown keys get no suggestion: that takes a millisecond each.
+_MAX_SUGGESTIONS = 100
+#: A name in `{params.NAME}`.
+PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
+ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
+#: A name that a shell can set: on YARN a shell script sets it.
+_CONTAINER_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: YARN's syntax: a name, optionally with a domain in front.
+_RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
+
+_NAMES: dict[str, tuple[re.Pattern[str], str]] = {
+    "role": (ROLE_NAME, "a role name is up to 63 letters, digits, `-` and `_`, beginning with a letter."),
+    "group": (ROLE_NAME, "a group name is up to 63 letters, digits, `-` and `_`, beginning with a letter."),
+    "exports": (ENV_NAME, "a variable name must not be empty or contain `=`."),
+    "params": (PARAM_NAME, "a parameter name is up to 100 letters, digits, `-`, `_` and `.`."),
+    "resources": (_RESOURCE_NAME, "a resource name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
+    "env": (ENV_NAME, "a variable name must not be empty or contain `=`."),
+    "container_env": (
+        _CONTAINER_ENV_NAME,
+        "the name of a container variable is letters, digits and `_`, not beginning with a digit.",
+    ),
+}
+
+_SET_BY_TONY = "tony sets this variable in every program, so this value would be lost. Choose another name."
+_MARKS_TASKS = "tony uses this variable to mark the processes of a task. Choose another name."
+#: Variables that tony always sets -> message for a job that sets them.
+RESERVED_ENV: Mapping[str, str] = {
+    **dict.fromkeys(("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "appid", "SESSION_ID", "TB_PORT"), _SET_BY_TONY),
+    **dict.fromkeys(("DISTRIBUTED_MODE", "IS_CHIEF", "ATTEMPT_NUMBER", "NUM_AM_RETRIES"), _SET_BY_TONY),
+    **dict.fromkeys(("TONY_PROGRESS", "TONY_STACKS"), _SET_BY_TONY),
+    **dict.fromkeys(("TONY_TASK", "TONY_OUTER_TASKS", "TONY_EXECUTOR"), _MARKS_TASKS),
+    "CUDA_VISIBLE_DEVICES": "tony sets this variable to the GPUs of the task. Request GPUs with "
+    "gpus = 1 below [roles.NAME].",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedValue:
+    """One value.
+
+    Attributes:
+        value: canonical.
+        raw: as written.
+        layer: where it was set.
+    """
+
+    value: Any
+    raw: Any
+    layer: Layer
+
+
+@dataclass(slots=True, eq=False)
+class ValueTable:
+    """All valid values, and the problems of the others.
+
+    Attributes:
+        found: key -> value; only what was set, no defaults.
+        children: key of a table -> name -> canonical value, for the same values.
+        roles: names of roles in the job's order; without invalid names.
+        broken: keys of invalid values.
+        partial, raw: key of a broken list -> its items, None in place of invalid ones; and the list as written.
+        tables: key -> the strongest layer that has this table.
+        secret: names that the job declares as secret.
+        origin: the job file, the source of errors about missing keys; None without one.
+    """
+
+    found: dict[Key, ConvertedValue] = field(default_factory=dict)
+    children: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    roles: list[str] = field(default_factory=list)
+    broken: dict[Key, Layer] = field(default_factory=dict)
+    partial: dict[Key, Sequence[str | None]] = field(default_factory=dict)
+    raw: dict[Key, Any] = field(default_factory=dict)
+    tables: dict[Key, Layer] = field(default_factory=dict)
+    origin: str | None = None
+    problems: list[Problem] = field(default_factory=list)
+    secret: frozenset[str] = frozenset()
+
+    def value(self, key: Key) -> Any:
+        """Return the canonical value of a key; None if it was not set."""
+        found = self.found.get(key)
+        return found.value if found else None
+
+    def below(self, key: Key) -> Mapping[str, Any]:
+        """Return name -> value of everything directly below a key."""
+        return self.children.get(key, {})
+
+    def source(self, key: Key) -> str | None:
+        """Return where a key, or the nearest table around it, was set; the job file if neither was."""
+        if key in self.found:
+            return self.found[key].layer.where(key)
+        layer = self.broken.get(key) or self.tables.get(key)
+        if layer:
+            return layer.where(key)
+        return self.source(key[:-1]) if len(key) > 1 else self.origin
+
+    def _unread(self, key: Key) -> ConvertedValue | None:
+        """Return a list with some invalid items."""
+        return ConvertedValue(None, self.raw[key], self.broken[key]) if key in self.raw else None
+
+    def add_error(self, key: Key, message: str, *, item: int | None = None) -> None:
+        """Add an error about a value (or one item of a list), or about a missing key."""
+        found = self.found.get(key) or self._unread(key)
+        place = key if item is None else (*key, str(item))
+        value = shown(key, _item(found.raw, item), self.secret) if found else None
+        where = found.layer.where(place) if found else self.source(key)
+        self.problems.append(Problem(key=_numbered(key, item), message=message, value=value, source=where or None))
+
+
+def read(tree: Branch) -> ValueTable:
+    """Convert the merged settings according to the table of settings."""
+    sheet = ValueTable(secret=_declared_secret(tree))
+    _read_table(sheet, schema(), tree, ())
+    return sheet
+
+
+def _declared_secret(tree: Branch) -> frozenset[str]:
+    """Return the names in `secret`; errors of that list are reported later."""
+    leaf = tree.children.get("secret")
+    value = leaf.value if isinstance(leaf, Leaf) else None
+    value = getattr(value, "value", value)
+    names = value if isinstance(value, list | tuple) else ()
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def shown(key: Key, raw: Any, named: Collection[str] = ()) -> str:
+    """Return a value for a message, with secrets masked.
+
+    Args:
+        named: names that the job declares as secret.
+    """
+    if len(key) > 1 and (key[-2] in ("env", "container_env", "params") or key[0] == "scheduler"):
+        if is_secret(key[-1], named):
+            return MASK
+        return masked("", format_as_toml(raw))
+    if key[0] == "notify" and key[1:2] != ("on",):
+        text = raw.text if isinstance(raw, Written) else raw
+        return format_as_toml(mask_value(text)) if isinstance(text, str) else MASK
+    return format_as_toml(raw)
+
+
+def _numbered(key: Key, item: int | None) -> str:
+    return dotted(key) if item is None else f"{dotted(key)}[{item}]"
+
+
+def _item(raw: Any, item: int | None) -> Any:
+    value = raw.value if item is not None and hasattr(raw, "value") else raw
+    return value[item] if item is not None and isinstance(value, list | tuple) and item < len(value) else raw
+
+
+def _read_table(sheet: ValueTable, node: SettingsNode, branch: Branch, key: Key) -> None:
+    sheet.tables[key] = branch.layer
+    for name, child in branch.children.items():
+        inner = node.child(name)
+        place = (*key, name)
+        if inner is None:
+            _unknown(sheet, node, place, child)
+            continue
+        named = name in node.named or _name_is_possible(sheet, node, place, child)
+        if named and key == ("roles",):
+            sheet.roles.append(name)
+        if isinstance(child, Branch) and inner.is_table:
+            _read_table(sheet, inner, child, place)
+        elif isinstance(child, Leaf) and inner.setting and named:
+            _read_value(sheet, inner.setting, child, place)
+        elif not (isinstance(child, Leaf) and _is_nothing(child)):
+            _misplaced(sheet, inner, place, child)
+
+
+def _read_value(sheet: ValueTable, setting: Setting, leaf: Leaf, key: Key) -> None:
+    try:
+        value = convert(setting, leaf.value, leaf.layer.base)
+    except WrongValue as wrong:
+        sheet.broken[key] = leaf.layer
+        if wrong.items:
+            sheet.partial[key] = wrong.items
+            sheet.raw[key] = leaf.value
+        for fault in wrong.faults:
+            place = key if fault.item is None else (*key, str(fault.item))
+            sheet.problems.append(
+                Problem(
+                    key=_numbered(key, fault.item),
+                    message=fault.message,
+                    value=shown(key, _item(leaf.value, fault.item), sheet.secret),
+                    source=leaf.layer.where(place),
+                )
+            )
+    else:
+        sheet.found[key] = ConvertedValue(value, leaf.value, leaf.layer)
+        sheet.children.setdefault(key[:-1], {})[key[-1]] = value
+
+
+def _is_nothing(leaf: Leaf) -> bool:
+    """Return True for a key without a value, as in YAML: an empty table."""
+    return leaf.value is None or (isinstance(leaf.value, Written) and leaf.value.value is None)
+
+
+def _name_is_possible(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> bool:
+    pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
+    if key[-2] in ("env", "container_env", "exports") and key[-1] in RESERVED_ENV:
+        rule = RESERVED_ENV[key[-1]]
+    elif key[-2] == "container_env" and is_secret(key[-1], sheet.secret):
+        rule = (
+            "this is a secret, by its name or by `secret`, and container variables end up in files that others can "
+            "read. Set it below [env], which is protected."
+        )
+    elif pattern.fullmatch(key[-1]):
+        return True
+    sheet.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))
+    sheet.broken[key] = child.layer
+    return False
+
+
+def _unknown(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
+    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
+    # A suggestion takes a millisecond: too slow for thousands.
+    hint = (
+        _suggest(node, key) if len(sheet.problems) < _MAX_SUGGESTIONS else "`tony settings --all` lists the known ones."
+    )
+    message = f"unknown key; {hint}"
+    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
+
+
+def _suggest(node: SettingsNode, key: Key) -> str:
+    name = key[-1]
+    root = schema()
+    role = root.named["roles"].any
+    assert role is not None
+    if node is role and name in root.named and name not in role.named:
+        return f"`{name}` is a setting of the job: write it above the first [section]."
+    if name in node.elsewhere:
+        return f"write `{name}` directly below [roles.NAME]."
+    if node is root and name in ("final", "limits"):
+        return "this is a setting of site files, not of jobs."
+    if node is root and name in role.named:
+        return f"`{name}` is a setting of a role: write it below [roles.NAME]."
+    for known, child in node.named.items():
+        if name.lower() in _synonyms(child):
+            return f"did you mean `{known}`?"
+    near = closest_match(name, node.named)
+    if near is None and node is root:
+        near_role = closest_match(name, role.named)
+        if near_role:
+            return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
+    synonyms = {word: known for known, child in node.named.items() for word in _synonyms(child)}
+    if near is None and (word := closest_match(name, synonyms)):
+        return f"did you mean `{synonyms[word]}`?"
+    known_keys = ", ".join(sorted(node.named))
+    otherwise = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings --all` lists the known ones."
+    return suggest_names(name, node.named, otherwise)
+
+
+def _synonyms(node: SettingsNode) -> tuple[str, ...]:
+    """Return other words for a setting, or for its table (`env`, `params`, `groups`)."""
+    setting = node.setting or (node.any and node.any.setting)
+    return setting.also if setting else ()
+
+
+def _misplaced(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
+    if key in sheet.broken:
+        return
+    sheet.broken[key] = child.layer
+    if isinstance(child, Branch):
+        message = "expected a single value, not a table."
+    elif node.named.keys() >= {"instances"}:
+        message = f"expected a table: write [{dotted(key)}] and the settings of the role below it."
+    else:
+        below = f"{next(iter(node.named), node.word.upper() or 'NAME')} = ..."
+        message = f"expected a table: write [{dotted(key)}] and below it {below}"
+    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
+    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))

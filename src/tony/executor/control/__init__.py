@@ -1,0 +1,1 @@
+"""The connection to the AM: attach, reports, commands, lease, reattachment, tunnels."""

@@ -1,0 +1,1 @@
+"""What a program uses and how far it is: memory, GPUs, steps."""

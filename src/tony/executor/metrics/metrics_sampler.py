@@ -1,0 +1,287 @@
+"""Samples the metrics of one task attempt: a `Sample` every few seconds, and one more at its end.
+
+Reads that may block (a disk, a driver, a program's memory map) run in a thread, never on the event loop. Sampling costs
+at most a 200th of a core: where it takes longer, samples become less frequent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tony import clock
+from tony.executor.metrics.progress_listener import Advance, CheckpointReport, ProgressListener
+from tony.linux.process_usage import ProcessUsage
+from tony.linux.threads import to_thread
+from tony.protocol.messages import Sample, Saved
+
+if TYPE_CHECKING:
+    from tony.executor.metrics.gpu_metrics import Devices
+    from tony.executor.metrics.progress_pattern import LogPattern
+    from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
+    from tony.executor.output.output_capture import Stream
+
+log = logging.getLogger(__name__)
+
+#: Seconds from the start to the first sample, in jobs small enough that not all of them arrive at once.
+_FIRST_SECONDS = 1.0
+#: The sample interval of such jobs.
+_USUAL_INTERVAL_SECONDS = 5.0
+#: Minimum ratio of the pause to the CPU seconds of a sample.
+_PAUSE_RATIO = 200
+#: Seconds that a running sample may take once the program has exited: the next start waits for it.
+_LAST_SAMPLE_TIMEOUT_SECONDS = 1.0
+#: Last samples of exited programs that wait to be sent.
+_MAX_KEPT = 20
+#: Sources of progress: later ones take precedence.
+_FILES, _PRINTED, _REPORTED = range(3)
+#: Checkpoints that wait to be sent, the latest ones.
+_MAX_WAITING = 10_000
+#: Checkpoints in one message.
+_MAX_CHECKPOINTS = 100
+
+
+class Outbox:
+    """Samples to send. One that cannot be sent is dropped, except for the last of an exited program.
+
+    Args:
+        send: sends a sample; returns False without a connection, or if it is too slow.
+    """
+
+    def __init__(self, send: Callable[[Sample], bool]) -> None:
+        self.send = send
+        self._kept: deque[tuple[float, Sample]] = deque(maxlen=_MAX_KEPT)
+
+    def keep(self, sample: Sample) -> None:
+        """Send a sample as soon as possible."""
+        self._kept.append((clock.monotonic(), sample))
+
+    def catch_up(self) -> None:
+        while self._kept:
+            at, sample = self._kept[0]
+            late = clock.monotonic() - at
+            saved = tuple(replace(each, ago=each.ago + late) for each in sample.saved)
+            first_ago, step_ago = sample.first_ago + late, sample.step_ago + late
+            later = replace(sample, ago=sample.ago + late, saved=saved, first_ago=first_ago, step_ago=step_ago)
+            if not self.send(later):
+                return
+            self._kept.popleft()
+
+
+class MetricsSampler:
+    """Samples one task attempt. `run` it while the program runs, then `finish`.
+
+    Args:
+        session, try_: of the samples.
+        interval: returns the seconds between samples that the application master wants now; 0: none.
+        pids: returns all processes of the program.
+        outbox: where samples go.
+        progress: progress that the program reports; None if it cannot.
+        step_interval: returns the seconds between samples of steps alone, sent between the others; 0: none.
+    """
+
+    def __init__(
+        self,
+        session: int,
+        try_: int,
+        interval: Callable[[], float],
+        pids: Callable[[], Sequence[int]],
+        outbox: Outbox,
+        usage: ProcessUsage,
+        progress: ProgressListener | None = None,
+        step_interval: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._step_interval = step_interval
+        self._reported_at = 0.0
+        self._session = session
+        self._try = try_
+        self._interval = interval
+        self._pids = pids
+        self._outbox = outbox
+        self._usage = usage
+        self._progress = progress
+        self._pattern: LogPattern | None = None
+        self._streams: Sequence[Stream] = ()
+        self._summaries: TensorBoardProgress | None = None
+        self._devices: Devices | None = None
+        self._progress_by_source = [Advance(), Advance(), Advance()]
+        self._first: tuple[float, float] | None = None
+        self._step_at = 0.0
+        self._saved: list[CheckpointReport] = []
+        self._sampling: asyncio.Future[dict[str, float]] | None = None
+        self._cost = 0.0
+
+    def add_sources(
+        self,
+        pattern: str | None,
+        streams: Sequence[Stream],
+        summaries: Path | None,
+        devices: Devices | None,
+    ) -> None:
+        """Add further sources; unused ones are not loaded.
+
+        Args:
+            pattern: for lines of the streams.
+            summaries: folder with TensorBoard event files.
+        """
+        if pattern is not None:
+            from tony.executor.metrics.progress_pattern import LogPattern
+
+            self._pattern, self._streams = LogPattern(pattern), streams
+        if summaries is not None:
+            from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
+
+            self._summaries = TensorBoardProgress(summaries, clock.wall())
+        self._devices = devices
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        if self._interval() <= 0:
+            return
+        try:
+            await self._sample_periodically()
+        except Exception:  # unexpected data of a kernel or a driver must not end the program
+            log.exception("sampling metrics failed and is disabled: please report this")
+
+    async def _sample_periodically(self) -> None:
+        usual = self._interval() <= _USUAL_INTERVAL_SECONDS
+        await asyncio.sleep(min(_FIRST_SECONDS, self._interval()) if usual else self._interval() * random.random())
+        while True:
+            began = clock.monotonic()
+            self._sampling = asyncio.ensure_future(to_thread(self._take_sample))
+            values = await asyncio.shield(self._sampling)
+            self._send(values, clock.monotonic() - began)
+            await self._report_steps_until(began + self._pause)
+
+    async def _report_steps_until(self, end: float) -> None:
+        """Report each new step soon, between the samples."""
+        cost = 0.0
+        while (left := end - clock.monotonic()) > 0:
+            interval = self._step_interval()
+            pause = max(interval, _PAUSE_RATIO * cost) if interval > 0 else left
+            await asyncio.sleep(min(pause, left))
+            if pause < left:
+                began = clock.processor()
+                self._report_step()
+                cost = clock.processor() - began
+
+    def _report_step(self) -> None:
+        """Send the newest step alone, if it has not been sent."""
+        values = self._current_progress()
+        if self._step_at == self._reported_at:
+            return
+        steps = {name: value for name, value in values.items() if name in ("step", "total")}
+        self._take_saved()
+        if self._outbox.send(self._sample(steps, 0.0)):
+            self._reported_at = self._step_at
+            del self._saved[:_MAX_CHECKPOINTS]
+
+    @property
+    def _pause(self) -> float:
+        return max(self._interval() or _USUAL_INTERVAL_SECONDS, _PAUSE_RATIO * self._cost)
+
+    async def finish(self) -> None:
+        """Send the last progress of the program, which has exited."""
+        try:
+            async with asyncio.timeout(_LAST_SAMPLE_TIMEOUT_SECONDS):
+                if self._sampling is not None and not self._sampling.done():
+                    await asyncio.shield(self._sampling)
+                if self._summaries is not None or self._devices is not None:
+                    await to_thread(self._take_last_sample)
+        except TimeoutError:
+            log.warning("the last metrics sample takes too long and is skipped")
+        except Exception:  # as above
+            log.exception("the last metrics sample failed: please report this")
+        if self._interval() <= 0:
+            return
+        values = self._send({}, 0.0)
+        while values or self._saved:
+            self._outbox.keep(self._sample(values, 0.0))
+            del self._saved[:_MAX_CHECKPOINTS]
+            values = {}
+
+    def _send(self, values: Mapping[str, float], ago: float) -> Mapping[str, float]:
+        """Send a sample and the waiting checkpoints; return the values that could not be sent."""
+        values = {**values, **self._current_progress()}
+        self._take_saved()
+        while values or self._saved:
+            if not self._outbox.send(self._sample(values, ago)):
+                return values
+            self._reported_at = self._step_at
+            del self._saved[:_MAX_CHECKPOINTS]
+            values = {}
+        return values
+
+    def _take_saved(self) -> None:
+        if self._progress:
+            self._saved = [*self._saved, *self._progress.saved()][-_MAX_WAITING:]
+
+    def _sample(self, values: Mapping[str, float], ago: float) -> Sample:
+        now = clock.monotonic()
+        saved = tuple(
+            Saved(step=each.step, ago=round(now - each.at, 3), took=round(each.took, 3))
+            for each in self._saved[:_MAX_CHECKPOINTS]
+        )
+        return Sample(
+            session=self._session,
+            try_=self._try,
+            ago=round(ago, 3),
+            values=values,
+            saved=saved,
+            first_step=self._first and self._first[0],
+            first_ago=round(now - self._first[1], 3) if self._first else 0.0,
+            step_ago=round(now - self._step_at, 3) if self._first else 0.0,
+        )
+
+    def _current_progress(self) -> dict[str, float]:
+        """Return the current progress. What the program reports takes precedence over its output, and that over files.
+
+        The last reported values are repeated until there are newer ones.
+        """
+        if self._pattern:
+            self._merge(_PRINTED, self._pattern.poll(self._streams))
+        if self._progress:
+            self._merge(_REPORTED, self._progress.advance(), self._progress.first, self._progress.stepped)
+        files, printed, reported = self._progress_by_source
+        return files.then(printed).then(reported).values()
+
+    def _merge(
+        self, source: int, advance: Advance | None, first: tuple[float, float] | None = None, at: float = 0.0
+    ) -> None:
+        """Merge new progress.
+
+        Args:
+            first: the program's first step and its time; None: this one is the first, just now.
+            at: time of this step; 0: just now.
+        """
+        if advance is None:
+            return
+        self._progress_by_source[source] = self._progress_by_source[source].then(advance)
+        if advance.step is not None and all(each.step is None for each in self._progress_by_source[source + 1 :]):
+            self._step_at = at or clock.monotonic()
+            self._first = self._first or first or (advance.step, self._step_at)
+
+    def _take_sample(self) -> dict[str, float]:
+        """Take a sample, in a thread."""
+        began = clock.processor()
+        values = self._usage.look(self._pids())
+        if self._devices:
+            values.update(self._devices.poll())
+        self._read_summaries()
+        self._cost = clock.processor() - began
+        return values
+
+    def _take_last_sample(self) -> None:
+        self._read_summaries()
+        if self._devices:
+            self._devices.close()
+
+    def _read_summaries(self) -> None:
+        if self._summaries:
+            self._merge(_FILES, self._summaries.poll())

@@ -1,0 +1,154 @@
+"""Reads the progress of a program from its TensorBoard event files (`progress_summaries`) as they grow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from tony.executor.metrics.progress_listener import Advance, own_name
+from tony.executor.metrics.tfevents import HEAD, DamagedFileError, TFRecord, is_short, length_of, record
+from tony.model.metric_series import MOST_OF_A_PROGRAM
+
+#: Directory entries that are listed.
+_MAX_NAMES = 2000
+#: Files that are read.
+_MAX_FILES = 16
+#: Bytes read at a time.
+_WINDOW = 64 << 10
+#: Records of one file that are scanned, and parsed, per poll.
+_MAX_SCANNED = 2000
+_MAX_PARSED = 100
+#: Seconds by which clocks of file systems may be behind.
+_CLOCK_SKEW_SECONDS = 2.0
+_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_NAME_CHARACTERS = 58
+
+
+class TensorBoardProgress:
+    """The event files below one folder that were written since a time (seconds since 1970)."""
+
+    def __init__(self, folder: Path, since: float) -> None:
+        self._folder = folder
+        self._since = since - _CLOCK_SKEW_SECONDS
+        self._files: dict[str, _File] = {}
+
+    def poll(self) -> Advance | None:
+        """Return the progress since the last poll; None if there is none. Blocks on disks."""
+        step: float | None = None
+        metrics: dict[str, float] = {}
+        for path in self._recent_files():
+            file = self._files.setdefault(path, _File(path, _run_of(path, self._folder)))
+            for scalars in file.poll():
+                step = max(step or 0.0, float(scalars[0]))
+                metrics.update(scalars[1])
+        if step is None:
+            return None
+        kept = sorted(metrics, key=lambda name: "loss" not in name)[:MOST_OF_A_PROGRAM]
+        return Advance(step, None, {name: metrics[name] for name in kept})
+
+    def _recent_files(self) -> list[str]:
+        """Return the recently written files, the latest last."""
+        found = []
+        for path in self._event_files():
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                if status.st_mtime >= self._since:
+                    found.append((status.st_mtime, path))
+        return [path for _, path in sorted(found)[-_MAX_FILES:]]
+
+    def _event_files(self) -> Iterator[str]:
+        seen = 0
+        for folder, folders, names in os.walk(self._folder):
+            folders.sort()
+            for name in names:
+                if "tfevents" in name:
+                    yield os.path.join(folder, name)
+            seen += len(folders) + len(names)
+            if seen > _MAX_NAMES:
+                return
+
+
+class _File:
+    """One file and the position up to which it was read. Half-written records are left for the next poll."""
+
+    def __init__(self, path: str, run: str) -> None:
+        self._path = path
+        self._run = run
+        self._offset = 0
+        self._damaged = False
+
+    def poll(self) -> list[tuple[int, dict[str, float]]]:
+        """Return steps and metrics of the events since the last poll, oldest first."""
+        if self._damaged:
+            return []
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return []
+        try:
+            records = self._records(descriptor)
+        except (OSError, DamagedFileError):
+            # A disk error may pass; a file that is no event file is never read again.
+            self._damaged = self._offset == 0
+            self._offset = os.fstat(descriptor).st_size
+            return []
+        finally:
+            os.close(descriptor)
+        found = [scalars for each in records if (scalars := each.scalars())]
+        return [
+            (each.step, {name: value for tag, value in each.values.items() if (name := self._metric_name(tag))})
+            for each in found
+        ]
+
+    def _records(self, descriptor: int) -> deque[TFRecord]:
+        """Return the last of the new records; if there are many, the earlier ones are skipped."""
+        found: deque[TFRecord] = deque(maxlen=_MAX_PARSED)
+        size = os.fstat(descriptor).st_size
+        if size < self._offset:
+            self._offset = 0  # it was truncated
+        window, begin = b"", 0
+        for _ in range(_MAX_SCANNED):
+            at = self._offset - begin
+            if at + HEAD > len(window):
+                window, begin, at = os.pread(descriptor, _WINDOW, self._offset), self._offset, 0
+                if len(window) < HEAD:
+                    return found
+            length = length_of(window[at : at + HEAD])
+            if self._offset + HEAD + length + 4 > size:
+                return found
+            if is_short(length):
+                if at + HEAD + length + 4 > len(window):
+                    window, begin, at = os.pread(descriptor, _WINDOW, self._offset), self._offset, 0
+                found.append(record(window[at + HEAD : at + HEAD + length + 4]))
+            self._offset += HEAD + length + 4
+        if size - self._offset > _WINDOW:
+            self._catch_up(descriptor, size)
+        return found
+
+    def _catch_up(self, descriptor: int, size: int) -> None:
+        """Skip to a record near the end: the file grows faster than it is read."""
+        near = os.pread(descriptor, _WINDOW, size - _WINDOW)
+        for at in range(len(near) - HEAD):
+            if near[at + 4 : at + 8] == b"\0\0\0\0":
+                with contextlib.suppress(DamagedFileError):
+                    length_of(near[at : at + HEAD])
+                    self._offset = size - _WINDOW + at
+                    return
+
+    def _metric_name(self, tag: str) -> str:
+        """Return the metric name for a tag; empty if it cannot be one."""
+        named = (f"{self._run}.{tag}" if self._run else tag).replace("/", ".")
+        plain = _INVALID_CHARACTERS.sub("_", named).strip("._-")
+        with contextlib.suppress(ValueError):
+            return own_name(plain[:_MAX_NAME_CHARACTERS])
+        return ""
+
+
+def _run_of(path: str, folder: Path) -> str:
+    """Return TensorBoard's name of the run, without the folders above its last one."""
+    parent = Path(path).parent
+    return "" if parent == folder else parent.name

@@ -1,0 +1,1 @@
+"""A program's output: captured, stored, rotated, and read again by clients."""

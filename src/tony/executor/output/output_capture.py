@@ -1,0 +1,322 @@
+"""Captures a program's output: from its pipes into files of bounded size, keeping the last lines in memory.
+
+Everything is processed in large chunks, never line by line. Output after a silence is read at once; small pieces that
+follow are gathered for a few milliseconds, so that a million short lines cost a few hundred reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tony import clock
+from tony.executor.output.decisive_line import find_decisive_line, with_decisive_line
+from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.output.log_serving import STREAMS, LogReaders, StreamLog
+from tony.executor.output.writer_thread import WriterThread
+from tony.executor.program.output_exports import Exports
+from tony.model.masking import MaskedStream, SecretMask
+
+#: Size of a pipe once a program has filled one: 1 MiB, the default of pipe-max-size. Not from the beginning: a user's
+#: share of pipe memory is 64 MiB (pipe-user-pages-soft), and beyond it pipes have 8 KiB.
+_PIPE_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
+#: Fewer bytes (or less than half the pipe, where it is small) are a small piece.
+_SMALL_PIECE_BYTES = 1 << 16
+#: Seconds for which output is gathered after a small piece.
+_GATHER_SECONDS = 0.005
+#: Seconds after which a possible beginning of a secret is passed on although its rest has not arrived.
+_HOLD_SECONDS = 0.25
+#: Bytes that may wait for the disk; beyond, the program's output stays in its pipe.
+_MAX_UNWRITTEN_BYTES = 8 << 20
+#: Seconds after a program's exit that its last output may take to reach the disk.
+_DISK_TIMEOUT_SECONDS = 60.0
+#: Bytes at the end of a stream that are kept for `tail`.
+_TAIL_BYTES = 1 << 16
+#: Bytes at the end of a stream that are searched, once the program has exited, for the line that says why it failed.
+#: Searching all output as it flows would cost more than everything else that is done with it.
+_SEARCHED_BYTES = 1 << 19
+#: Lines of a tail, and bytes of each: as much as LinkedIn TonY put into its diagnostics, bounded for the wire.
+TAIL_LINES, TAIL_BYTES = 20, 2000
+LAST_LINE = 200
+#: tqdm and the like end their lines with a carriage return.
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class Stream:
+    """One of a program's output streams."""
+
+    def __init__(
+        self,
+        file: BoundedLogFile,
+        writer: WriterThread,
+        on_output: Callable[[], None],
+        on_end: Callable[[], None] = lambda: None,
+        on_data: Callable[[bytes], None] | None = None,
+        mask: SecretMask | None = None,
+    ) -> None:
+        """Create the pipe. Pass `writing` to the program, then call `begin`.
+
+        Args:
+            on_end: called when there will be no more.
+            on_data: called with all output.
+            mask: masks secrets in the output before anything else is done with it; None: there are none.
+        """
+        self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
+        self._half = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ) // 2
+        os.set_blocking(self._reading, False)
+        self.file = file
+        self._writer = writer
+        self._on_output = on_output
+        self._on_end = on_end
+        self._on_data = on_data
+        self.mask = mask
+        self._masked = MaskedStream(mask) if mask else None
+        self._releasing: asyncio.TimerHandle | None = None
+        self._recent = bytearray()
+        self._total_bytes = 0
+        self._gathering: asyncio.TimerHandle | None = None
+        self._is_grown = self._is_hurried = False
+        self.ended = asyncio.Event()
+        #: True if each line begins with the local rank of its process (`rank_output`).
+        self.is_labelled = False
+
+    def begin(self) -> None:
+        """Close the write end, which the program has now, and start reading."""
+        os.close(self.writing)
+        self.writing = -1
+        self._writer.put(self.file.create)
+        self._listen()
+
+    def hurry(self) -> None:
+        """Read the rest without gathering: the program has exited."""
+        self._is_hurried = True
+        if self._gathering:
+            self._listen()
+
+    def close(self) -> None:
+        """Read the rest of the pipe and close everything. May be called twice."""
+        for _ in range(2 * _PIPE_BYTES // _READ_BYTES):  # bounded, in case a process still writes
+            if self._reading < 0 or not self._read_piece():
+                break
+        if self.writing >= 0:
+            os.close(self.writing)
+            self.writing = -1
+        self._stop()
+
+    def lines(self, count: int) -> list[bytes]:
+        """Return the last lines, oldest first, including an unfinished one."""
+        found = [line for line in _LINE_END.split(bytes(self._recent[-_TAIL_BYTES:])) if line.strip()]
+        return found[-count:]
+
+    def tail(self, count: int) -> list[bytes]:
+        """Return the last lines; an earlier line that says why the program failed is put first."""
+        return with_decisive_line(self.lines(count), find_decisive_line(bytes(self._recent)))
+
+    def since(self, offset: int) -> tuple[bytes, int]:
+        """Return the kept output after an offset, up to the last line end, and the offset of its end."""
+        news = bytes(self._recent[-(self._total_bytes - offset) :]) if self._total_bytes > offset else b""
+        whole = news[: max(news.rfind(b"\n"), news.rfind(b"\r")) + 1]
+        return whole, self._total_bytes - len(news) + len(whole)
+
+    def last_line(self) -> str:
+        """Return the last line, truncated."""
+        found = [line for line in _LINE_END.split(bytes(self._recent[-4096:])) if line.strip()]
+        return found[-1].decode(errors="replace")[:LAST_LINE] if found else ""
+
+    def _listen(self) -> None:
+        self._cancel()
+        if self._reading >= 0:
+            asyncio.get_running_loop().add_reader(self._reading, self._read)
+
+    def _read(self) -> None:
+        size = self._read_piece()
+        if size == 0:
+            self._stop()
+        elif (
+            self._writer.backlog > _MAX_UNWRITTEN_BYTES
+        ):  # the program has to wait for the disk, as it would without tony
+            asyncio.get_running_loop().remove_reader(self._reading)
+            self._writer.notify(_MAX_UNWRITTEN_BYTES // 2, self._listen)
+        elif size is not None and size >= self._half:
+            self._grow()
+        elif size is not None and size < _SMALL_PIECE_BYTES and not self._is_hurried:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._reading)
+            self._gathering = loop.call_later(_GATHER_SECONDS, self._listen)
+
+    def _grow(self) -> None:
+        if not self._is_grown:
+            self._is_grown = True
+            with contextlib.suppress(OSError):  # beyond the user's share of pipe memory
+                self._half = fcntl.fcntl(self._reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES) // 2
+
+    def _cancel(self) -> None:
+        if self._gathering:
+            self._gathering.cancel()
+            self._gathering = None
+
+    def _read_piece(self) -> int | None:
+        """Read one piece; return its size: 0 at the end, None if there is nothing at the moment."""
+        try:
+            data = os.read(self._reading, _READ_BYTES)
+        except BlockingIOError:
+            return None
+        if data:
+            self._pass_on(self._mask(data))
+        return len(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        self._writer.put(partial(self.file.write, data), len(data))
+        self._keep(data)
+        if self._on_data:
+            self._on_data(data)
+        self._on_output()
+
+    def _mask(self, data: bytes) -> bytes:
+        if self._masked is None:
+            return data
+        data = self._masked.feed(data)
+        if self._releasing:
+            self._releasing.cancel()
+            self._releasing = None
+        if self._masked.is_holding:
+            self._releasing = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._release)
+        return data
+
+    def _release(self) -> None:
+        """Pass on output held back by the mask."""
+        if self._releasing and self._masked:
+            self._releasing.cancel()
+            self._releasing = None
+            self._pass_on(self._masked.release())
+
+    def _keep(self, data: bytes) -> None:
+        self._total_bytes += len(data)
+        self._recent += data
+        if len(self._recent) > 2 * _SEARCHED_BYTES:
+            del self._recent[:-_SEARCHED_BYTES]
+
+    def _stop(self) -> None:
+        self._cancel()
+        self._release()
+        if self._reading >= 0:
+            asyncio.get_running_loop().remove_reader(self._reading)
+            os.close(self._reading)
+            self._reading = -1
+        self._writer.put(self.file.close)
+        if not self.ended.is_set():
+            self.ended.set()
+            self._on_end()
+
+
+class Output:
+    """Both streams of one task attempt.
+
+    Attributes:
+        first, last: times (`tony.clock.monotonic`) of the first and the last output; None before there is any.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        limit: int,
+        writer: WriterThread,
+        on_first_output: Callable[[], None],
+        readers: LogReaders | None = None,
+        exports: Exports | None = None,
+        mask: SecretMask | None = None,
+    ) -> None:
+        """Create the pipes.
+
+        Args:
+            folder: of the logs.
+            name: of the attempt's files, without their endings.
+            limit: bytes that each stream may keep on disk.
+            on_first_output: called once, at the first output.
+        """
+        self.first: float | None = None
+        self.last: float | None = None
+        self._on_first_output = on_first_output
+        self._latest = 0
+        self._writer = writer
+        self._unwritten = 0
+        self._readers = readers
+        self._exports = exports
+        self._mask = mask
+        self._logs: list[StreamLog] = []
+        self.out = self._stream(folder, f"{name}.out", limit, 0)
+        self.err = self._stream(folder, f"{name}.err", limit, 1)
+
+    def _stream(self, folder: Path, name: str, limit: int, number: int) -> Stream:
+        file = BoundedLogFile(folder / name, limit)
+        self._logs.append(StreamLog(STREAMS[number], name, file))
+        on_data = self._exports.reader().feed if self._exports else None
+        return Stream(
+            file, self._writer, lambda: self._on_output(number), lambda: self._on_end(number), on_data, self._mask
+        )
+
+    def begin(self) -> None:
+        self.out.begin()
+        self.err.begin()
+        if self._readers:
+            for log in self._logs:
+                self._readers.on_open(log)
+
+    async def wait_ended(self, timeout: float) -> None:
+        """Wait until both streams have ended, at most `timeout` seconds, then close and write them.
+
+        The disk has a minute for the rest.
+        """
+        self.out.hurry()
+        self.err.hurry()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.out.ended.wait()
+                await self.err.ended.wait()
+        self.close()
+        if not await self._writer.wait_written(_DISK_TIMEOUT_SECONDS):
+            self._unwritten = self._writer.backlog
+
+    def close(self) -> None:
+        """Read the rest and close everything. May be called twice."""
+        self.out.close()
+        self.err.close()
+
+    def tail(self) -> tuple[str, ...]:
+        """Return the last lines of stderr, or of stdout if it has none."""
+        lines = self.err.tail(TAIL_LINES) or self.out.tail(TAIL_LINES)
+        return tuple(line[:TAIL_BYTES].decode(errors="replace") for line in lines)
+
+    def last_line(self) -> str:
+        """Return the last line of the stream that was written last."""
+        return (self.err if self._latest else self.out).last_line()
+
+    def describe_loss(self) -> str:
+        """Return a phrase on output that is not on disk; empty if all is."""
+        lost = self.out.file.lost + self.err.file.lost
+        trouble = self.out.file.trouble or self.err.file.trouble
+        if self._unwritten:
+            lost += self._unwritten
+            trouble = trouble or f"not written to disk within {_DISK_TIMEOUT_SECONDS:g} s"
+        return f"{lost} bytes of its output were lost: {trouble}" if lost else ""
+
+    def _on_output(self, stream: int) -> None:
+        self._latest = stream
+        self.last = clock.monotonic()
+        if self.first is None:
+            self.first = self.last
+            self._on_first_output()
+        if self._readers:
+            self._readers.on_output(self._logs[stream])
+
+    def _on_end(self, stream: int) -> None:
+        if self._readers:
+            self._readers.on_end(self._logs[stream])

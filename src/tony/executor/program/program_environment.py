@@ -1,0 +1,245 @@
+"""The command and the environment of a program.
+
+Precedence, weakest first: defaults of the framework, the executor's own environment (or a minimal one), the container's
+variables, the job's interpreter, Hadoop's class path, the user's `env`, exports of other programs, devices granted by
+the scheduler, the variables that every program gets, those of the framework. So a user can override anything merely
+inherited, and nothing that other tasks rely on. No secret of tony is among them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+from tony.errors import UserError
+from tony.executor.network.host_address import ip_of
+from tony.frameworks.base import Framework, TaskView, common_environment
+from tony.model.cluster_spec import place_among
+from tony.model.codec import Json
+from tony.model.container_env import expand_variables
+from tony.model.ids import TaskId
+from tony.model.masking import find_secrets
+from tony.model.placeholders import fill, find_addressed_roles
+from tony.protocol.launch import ContainerPart, TaskPart
+from tony.protocol.messages import StartProgram
+
+#: Set in every process of a program; cleanup searches for it.
+MARKER = "TONY_TASK"
+#: Markers of outer jobs, where tony itself runs inside a job: their cleanup finds these programs, too.
+OUTER_MARKERS = "TONY_OUTER_TASKS"
+#: For tony only; a program that inherited them would be taken for an executor.
+_INTERNAL = ("TONY_EXECUTOR",)
+
+#: The chief of a job that is a single program.
+_SINGLE_PROGRAM_CHIEF = "main:0"
+
+_INHERITED = ("PATH", "HOME", "LANG", "USER")
+_DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+#: Longest string that Linux passes to a program, including its closing zero (MAX_ARG_STRLEN).
+_MAX_STRING_BYTES = 32 * os.sysconf("SC_PAGE_SIZE")
+
+
+class LaunchFailed(UserError):  # noqa: N818 - a noun reads better where it is raised
+    """The program could not be started; the message says why."""
+
+
+def load_framework(home: str, path: str | None) -> Framework:
+    """Load a framework's adapter.
+
+    Args:
+        home: "module:Class".
+        path: folder to append to sys.path for a plug-in.
+    """
+    if path is not None and path not in sys.path:
+        sys.path.append(path)
+    module, _, name = home.partition(":")
+    adapter = getattr(import_module(module), name)()
+    if not isinstance(adapter, Framework):
+        raise TypeError(f"{home} is not a tony.frameworks.base.Framework")
+    return adapter
+
+
+def renumber_for_session(task: TaskPart, command: StartProgram) -> TaskId:
+    """Return the task's id as programs of its session know it: counted among the tasks that take part."""
+    return TaskId(task.role, place_among(task.index, command.absent.get(task.role, ())))
+
+
+def has_board(task: TaskPart, command: StartProgram) -> bool:
+    """Whether the port for TensorBoard, if the task has one, is this task's in its session."""
+    return task.board is None or task.board == str(renumber_for_session(task, command))
+
+
+def view(task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = ".") -> TaskView:
+    """Return the task as the framework's adapter sees it: among those that take part in the session, without gaps."""
+    seen = renumber_for_session(task, command)
+    return TaskView(
+        job_id=task.job_id,
+        task=seen,
+        session=command.session,
+        attempt=command.attempt,
+        try_=command.try_,
+        instances=command.instances or task.instances,
+        procs=task.procs,
+        chief=None if task.chief is None else TaskId.parse(task.chief),
+        num_tasks=command.num_tasks or task.num_tasks,
+        mode=task.distributed_mode,
+        address=address,
+        tb_port=tb_port if has_board(task, command) else None,
+        work_folder=work_folder,
+        ip_of=ip_of,
+    )
+
+
+def environments(
+    task: TaskPart,
+    container: ContainerPart,
+    framework: Framework,
+    shared: Json,
+    seen: TaskView,
+    own: Mapping[str, str],
+    exports: Mapping[str, str] | None = None,
+    classpath: str | None = None,
+    addresses: Mapping[str, str] = MappingProxyType({}),
+) -> Sequence[dict[str, str]]:
+    """Return the environment of each process of a task attempt.
+
+    Args:
+        own: the executor's.
+        exports: variables exported by programs of other roles.
+        classpath: CLASSPATH, if Hadoop's is needed.
+        addresses: role -> address of its first task.
+
+    Raises:
+        LaunchFailed: a variable contains a role's address that is not known.
+    """
+    values = _values(task, seen, addresses)
+    base = {**framework.defaults(), **_inherited(task, container, own)}
+    if classpath is not None:
+        base["CLASSPATH"] = classpath
+    base.update({name: _fill(value, values) for name, value in task.env.items()})
+    base.update(exports or {})
+    if container.python_path:
+        base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _DEFAULTS["PATH"])])
+    base.update(_devices(task, container))
+    base.update(common_environment(seen))
+    base[MARKER] = container.marker
+    return [{**base, **more} for more in framework.environment(shared, seen)]
+
+
+def command_line(task: TaskPart, seen: TaskView, addresses: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Return the command to execute: a string runs through bash, a list unchanged.
+
+    Raises:
+        LaunchFailed: it contains a role's address that is not known.
+    """
+    values = _values(task, seen, addresses)
+    if isinstance(task.command, str):
+        return ["bash", "-c", _fill(task.command, values)]
+    return [_fill(part, values) for part in task.command]
+
+
+def summaries_folder(task: TaskPart, container: ContainerPart, seen: TaskView) -> Path | None:
+    """Return the folder of the program's TensorBoard event files; None if they are not read."""
+    if task.progress_summaries is None:
+        return None
+    return Path(container.work_folder, fill(task.progress_summaries, _values(task, seen, {})))
+
+
+def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Refuse what Linux would refuse with a less specific error.
+
+    Raises:
+        LaunchFailed: a string is too long or invalid; the message has its name and size.
+    """
+    for name, value in env.items():
+        if "\0" in name or "\0" in value or "=" in name or not name:
+            raise LaunchFailed(
+                f"environment variable {name[:80]!a} cannot be set: it contains a NUL byte, or its name is empty or "
+                "contains `=`."
+            )
+        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+        if size > _MAX_STRING_BYTES:
+            raise LaunchFailed(
+                f"environment variable {name} has {size} bytes with its name; Linux allows at most {_MAX_STRING_BYTES} "
+                "per string. Shorten it, or put its content in a file."
+            )
+    for part in argv:
+        if "\0" in part:
+            raise LaunchFailed("the command contains a NUL byte, which Linux cannot pass.")
+        size = len(os.fsencode(part)) + 1
+        if size > _MAX_STRING_BYTES:
+            raise LaunchFailed(
+                f"the command contains a string of {size} bytes; Linux allows at most {_MAX_STRING_BYTES}. "
+                "Put it in a script."
+            )
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    unknown = sorted(role for role in find_addressed_roles([text]) if f"address.{role}" not in values)
+    if unknown:
+        raise LaunchFailed(
+            f"{{address.{unknown[0]}}} is not known: {unknown[0]} has not started, or has already ended. "
+            f'Have this role start while {unknown[0]} runs: after = {{ started = ["{unknown[0]}"] }}.'
+        )
+    return fill(text, values)
+
+
+def _values(task: TaskPart, seen: TaskView, addresses: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **{f"address.{role}": address for role, address in addresses.items()},
+        "role": task.role,
+        "index": str(seen.task.index),
+        "num_tasks": str(seen.num_tasks),
+        "job_id": task.job_id,
+        "session": str(seen.session),
+        "attempt": str(seen.attempt),
+        **{f"params.{name}": value for name, value in task.params.items()},
+    }
+
+
+def find_task_secrets(task: TaskPart, *environments: Mapping[str, str]) -> set[str]:
+    """Return the secret values that a task's program gets: variables and parameters."""
+    tables = (task.env, task.container_env, task.params, *environments)
+    return set().union(*(find_secrets(table, task.secret) for table in tables))
+
+
+def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the job's variables of containers, as set in this one.
+
+    Args:
+        own: the executor's environment; a cluster has set them there.
+    """
+    if container.inherit_env:
+        return expand_variables(task.container_env, own)
+    return {name: own[name] for name in task.container_env if name in own}
+
+
+def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
+    if container.inherit_env:
+        base = {name: value for name, value in own.items() if name not in _INTERNAL}
+    else:
+        base = {name: own.get(name, _DEFAULTS.get(name, "")) for name in _INHERITED}
+        base = {name: value for name, value in base.items() if value}
+        if task.chief == _SINGLE_PROGRAM_CHIEF:
+            base["HOME"] = container.work_folder  # as in LinkedIn TonY; the node's home is no user's
+    base.update(in_container(task, container, own))
+    outer = own.get(MARKER)
+    if outer:
+        base[OUTER_MARKERS] = f"{own.get(OUTER_MARKERS, '')} {MARKER}={outer}".strip()
+    # Python block-buffers output to a pipe, which would delay a followed log for minutes.
+    base.setdefault("PYTHONUNBUFFERED", "1")
+    if container.python_path:
+        base.pop("PYTHONHOME", None)  # of another interpreter
+    base.update(container.python_env)
+    return base
+
+
+def _devices(task: TaskPart, container: ContainerPart) -> dict[str, str]:
+    """Return the granted GPUs. Without a grant list, a task that requested none sees none."""
+    if container.gpu_devices is None:
+        return {} if task.gpus else {"CUDA_VISIBLE_DEVICES": ""}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(container.gpu_devices)}

@@ -1,0 +1,1 @@
+"""Stack traces of a running program."""

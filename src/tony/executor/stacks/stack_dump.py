@@ -1,0 +1,219 @@
+"""Stack traces of every thread of every Python process of a program, on request.
+
+`py-spy` reads them from outside, if it is installed and permitted; otherwise `faulthandler` writes them from inside,
+where the hook is installed (`faulthandler_stacks`). Of other processes only the kernel's wait channels are known.
+Everything is bounded in time and size, and stored among the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tony import clock
+from tony.executor.program.program_environment import MARKER, LaunchFailed
+from tony.executor.program.reaper import Reaper
+from tony.executor.program.run_command import run_captured
+from tony.executor.stacks import faulthandler_stacks
+from tony.linux.ownership import only_root_can_change
+from tony.linux.threads import to_thread
+from tony.linux.wait_channel import command_of, wait_channel
+from tony.model.masking import SecretMask
+from tony.protocol.launch import ContainerPart
+from tony.protocol.messages import LONGEST_STACKS
+
+log = logging.getLogger(__name__)
+
+_SPY = "py-spy"
+_NOT_PYTHON = "not a Python process"
+#: Seconds that py-spy may take for one process.
+_SPY_TIMEOUT_SECONDS = 5.0
+#: Seconds for all processes together.
+_TIMEOUT_SECONDS = 15.0
+#: Seconds to wait for the disk before the answer is sent.
+_DISK_TIMEOUT_SECONDS = 2.0
+#: Number of processes that are dumped.
+_MAX_PROCESSES = 32
+#: Bytes of one task attempt's file.
+_MAX_FILE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StacksResult:
+    """The result, as in `protocol.messages.Stacks`."""
+
+    text: str
+    how: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The result for one process: the text, the method, and why no better one was possible."""
+
+    text: str
+    how: str = ""
+    why: str = ""
+
+
+class StackDumper:
+    """Dumps stack traces of one executor's programs, one request at a time.
+
+    Attributes:
+        helpers: pids of running py-spy processes.
+    """
+
+    def __init__(self, container: ContainerPart, own: Mapping[str, str], reaper: Reaper) -> None:
+        self._container = container
+        self._own = own
+        self._reaper = reaper
+        self._lock = asyncio.Lock()
+        self.helpers: set[int] = set()
+
+    async def dump(self, pids: Sequence[int], mask: SecretMask) -> StacksResult:
+        """Return the stack traces of these processes, without the secrets in their command lines."""
+        async with self._lock:
+            deadline = clock.monotonic() + _TIMEOUT_SECONDS
+            parts: list[str] = []
+            found: list[_Found] = []
+            for pid in pids[:_MAX_PROCESSES]:
+                each = await self._dump_process(pid, deadline)
+                if each.text:
+                    found.append(each)
+                    command, text = mask.hide_text(command_of(pid)), mask.hide_text(each.text)
+                    parts.append(f"=== process {pid}: {_printable(command)[:300]}\n{_printable(text).rstrip()}\n")
+        if len(pids) > _MAX_PROCESSES:
+            parts.append(f"=== and {len(pids) - _MAX_PROCESSES} more processes\n")
+        return _summarize(_truncate("\n".join(parts)), found)
+
+    async def keep(self, folder: Path, name: str, result: StacksResult) -> None:
+        """Append the result to a file among the logs; do not wait for a disk that hangs."""
+        head = f"##### {clock.stamp(clock.wall())} {result.how or 'nothing'}\n"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISK_TIMEOUT_SECONDS):
+                await to_thread(_append, folder / name, f"{head}{result.text or result.problem}\n")
+
+    async def _dump_process(self, pid: int, deadline: float) -> _Found:
+        why = "timeout"
+        if clock.monotonic() < deadline:
+            text, why = await self._run_spy(pid) if is_python(pid) else ("", _NOT_PYTHON)
+            if text:
+                return _Found(text, _SPY)
+            text = await to_thread(faulthandler_stacks.stacks_of, pid)
+            if text:
+                return _Found(text, "faulthandler")
+        return _Found(await to_thread(wait_channel, pid), "", why)
+
+    async def _run_spy(self, pid: int) -> tuple[str, str]:
+        """Return what py-spy reports, or why it cannot."""
+        program = self._find_spy(pid)
+        if program is None:
+            return "", f"no usable {_SPY}, neither on PATH nor next to its Python"
+        environment = {**self._own, MARKER: self._container.marker}
+        pids: list[int] = []
+
+        def on_start(helper: int) -> None:
+            pids.append(helper)
+            self.helpers.add(helper)
+
+        why = ""
+        try:
+            # Without pausing the process if possible; a busy one must be paused for a moment.
+            for how in (["--nonblocking"], []):
+                argv = [program, "dump", "--full-filenames", *how, "--pid", str(pid)]
+                answer = await run_captured(argv, environment, "/", self._reaper, _SPY_TIMEOUT_SECONDS, on_start)
+                if answer.status == 0 and answer.out.strip():
+                    return answer.out, ""
+                why = f"{_SPY}: {answer.err or f'exit code {answer.status}'}"
+        except (LaunchFailed, TimeoutError) as error:
+            why = str(error) or f"{_SPY} took more than {_SPY_TIMEOUT_SECONDS:g} s"
+        finally:
+            self.helpers.difference_update(pids)
+        log.info("process %d: %s", pid, why)
+        return "", why
+
+    def _find_spy(self, pid: int) -> str | None:
+        folders = [
+            *_interpreter_folders(pid),
+            *self._container.python_path,
+            *self._own.get("PATH", os.defpath).split(os.pathsep),
+        ]
+        found = (os.path.realpath(f"{folder}/{_SPY}") for folder in folders if folder.startswith("/"))
+        return next((path for path in found if _is_safe_program(path)), None)
+
+
+def _interpreter_folders(pid: int) -> list[str]:
+    """Return the directories of a process's Python interpreter; none for a process of another user.
+
+    Another user's process could name any directory and have this executor run a program of its choice.
+    """
+    folders = []
+    with contextlib.suppress(OSError, IndexError):  # in a virtual environment it is a symlink
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            word = os.fsdecode(file.read(4096).split(b"\0")[0])
+        folders.append(os.path.dirname(word))
+    with contextlib.suppress(OSError):
+        folders.append(os.path.dirname(os.readlink(f"/proc/{pid}/exe")))
+    with contextlib.suppress(OSError):
+        if os.stat(f"/proc/{pid}").st_uid == os.geteuid():  # last: a process can leave a user, not become one
+            return folders
+    return []
+
+
+def _is_safe_program(path: str) -> bool:
+    """Return True for an executable file; for root only if no other user can replace or change it."""
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        return False
+    return os.geteuid() != 0 or only_root_can_change(path)
+
+
+def is_python(pid: int) -> bool:
+    """Return True if a process is a Python interpreter or embeds one."""
+    with contextlib.suppress(OSError):
+        if os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy")):
+            return True
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
+        return b"/libpython" in maps.read(1 << 20)
+    return False
+
+
+def _summarize(text: str, found: Sequence[_Found]) -> StacksResult:
+    ways = list(dict.fromkeys(each.how for each in found if each.how))
+    if ways:
+        return StacksResult(text, ", ".join(ways), "")
+    whys = list(dict.fromkeys(each.why for each in found if each.why))
+    if not found:
+        return StacksResult("", "", "the program has just exited")
+    if whys == [_NOT_PYTHON]:
+        return StacksResult(
+            text, "kernel", "no process of the program is Python: only the kernel's wait channels are shown"
+        )
+    why = "; ".join(why for why in whys if why != _NOT_PYTHON)
+    problem = f"no Python stack traces: {why[:500]}; and tony's hook is not installed in it (see python_stacks)"
+    return StacksResult(text, "kernel", problem)
+
+
+def _printable(text: str) -> str:
+    """Replace control characters, which a terminal would obey and which take more room on the wire."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "?" for each in text)
+
+
+def _truncate(text: str) -> str:
+    data = text.encode()
+    if len(data) <= LONGEST_STACKS:
+        return text
+    return f"{data[: LONGEST_STACKS - 100].decode(errors='ignore')}\n(truncated)\n"
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            if file.tell() < _MAX_FILE_BYTES:
+                file.write(text.encode())
+    except OSError as error:
+        log.warning("cannot store stack traces: %s", error)

@@ -1,0 +1,83 @@
+"""Login and logout with a browser: exchanges a token for a cookie."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from tony.errors import TonyError
+from tony.portal.access.tokens import SESSION, TokenFile
+from tony.web.app import problem, refused
+from tony.web.auth import Authenticator
+from tony.web.thread_lanes import LISTS
+
+#: Maximum bytes of the form.
+_MAX_FORM_BYTES = 8192
+#: Valid targets of the redirect after a login: a page of this portal.
+_REDIRECT_TARGET = re.compile(r"(?!.*//)[A-Za-z0-9_~.,=&?%+-][A-Za-z0-9_~.,:=&?%+/-]{0,1000}")
+
+
+class LoginRoutes:
+    """The routes `/login` and `/logout`.
+
+    Args:
+        secure: browsers connect with https.
+    """
+
+    def __init__(self, door: Authenticator, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
+        self._door, self._tokens = door, tokens
+        self._cookie, self._secure = cookie, secure
+
+    def routes(self) -> list[Route]:
+        """Return the routes for the application."""
+        return [
+            Route("/login", self._log_in, methods=["POST"]),
+            Route("/logout", self._log_out, methods=["POST"]),
+        ]
+
+    async def _log_in(self, request: Request) -> Response:
+        """Log in with a token, only from our own form: another site could otherwise log a user in as another one."""
+        if not self._door.is_own_page(request):
+            return problem(request, 403, "You are not logged in", "The form did not come from this portal. Reload it.")
+        words = await _form(request)
+        known = await LISTS.run(self._tokens.find, words.get("token", "").strip())
+        after = words.get("next", "")
+        if not _REDIRECT_TARGET.fullmatch(after):
+            after = ""
+        if known is None:
+            refusal = self._door.reject_token(request)
+            return refused(request, refusal, after)
+        text, _ = await LISTS.run(self._tokens.cookie, known)
+        response = RedirectResponse(f"./{after}", 303)
+        response.set_cookie(
+            self._cookie, text, path="/", httponly=True, secure=self._secure, samesite="strict", max_age=int(SESSION)
+        )
+        return response
+
+    async def _log_out(self, request: Request) -> Response:
+        if not self._door.is_own_page(request):
+            return problem(request, 403, "You are still logged in", "The form did not come from this portal.")
+        if self._cookie in request.cookies:
+            try:
+                await LISTS.run(self._tokens.end_session, request.cookies[self._cookie])
+            except TonyError as error:
+                return problem(request, 502, "You are still logged in", str(error))
+        response = RedirectResponse("./", 303)
+        response.delete_cookie(self._cookie, path="/", httponly=True, secure=self._secure, samesite="strict")
+        return response
+
+
+async def _form(request: Request) -> dict[str, str]:
+    data = b""
+    async for part in request.stream():
+        data += part
+        if len(data) > _MAX_FORM_BYTES:
+            return {}
+    try:
+        return dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=10))
+    except ValueError:
+        return {}

@@ -1,0 +1,1 @@
+"""Job histories in any location: found, read within bounds, cached, and purged."""

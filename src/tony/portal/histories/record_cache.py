@@ -1,0 +1,266 @@
+"""Local copies of job directories in other locations, kept while they are in use.
+
+Jobs of LinkedIn TonY are converted to tony's files. Copies are bounded: longer logs are cut. Only small logs are copied
+with the directory; the logs of a task are copied when they are requested, since a job's may have terabytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tony.errors import RecordError, StorageError
+from tony.history.event_log import FORMAT, LONGEST_LISTED_LOG_OF_OTHERS, VERSION, Header, LogWriter
+from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding, write_json
+from tony.jobs.log_names import LogName
+from tony.model.codec import Json, to_plain
+from tony.model.ids import JOB_ID
+from tony.model.json_text import BadJson, loads
+from tony.model.layout import JobFolder
+from tony.portal.histories import jhist_reader
+from tony.portal.histories.jhist_reader import Original
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.storage.stores.store import FileStore, Item, joined
+
+#: Files that are copied, and maximum bytes of each.
+_FILES = {"job.json": LONGEST_OF_OTHERS, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
+_EVENTS = re.compile(r"(events\.\d{1,9})(?:\.closed)?\.jsonl", re.ASCII)
+#: Maximum segments of an event log: one for each AM attempt.
+_MOST_SEGMENTS = 1000
+#: Maximum bytes of one log, of the logs of one task, and of all cached logs of one job.
+_MOST_LOG = 256 << 20
+_MOST_TASK_LOG_BYTES = 2 << 30
+_MOST_RECORD_LOG_BYTES = 8 << 30
+_LOG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}", re.ASCII)
+#: Cached job directories, and maximum logs of one.
+_MAX_DIRECTORIES = 50
+_MAX_LOGS = 20_000
+#: Maximum bytes of the cache, without logs.
+_MAX_BYTES = 8 << 30
+#: Small logs, copied with the directory: bytes of all, and their number, since each is a request.
+_MAX_SMALL_LOGS_BYTES = 4 << 20
+_MAX_SMALL_LOGS = 20
+
+
+class RecordCache:
+    """Copies of job directories.
+
+    Args:
+        folder: of the cache, exclusively.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def folder(self, entry: IndexEntry, identity: tuple[int, ...] = ()) -> JobFolder:
+        """Return the path of a job's copy.
+
+        Args:
+            identity: of a directory on this machine, so that a copy of another one at the same path is not used.
+        """
+        place = hashlib.sha256(repr((entry.place, *identity)).encode()).hexdigest()[:12]
+        return JobFolder(self._folder / place / "jobs" / entry.head.job)
+
+    def bring(self, store: FileStore, entry: IndexEntry, folder: JobFolder, *, logs: bool = True) -> None:
+        """Update a copy. The summary is written last, so that everything else is there when it appears. Blocks.
+
+        Args:
+            logs: also copy the small logs.
+
+        Raises:
+            RecordError: the job directory is damaged, or its event log is too long.
+            TonyError: it cannot be read, or the copy not be written.
+        """
+        if not JOB_ID.fullmatch(entry.head.job):
+            raise StorageError(f"{entry.head.job!r} is not a job id")
+        try:
+            folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.utime(folder.path)
+            if not folder.summary.exists():
+                self._update(store, entry, folder, logs)
+        except OSError as error:
+            raise StorageError(f"cannot copy {entry.head.job} to {folder.path}: {error.strerror}") from error
+        self._drop_old(folder)
+
+    def _update(self, store: FileStore, entry: IndexEntry, folder: JobFolder, logs: bool) -> None:
+        there = store.list(entry.path)
+        if not any(item.name == "job.json" for item in there):
+            _write_original(folder, jhist_reader.read(store, entry.path, there))
+            return
+        segments = {item.name: f"{found[1]}.jsonl" for item in there if (found := _EVENTS.fullmatch(item.name))}
+        _check_segments(entry, [item for item in there if item.name in segments])
+        for path in folder.path.glob("events.*.jsonl"):
+            if path.name not in segments.values():  # a segment that is renamed repeatedly must not fill the disk
+                path.unlink()
+        left = LONGEST_LISTED_LOG_OF_OTHERS  # a file may have grown since its size was checked
+        for item in there:
+            try:
+                if most := _FILES.get(item.name):
+                    _fetch(store, joined(entry.path, item.name), item, folder.path / item.name, most)
+                elif item.name in segments:
+                    here = folder.path / segments[item.name]
+                    left -= _fetch(store, joined(entry.path, item.name), item, here, left, grows=True)
+            except StorageError as error:
+                if item.name == "job.json" or not _is_refused(error):
+                    raise  # other files are optional: show what may be read
+        if logs:
+            try:
+                _fetch_logs(store, entry, folder, _small_logs(_logs(store, entry, there)))
+            except StorageError as error:
+                if not _is_refused(error):
+                    raise
+        try:
+            summary = store.read(joined(entry.path, "summary.json"), LONGEST_OF_OTHERS)
+        except ValueError as error:
+            raise RecordError(f"{entry.head.job}: {error}") from error
+        if summary is not None:
+            check_json_of_others(summary, f"summary.json of {entry.head.job}")
+            with decoding(summary):
+                write_json(folder.summary, _relocate_summary(folder, summary))
+
+    def bring_logs(self, store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
+        """Copy the logs of one task. Blocks.
+
+        Raises:
+            TonyError: they cannot be read, or the copies not be written.
+        """
+        wanted = []
+        for item in _logs(store, entry, store.list(entry.path)):
+            name = LogName.parse(item.name)
+            if name is not None and name.task == task:
+                wanted.append(item)
+        try:
+            _fetch_logs(store, entry, folder, wanted)
+        except OSError as error:
+            raise StorageError(f"cannot copy logs of {task} to {folder.path}: {error.strerror}") from error
+
+    def _drop_old(self, kept: JobFolder) -> None:
+        """Remove the least recently used copies beyond the limits."""
+        found = []
+        for path in self._folder.glob("*/jobs/*"):
+            with contextlib.suppress(OSError):
+                found.append((path.stat().st_mtime, path))
+        size = 0
+        for number, (_, path) in enumerate(sorted(found, reverse=True)):
+            size += _size(path, "*.*")  # without the logs
+            if path != kept.path and (number >= _MAX_DIRECTORIES or size > _MAX_BYTES):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _size(folder: Path, pattern: str) -> int:
+    """Return the bytes of the files in a folder whose names match a pattern."""
+    size = 0
+    for file in folder.glob(pattern):
+        with contextlib.suppress(OSError):
+            size += file.stat().st_size
+    return size
+
+
+def _check_segments(entry: IndexEntry, segments: Sequence[Item]) -> None:
+    """Refuse an event log that is too large to copy, by its listed size.
+
+    Raises:
+        RecordError: it is too large. A sparse file costs its writer nothing.
+    """
+    size = sum(item.size for item in segments)
+    if size > LONGEST_LISTED_LOG_OF_OTHERS or len(segments) > _MOST_SEGMENTS:
+        raise RecordError(
+            f"the event log of {entry.head.job} is too large to copy: {size >> 20:,} MiB in {len(segments):,} files. "
+            f"Outside of the portal's own state directory the limit is {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB in "
+            f"{_MOST_SEGMENTS:,} files."
+        )
+
+
+def _is_refused(error: StorageError) -> bool:
+    """Return True if the portal's user may not read a file or folder."""
+    return isinstance(error.__cause__, PermissionError)
+
+
+def _relocate_summary(folder: JobFolder, summary: bytes) -> Json:
+    """Replace the folder named in a summary by the copy's.
+
+    Raises:
+        RecordError: it is not JSON.
+    """
+    try:
+        told = loads(summary, halves=True)
+    except BadJson as error:
+        raise RecordError(f"summary.json of {folder.job_id} is not JSON: {error}") from error
+    return {**told, "folder": str(folder.path)} if isinstance(told, dict) else told
+
+
+def _logs(store: FileStore, entry: IndexEntry, there: Iterable[Item]) -> Sequence[Item]:
+    if not any(item.name == "logs" and item.folder for item in there):
+        return ()
+    found = store.list(joined(entry.path, "logs"))
+    return [item for item in found if not item.folder and _LOG.fullmatch(item.name)][:_MAX_LOGS]
+
+
+def _small_logs(logs: Iterable[Item]) -> Iterator[Item]:
+    """Yield the smallest logs, up to the limits."""
+    left = _MAX_SMALL_LOGS_BYTES
+    for item in sorted(logs, key=lambda item: (item.size, item.name))[:_MAX_SMALL_LOGS]:
+        left -= item.size
+        if left < 0:
+            return
+        yield item
+
+
+def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: Iterable[Item]) -> None:
+    if _size(folder.logs, "*") > _MOST_RECORD_LOG_BYTES - _MOST_TASK_LOG_BYTES:
+        shutil.rmtree(folder.logs)  # they are copied again on demand
+    folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    left = _MOST_TASK_LOG_BYTES
+    for item in logs:
+        path = joined(entry.path, "logs", item.name)
+        left -= _fetch(store, path, item, folder.logs / item.name, min(_MOST_LOG, left), grows=True)
+
+
+def _fetch(store: FileStore, path: str, item: Item, here: Path, most: int, *, grows: bool = False) -> int:
+    """Copy a file; of files that only grow, only what is new.
+
+    Returns:
+        The bytes of the copy.
+    """
+    have = here.stat().st_size if grows and here.exists() else 0
+    if not grows and here.exists() and here.stat().st_size == item.size and here.stat().st_mtime >= item.changed:
+        return item.size
+    if min(item.size, most) <= have:
+        return have
+    target = here if grows else here.with_name(f".{here.name}.{os.getpid()}.new")
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if grows else os.O_TRUNC), 0o600)
+    with open(descriptor, "wb", buffering=0) as file:
+        file.seek(have)
+        for piece in store.pieces(path, have):
+            file.write(piece[: most - have])
+            have += len(piece)
+            if have >= most:
+                break
+    if not grows:
+        target.replace(here)
+    return have
+
+
+def _write_original(folder: JobFolder, original: Original) -> None:
+    """Write the files that tony's AM would have written for the job."""
+    for old in folder.path.glob("events.*.jsonl"):
+        old.unlink()
+    write_json(folder.job, to_plain(original.record))
+    header = Header(format=FORMAT, version=VERSION, job=folder.job_id, attempt=1, settings="")
+    writer = LogWriter(folder.events(1), header)
+    try:
+        for entry in original.entries:
+            writer.append(entry.event, entry.at, entry.wall)
+    finally:
+        writer.close()
+    if original.problem:
+        folder.am_log.write_text(f"{time.strftime('%F %T')} {original.problem}\n", encoding="utf-8")
+    if original.report.state.ended:
+        write_json(folder.summary, to_plain(replace(original.report, folder=str(folder.path))))

@@ -1,0 +1,172 @@
+"""Reads the list entry of one job directory, within memory bounds; a damaged job is reported as such."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tony.errors import RecordError
+from tony.history.directory_scan import head_from
+from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding
+from tony.model.codec import Json
+from tony.model.job_summary import JobHead
+from tony.model.json_text import BadJson, loads
+from tony.model.layout import JobFolder
+from tony.model.states import JobState
+from tony.portal.histories.history_layouts import RecordLocation
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.storage.stores.store import FileStore, Item, joined
+
+#: Maximum bytes of the two files: the summary of a job with 100,000 tasks has 40 MiB.
+MOST_JOB = 16 << 20
+MOST_SUMMARY = 64 << 20
+#: Bytes at the end of an event log from which the state is read.
+_TAIL_BYTES = 64 << 10
+#: Files other than the event log that determine a list entry.
+_STATUS_FILES = frozenset(("job.json", "summary.json", "pinned.json"))
+_SEGMENT = re.compile(r"events\.(\d{1,9})\.(?:closed\.)?jsonl", re.ASCII)
+_KIND = re.compile(rb'"event":"([a-z-]{1,40})"')
+#: Event kind -> state after it.
+_STATE_AFTER = {
+    b"queued": JobState.QUEUED,
+    b"granted": JobState.STARTING,
+    b"registered": JobState.STARTING,
+    b"started": JobState.RUNNING,
+    b"first-output": JobState.RUNNING,
+    b"session-opened": JobState.STARTING,
+}
+
+
+def stamp_of(store: FileStore, item: Item) -> str:
+    """Return a stamp that changes when a file in the folder is created or replaced; empty if folders have no times."""
+    return repr(item.changed) if store.dated else ""
+
+
+def open_stamp(store: FileStore, place: RecordLocation) -> str:
+    """Return the stamp of a job that has not ended; it includes the event log, whose growth leaves the folder as is."""
+    there = store.list(place.path)
+    segments = _segments(there)
+    if store.dated:
+        return f"{place.item.changed!r} {segments[-1].name} {segments[-1].size}" if segments else ""
+    telling = [item for item in there if item.name in _STATUS_FILES] + segments[-1:]
+    return " ".join(f"{item.name} {item.size} {item.changed!r}" for item in sorted(telling, key=lambda item: item.name))
+
+
+def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> IndexEntry | None:
+    """Return the entry of one job; None if there is no job in that folder (yet).
+
+    A damaged job yields an entry as well.
+
+    Args:
+        own: the job is in the user's own state directory; lower limits apply to jobs of other users.
+
+    Raises:
+        TonyError: the file system does not answer, or denies access.
+    """
+    stamp = stamp_of(store, place.item)
+    try:
+        head = _head(store, place, own=own)
+    except (RecordError, ValueError, RecursionError) as error:
+        head = damaged(place, " ".join(str(error).split()) or type(error).__name__)
+    if head is None:
+        return None
+    if head.ended is None and not (head.damaged and store.dated):
+        stamp = open_stamp(store, place)
+    if store.find(joined(place.path, "pinned.json")):
+        head = replace(head, pinned=True)
+    return IndexEntry(head=head, place=store.address, path=place.path, stamp=stamp)
+
+
+def damaged(place: RecordLocation, why: str) -> JobHead:
+    """Return the entry of a job that cannot be read, from its folder's metadata."""
+    return JobHead(
+        job=place.job,
+        name="",
+        state=JobState.FAILED,
+        user=place.item.owner,
+        scheduler="",
+        framework="",
+        tasks=None,
+        submitted=place.item.changed,
+        damaged=why,
+    )
+
+
+def _head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | None:
+    job = _read_bounded(store, joined(place.path, "job.json"), MOST_JOB, own=own)
+    if job is None:
+        return _without_job(store, place)
+    summary = _read_bounded(store, joined(place.path, "summary.json"), MOST_SUMMARY, own=own)
+    with decoding(job + (summary or b"")):
+        # Named by its path in the location, for error messages.
+        head = head_from(
+            JobFolder(Path(place.path)),
+            _decode(joined(place.path, "job.json"), job),
+            None if summary is None else _decode(joined(place.path, "summary.json"), summary),
+        )
+    return head if head.state.ended else _with_logged_state(store, place, head)
+
+
+def _read_bounded(store: FileStore, path: str, most: int, *, own: bool) -> bytes | None:
+    if own:
+        return store.read(path, most)
+    content = store.read(path, min(most, LONGEST_OF_OTHERS))
+    if content is not None:
+        check_json_of_others(content, path)
+    return content
+
+
+def _decode(path: str, content: bytes) -> Json:
+    try:
+        return loads(content, halves=True)
+    except BadJson as error:
+        raise RecordError(f"{path} is not JSON: {error}") from error
+
+
+def _without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
+    """Return a job of LinkedIn TonY, or the remains of one of tony's."""
+    from tony.portal.histories.jhist_reader import head as original
+
+    there = store.list(place.path)
+    names = {item.name for item in there if not item.folder}
+    if "job.json" in names:  # it was just created or removed: the next scan finds out
+        return None
+    if any(name.endswith((".jhist", ".jhist.inprogress")) for name in names):
+        return original(store, place, there)
+    if names & {"summary.json", "am.log"} or any(map(_SEGMENT.fullmatch, names)):
+        return damaged(place, "job.json is missing")
+    return None
+
+
+def _with_logged_state(store: FileStore, place: RecordLocation, head: JobHead) -> JobHead:
+    """Set the state of a job that has not ended from the end of its event log; its AM is not queried."""
+    segments = _segments(store.list(place.path))
+    if not segments:
+        return head
+    newest = segments[-1]
+    tail = b"".join(store.pieces(joined(place.path, newest.name), max(0, newest.size - _TAIL_BYTES)))[-_TAIL_BYTES:]
+    state = JobState.STARTING
+    sessions = head.sessions
+    for line in tail.splitlines():
+        found = _KIND.search(line)
+        if found and found[1] in _STATE_AFTER:
+            state = _STATE_AFTER[found[1]]
+        if found and found[1] == b"session-opened":
+            sessions = max(sessions, _session(line))
+    return replace(head, state=state, sessions=sessions)
+
+
+def _session(line: bytes) -> int:
+    try:
+        number = json.loads(line)["data"]["session"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0
+    return number if type(number) is int and 0 < number < 1_000_000 else 0
+
+
+def _segments(there: Sequence[Item]) -> list[Item]:
+    numbered = [(int(found[1]), item) for item in there if (found := _SEGMENT.fullmatch(item.name))]
+    return [item for _, item in sorted(numbered, key=lambda each: each[0])]

@@ -1,0 +1,365 @@
+"""Keeps the index up to date with one location: full scans now and then, and frequent scans for new jobs."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import islice
+from typing import TypeVar
+
+from tony import clock
+from tony.errors import TonyError
+from tony.portal.histories import history_layouts
+from tony.portal.histories.bounded_readers import Readers
+from tony.portal.histories.folder_cache import Listings
+from tony.portal.histories.history_layouts import RecordLocation
+from tony.portal.histories.record_reader import damaged, open_stamp, read, stamp_of
+from tony.portal.job_index.index import IndexedRecord, JobIndex
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.storage.stores.store import FileStore, Item, joined
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+#: Jobs queried and indexed in one batch; after some seconds a smaller batch is written.
+_BATCH_JOBS = 500
+_BATCH_SECONDS = 1.0
+#: Concurrent reads, and seconds for one.
+_THREADS = 4
+LONGEST = 20.0
+#: Unended jobs that are polled, the newest: locally, and in HDFS, where each poll is a request.
+_MAX_POLLED = 2_000
+_MAX_POLLED_REMOTE = 200
+#: Unended jobs polled per scan where requests cost money: they take turns, so the total is as for local ones.
+_POLLED_PER_SCAN = 10
+#: Seconds for which the list of day folders is cached if folders have no times. No job runs in these.
+_DAYS_FRESH_SECONDS = 60.0
+#: Seconds in which a folder without a job may still get one: a submission fills it piece by piece.
+_NEW_FOLDER_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadTask:
+    """A folder to read.
+
+    Attributes:
+        item: its metadata; None if that must be read first.
+        before: the index's knowledge of it, if any.
+    """
+
+    path: str
+    item: Item | None
+    before: IndexedRecord | None
+
+    @property
+    def place(self) -> RecordLocation:
+        """The folder's location, as far as known."""
+        return RecordLocation(path=self.path, item=self.item or _folder(self.path))
+
+
+class _NoEntry(Enum):
+    """Results of a read other than an entry: unchanged, or removed."""
+
+    NOTHING = auto()
+    GONE = auto()
+
+
+class Scanner:
+    """Scans one location.
+
+    Where folders have no times, each request may cost money. There a scan for new jobs lists only the folders in which
+    new jobs can appear, reads the ones it has never seen, and polls some of the unended ones: its cost is independent
+    of the size of the history, except for S3's limit of 1,000 names per request.
+
+    Args:
+        store: of the location.
+        index: written by this process.
+        ended: polled during a scan; True aborts it.
+        asked: the unended jobs are updated from their AMs, which know more than the files.
+    """
+
+    def __init__(
+        self,
+        store: FileStore,
+        index: JobIndex,
+        ended: Callable[[], bool] = lambda: False,
+        *,
+        asked: bool = False,
+    ) -> None:
+        self.store = store
+        self.looked_at = self.there = 0
+        self._index = index
+        self._ended = ended
+        self._asked = asked
+        self._seen: dict[str, float] = {}
+        self._new_folders: dict[str, float] = {}
+        self._days = Listings(store)
+        self._days_at = float("-inf")
+        self._names: dict[str, array[int]] = {}
+        self._turns: dict[str, int] = {}
+        self._round = 0
+        self._requests = self._settled = 0
+        self._found = array("q")
+
+    @property
+    def requests(self) -> int:
+        """Listing requests so far, as S3 counts them."""
+        return self._requests + self._days.asked
+
+    @property
+    def lasting(self) -> int:
+        """Those of them that another scan repeats: what is known of ended jobs is not read again."""
+        return self.requests - self._settled
+
+    def full(self, between: Callable[[], None] = lambda: None) -> None:
+        """Read every folder that may have changed, and remove jobs from the index whose folder is gone.
+
+        Args:
+            between: called after each folder; may scan for new jobs.
+
+        Raises:
+            TonyError: the location does not answer. What was found until then is indexed.
+        """
+        self._seen.clear()
+        self.looked_at = self.there = 0
+        seen = array("q")
+        listings = Listings(self.store)
+        try:
+            for parent in history_layouts.parents(listings):
+                self._has_changed(parent)
+                found = history_layouts.places(listings, parent)
+                listings.forget(parent)
+                self.there += len(found)
+                seen.extend(_hash(place.job) for place in found)
+                if not self._read_changed(found):
+                    return
+                self._found = array("q")
+                between()
+                seen.extend(self._found)
+        finally:
+            self._requests += listings.asked
+        self._forget(array("q", sorted(seen)))
+        self._index.note(self.store.address, seen=clock.wall())
+
+    def quick(self) -> None:
+        """Scan for new jobs, and poll unended ones.
+
+        Raises:
+            TonyError: the location does not answer.
+        """
+        if self.store.dated or clock.monotonic() - self._days_at > _DAYS_FRESH_SECONDS:
+            self._reset_days()
+        if not self.store.dated and self._round == 0:
+            # Already damaged at the start: they may be repaired like any other. Half of the room is for new ones.
+            broken = self._index.still_open(self.store.address, _MAX_POLLED_REMOTE // 2, damaged=True)
+            self._new_folders = {each.path: clock.monotonic() for each in broken.values()} | self._new_folders
+        self._days.forget("")
+        self._found = array("q")
+        self._round += 1
+        parents = [*history_layouts.recent_parents(self._days)]
+        for parent in parents:
+            if self._has_changed(parent):
+                found = history_layouts.places(self._days, parent)
+                self._days.forget(parent)
+                self._read_changed(found if self.store.dated else self._select_new(parent, found))
+                if not self.store.dated:  # only now: reading may have failed
+                    self._names[parent] = array("q", sorted(_hash(place.job) for place in found))
+                if len(parents) == 1 and self._index.count(self.store.address) > len(found):
+                    self._forget(array("q", sorted(_hash(place.job) for place in found)))
+        self._names = {parent: names for parent, names in self._names.items() if parent in parents}
+        self._new_folders = {
+            path: since for path, since in self._new_folders.items() if clock.monotonic() - since < _NEW_FOLDER_SECONDS
+        }
+        most = _MAX_POLLED_REMOTE if self.store.dated and not self.store.local else _MAX_POLLED
+        known = {
+            **self._index.known(path.rpartition("/")[2] for path in self._new_folders),
+            **self._index.still_open(self.store.address, most),
+        }
+        before = {each.path: each for each in known.values() if each.place == self.store.address}
+        open_ = (path for path, each in before.items() if not each.ended)
+        paths = self._select_due([*dict.fromkeys([*self._new_folders, *open_])])
+        self._read(_ReadTask(path=path, item=None, before=before.get(path)) for path in paths)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _has_changed(self, parent: str) -> bool:
+        """Return True if a folder may have changed since the last call."""
+        item = self.store.find(parent) if self.store.dated else None
+        if item is None:
+            return True
+        fresh = clock.wall() - item.changed < 2.0  # timestamps of file systems are coarse
+        changed = fresh or self._seen.get(parent) != item.changed
+        self._seen[parent] = item.changed
+        return changed
+
+    def _reset_days(self) -> None:
+        self._requests += self._days.asked
+        self._days, self._days_at = Listings(self.store), clock.monotonic()
+
+    def _select_new(self, parent: str, found: Sequence[RecordLocation]) -> Sequence[RecordLocation]:
+        """Return the jobs of a folder that were not there at the last scan, and are not indexed."""
+        before = self._names.get(parent, array("q"))
+        unseen = [place for place in found if not _has(before, _hash(place.job))]
+        new: list[RecordLocation] = []
+        for some in _batches(unseen, _BATCH_JOBS):
+            known = self._index.known(place.job for place in some)
+            new += [each for each in some if not self._is_indexed_here(known.get(each.job), each)]
+        self._turns.update((place.path, self._round) for place in new)
+        return new
+
+    def _select_due(self, paths: Sequence[str]) -> Sequence[str]:
+        """Return the paths to poll in this scan: the least recently polled ones, each at most once per scan.
+
+        Half of the places are for new folders: with very many running jobs their time would be over before their turn.
+        """
+        if self.store.dated:
+            return paths
+        self._turns = {path: self._turns.get(path, 0) for path in paths}
+        waiting = sorted((path for path in paths if self._turns[path] < self._round), key=self._turns.__getitem__)
+        young = islice((path for path in waiting if path in self._new_folders), _POLLED_PER_SCAN // 2)
+        chosen = [*dict.fromkeys([*young, *waiting])][:_POLLED_PER_SCAN]
+        self._turns.update((path, self._round) for path in chosen)
+        return chosen
+
+    def _read_changed(self, places: Sequence[RecordLocation]) -> bool:
+        """Read what may have changed; return False if the scan was aborted."""
+        for some in _batches(places, _BATCH_JOBS):
+            self._read(self._find_changed(some))
+            self.looked_at += len(some)
+            if self._ended():
+                return False
+        return True
+
+    def _find_changed(self, places: Sequence[RecordLocation]) -> Iterator[_ReadTask]:
+        """Yield the folders that may have changed."""
+        known = self._index.known(place.job for place in places)
+        others = self._index.places().keys() - {self.store.address}
+        for place in places:
+            before = known.get(place.job)
+            if before and before.ended and before.place in others:
+                continue
+            if not self._is_indexed_here(before, place):
+                before = None
+            elif before and before.ended and before.stamp == stamp_of(self.store, place.item):
+                continue
+            yield _ReadTask(path=place.path, item=place.item, before=before)
+
+    def _is_indexed_here(self, known: IndexedRecord | None, place: RecordLocation) -> bool:
+        return known is not None and known.place == self.store.address and known.path == place.path
+
+    def _read(self, looks: Iterable[_ReadTask]) -> None:
+        readers: Readers[_ReadTask, IndexEntry | _NoEntry | None] = Readers(self._look, _THREADS, LONGEST)
+        self._put(readers.each(looks))
+
+    def _look(self, look: _ReadTask) -> IndexEntry | _NoEntry | None:
+        """Read one folder, if it may have changed. Runs in a reader thread."""
+        files = self.store.hold(look.path) if self.store.local else Listings(self.store)
+        item = (look.item or self._item(files, look.path)) if files else None
+        if files is None or item is None:
+            return _NoEntry.GONE
+        place = RecordLocation(path=look.path, item=item)
+        before = look.before
+        if before and not before.ended:
+            if before.stamp and before.stamp == open_stamp(files, place):
+                return _NoEntry.NOTHING
+            if self._asked and not files.find(joined(place.path, "summary.json")):
+                return _NoEntry.NOTHING
+        return read(files, place, own=self._asked)
+
+    def _item(self, files: FileStore, path: str) -> Item | None:
+        if not self.store.dated:
+            return _folder(path) if files.list(path) else None
+        item = self.store.find(path)
+        return item if item and item.folder else None
+
+    def _put(self, found: Iterator[tuple[_ReadTask, IndexEntry | _NoEntry | Exception | None]]) -> None:
+        batch: list[IndexEntry] = []
+        since = clock.monotonic()
+        for look, entry in found:
+            self._requests += self.store.local is None
+            if isinstance(entry, Exception):
+                entry = self._handle_unreadable(look.place, entry)
+            if entry is _NoEntry.GONE:
+                self._handle_removed(look)
+            if isinstance(entry, _NoEntry):
+                continue
+            if entry is None or (entry.head.damaged and not self.store.dated):
+                if self._may_become_complete(look):
+                    self._new_folders.setdefault(look.path, clock.monotonic())
+            else:
+                self._new_folders.pop(look.path, None)
+            if entry is None:
+                continue
+            batch.append(entry)
+            self._found.append(_hash(entry.head.job))
+            self._settled += self.store.local is None and entry.head.ended is not None
+            if clock.monotonic() - since > _BATCH_SECONDS:
+                self._index.put(self._without_better_known(batch))
+                batch, since = [], clock.monotonic()
+        self._index.put(self._without_better_known(batch))
+
+    def _may_become_complete(self, look: _ReadTask) -> bool:
+        """Return True if a folder may become a complete job soon; without times, if it is seen for the first time."""
+        if look.item is None or len(self._new_folders) >= (_MAX_POLLED if self.store.dated else _MAX_POLLED_REMOTE):
+            return False
+        return clock.wall() - look.item.changed < _NEW_FOLDER_SECONDS if self.store.dated else look.before is None
+
+    def _handle_removed(self, look: _ReadTask) -> None:
+        self._new_folders.pop(look.path, None)
+        if look.before:
+            self._index.remove([look.place.job])
+            self._days_at = float("-inf")  # it may have moved to a day that is not cached yet
+
+    def _handle_unreadable(self, place: RecordLocation, error: Exception) -> IndexEntry | None:
+        """Return a damaged entry for a folder that could not be read; None if it was readable before.
+
+        Raises:
+            TonyError: the whole location does not answer.
+        """
+        if not isinstance(error, TonyError):
+            _log.error("%s/%s: %r", self.store.address, place.path, error)
+        self.store.list()
+        known = self._index.entry(place.job)
+        if known and not known.head.damaged:
+            return None  # it was complete before: the next scan may succeed
+        why = " ".join(str(error).split()) or type(error).__name__
+        return IndexEntry(head=damaged(place, why), place=self.store.address, path=place.path)
+
+    def _without_better_known(self, batch: Sequence[IndexEntry]) -> list[IndexEntry]:
+        """Drop entries of jobs that another location knows better."""
+        known = self._index.known(entry.head.job for entry in batch)
+        others = self._index.places().keys() - {self.store.address}
+        kept = []
+        for entry in batch:
+            before = known.get(entry.head.job)
+            elsewhere = before is not None and before.place in others
+            if not elsewhere or (entry.head.ended is not None and not (before and before.ended)):
+                kept.append(entry)
+        return kept
+
+    def _forget(self, seen: array[int]) -> None:
+        """Remove jobs from the index whose folder is gone; without holding a million names in memory."""
+        gone = (job for job in self._index.ids(self.store.address) if not _has(seen, _hash(job)))
+        while some := [*islice(gone, _BATCH_JOBS)]:
+            self._index.remove(some)
+
+
+def _folder(path: str) -> Item:
+    """Return the metadata of a folder of which only the name is known."""
+    return Item(name=path.rpartition("/")[2], folder=True)
+
+
+def _hash(job: str) -> int:
+    return hash(job)
+
+
+def _has(numbers: array[int], number: int) -> bool:
+    place = bisect_left(numbers, number)
+    return place < len(numbers) and numbers[place] == number
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

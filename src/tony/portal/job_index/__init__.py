@@ -1,0 +1,1 @@
+"""The index of all jobs in SQLite: schema, entries, writer, queries."""

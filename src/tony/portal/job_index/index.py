@@ -1,0 +1,376 @@
+"""The index of jobs: an SQLite file that finds jobs among a million.
+
+It is only a cache of job directories: if lost, it is rebuilt; if damaged or of another version, it is put aside and
+rebuilt. One process writes (it holds a lock), any number read concurrently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tony import clock
+from tony.errors import StorageError
+from tony.model.job_query import JobsPage, Query
+from tony.portal.job_index import index_schema
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_query import IndexQuery
+from tony.portal.job_index.index_writer import IndexUpdater, read_entry
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+#: Seconds to wait for a lock of SQLite, which is held for one batch at most.
+_LOCK_TIMEOUT_SECONDS = 20.0
+#: Seconds; a query that takes longer is interrupted.
+SLOWEST = 10.0
+#: SQLite's page cache.
+_READER_CACHE_KIB = 4_000
+_WRITER_CACHE_KIB = 48_000
+#: Pages in the write-ahead log after which it is checkpointed.
+_CHECKPOINT_PAGES = 2_000
+#: Steps of SQLite's virtual machine between two checks of the deadline.
+_STEPS_PER_CHECK = 200_000
+#: Idle readers kept for later queries.
+_MAX_IDLE_READERS = 4
+#: Damaged files kept; older ones are removed.
+_MAX_DAMAGED_FILES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedRecord:
+    """The index's knowledge of a job directory, for detecting changes.
+
+    Attributes:
+        place: address of its location.
+        ended: the job has ended; False for a damaged directory, which may be repaired.
+    """
+
+    place: str
+    path: str
+    stamp: str
+    ended: bool
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A connection for reading, the file it has open, and the deadline of its current query."""
+
+    connection: sqlite3.Connection
+    generation: int
+    inode: int
+    deadline: float = 0.0
+
+    def is_late(self) -> bool:
+        """SQLite's progress handler: True interrupts the query."""
+        return clock.monotonic() > self.deadline
+
+
+class JobIndex:
+    """An index file. Thread-safe; writers are serialised.
+
+    Args:
+        path: of the file; its folder must exist. SQLite's other files and the lock are next to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pool: list[_Reader] = []
+        self._mutex = threading.RLock()  # for writing
+        self._pool_lock = threading.Lock()  # for the pool of idle readers: getting one does not wait for a writer
+        self._generation = 0
+        self._writer: tuple[sqlite3.Connection, IndexUpdater] | None = None
+        self._inode = 0
+        self._lock = -1
+
+    # --- open and closed ------------------------------------------------------------------------------------------
+
+    def claim(self) -> bool:
+        """Become the writer; return False if another process is. May be called repeatedly.
+
+        Raises:
+            StorageError: the file cannot be created.
+        """
+        with self._mutex:
+            if self._lock >= 0:
+                return True
+            try:
+                descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise StorageError(f"cannot create {self.path}.lock: {error.strerror}") from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                return False
+            self._lock = descriptor
+            self._with_recovery(self._open_writer)
+            return True
+
+    def close(self) -> None:
+        """Close all connections and release the lock. May be called twice."""
+        with self._mutex:
+            self._generation += 1
+            self._drop_writer()
+            self._drop_readers()
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    # --- read -----------------------------------------------------------------------------------------------------
+
+    def page(self, query: Query) -> JobsPage:
+        """Return a page of jobs.
+
+        Raises:
+            ValueError: the query's `after` is invalid.
+            StorageError: the file cannot be read, or the query took too long.
+        """
+        return self._query(lambda connection: IndexQuery(connection).page(query), JobsPage(heads=(), total=0))
+
+    def entry(self, job: str) -> IndexEntry | None:
+        """Return one job; None if it is not in the index."""
+        return self._query(lambda connection: _entry(connection, job), None)
+
+    def known(self, jobs: Iterable[str]) -> Mapping[str, IndexedRecord]:
+        """Return what is known of some jobs (about a thousand at most); unknown ones are left out."""
+        wanted = json.dumps([*jobs])
+
+        def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
+            return _known(connection.execute(f"{_KNOWN} where d.id in (select value from json_each(?))", (wanted,)))
+
+        return self._query(look, {})
+
+    def still_open(self, place: str, most: int, *, damaged: bool = False) -> Mapping[str, IndexedRecord]:
+        """Return the newest jobs of a location that have not ended; or those that are damaged."""
+
+        def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
+            where = "where p.address = ? and j.ended is null and (d.damaged != '') = ? order by d.rid desc limit ?"
+            return _known(connection.execute(f"{_KNOWN} {where}", (place, damaged, most)))
+
+        return self._query(look, {})
+
+    def count(self, place: str) -> int:
+        """Return the number of jobs of a location."""
+        sql = "select count(*) from place p join job j on j.place = p.id where p.address = ?"
+        return self._query(lambda connection: int(connection.execute(sql, (place,)).fetchone()[0]), 0)
+
+    def ids(self, place: str) -> Iterator[str]:
+        """Yield the id of every job of a location, newest first; in batches, so that no query takes long."""
+        after = 2**62
+
+        def read_batch(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+            return connection.execute(
+                "select d.rid, d.id from place p join job j on j.place = p.id join detail d using (rid) "
+                "where p.address = ? and j.rid < ? order by j.rid desc limit 1000",
+                (place, after),
+            ).fetchall()
+
+        default: list[tuple[int, str]] = []
+        while found := self._query(read_batch, default):
+            yield from (job for _, job in found)
+            after = found[-1][0]
+
+    def places(self) -> Mapping[str, tuple[float | None, str]]:
+        """Return location -> time of its last complete scan, and its problem."""
+        return self._query(
+            lambda c: {
+                a: (seen, problem) for a, seen, problem in c.execute("select address, seen, problem from place")
+            },
+            {},
+        )
+
+    # --- written --------------------------------------------------------------------------------------------------
+
+    def put(self, entries: Iterable[IndexEntry]) -> None:
+        """Add or update jobs, all in one transaction.
+
+        Raises:
+            StorageError: the disk is full, or this process is not the writer.
+        """
+        listed = tuple(entries)
+        self._write(lambda writer: writer.put(listed))
+
+    def remove(self, jobs: Iterable[str]) -> None:
+        """Remove jobs; unknown ones are ignored."""
+        listed = tuple(jobs)
+        self._write(lambda writer: writer.remove(listed))
+
+    def note(self, place: str, *, seen: float | None = None, problem: str = "") -> None:
+        """Note the time of a location's last complete scan, and its problem."""
+        self._write(lambda writer: writer.note(place, seen, problem))
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """A number that changes whenever the file was recreated and must be filled again."""
+        return self._generation
+
+    def _write(self, what: Callable[[IndexUpdater], T]) -> T:
+        with self._mutex:
+            if self._lock < 0:
+                raise StorageError(f"{self.path} is written by another process")
+            return self._with_recovery(lambda: what(self._open_writer()))
+
+    def _open_writer(self) -> IndexUpdater:
+        if self._writer and not self._is_there(self._inode):
+            raise _Damaged("it was removed")
+        if self._writer is None:
+            connection = self._connect(_WRITER_CACHE_KIB)
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = normal")
+            connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            if not index_schema.is_made(connection):
+                if index_schema.is_used(connection):
+                    raise _Damaged("it has another version")
+                index_schema.make(connection)
+            self._writer = connection, IndexUpdater(connection)
+            self._inode = self.path.stat().st_ino
+        return self._writer[1]
+
+    def _is_there(self, inode: int) -> bool:
+        try:
+            return self.path.stat().st_ino == inode
+        except FileNotFoundError:
+            return False
+
+    def _drop_readers(self) -> None:
+        with self._pool_lock:
+            while self._pool:
+                self._pool.pop().connection.close()
+
+    def _drop_writer(self) -> None:
+        if self._writer:
+            with contextlib.suppress(sqlite3.Error):
+                self._writer[0].close()
+            self._writer = None
+
+    def _query(self, what: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """Read from the index; return `default` if the file does not exist or has no tables yet."""
+
+        def read() -> T:
+            with self._reader() as connection:
+                return default if connection is None else what(connection)
+
+        if self._lock < 0:
+            return self._translate_errors(read)
+        return self._with_recovery(read)
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection | None]:
+        """Take a reader from the pool, or open a new one."""
+        with self._pool_lock:
+            reader = self._pool.pop() if self._pool else None
+            generation = self._generation
+        if reader is not None and not self._is_there(reader.inode):  # the writer has recreated the file
+            reader.connection.close()
+            reader = None
+        if reader is None:
+            reader = self._new_reader(generation)
+        if reader is None:
+            yield None
+            return
+        reader.deadline = clock.monotonic() + SLOWEST
+        try:
+            yield reader.connection
+        finally:
+            with self._pool_lock:
+                keep = reader.generation == self._generation and len(self._pool) < _MAX_IDLE_READERS
+                if keep:
+                    self._pool.append(reader)
+            if not keep:
+                reader.connection.close()
+
+    def _new_reader(self, generation: int) -> _Reader | None:
+        try:
+            inode = self.path.stat().st_ino  # if it is recreated right now, the next query notices
+        except FileNotFoundError:
+            return None
+        connection = self._connect(_READER_CACHE_KIB)
+        connection.execute("pragma query_only = 1")
+        if not index_schema.is_made(connection):
+            connection.close()
+            return None
+        reader = _Reader(connection, generation, inode)
+        connection.set_progress_handler(reader.is_late, _STEPS_PER_CHECK)
+        return reader
+
+    def _connect(self, cache: int) -> sqlite3.Connection:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # SQLite's own mode is wider
+        os.close(descriptor)
+        connection = sqlite3.connect(
+            self.path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute(f"pragma cache_size = -{cache}")
+        return connection
+
+    def _translate_errors(self, what: Callable[[], T]) -> T:
+        try:
+            return what()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                raise StorageError(f"the query took longer than {SLOWEST:.0f} s; narrow it down") from error
+            raise StorageError(f"the index {self.path} cannot be used: {error}") from error
+        except OSError as error:
+            raise StorageError(f"the index {self.path} cannot be used: {error.strerror}") from error
+
+    def _with_recovery(self, what: Callable[[], T]) -> T:
+        """Call `what`; if the file turns out to be damaged, put it aside and call it again with a new one."""
+        try:
+            return self._translate_errors(what)
+        except _Damaged as error:
+            damage: BaseException = error
+        except StorageError as error:
+            if not index_schema.is_damage(error.__cause__):
+                raise
+            damage = error.__cause__ or error
+        with self._mutex:
+            self._put_aside(damage)
+            self._open_writer()
+        return self._translate_errors(what)
+
+    def _put_aside(self, why: BaseException) -> None:
+        self._generation += 1  # active readers then close the old file themselves
+        self._drop_readers()
+        self._drop_writer()
+        aside = sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
+        for old in aside[: max(0, len(aside) + 1 - _MAX_DAMAGED_FILES)]:
+            old.unlink(missing_ok=True)
+        number = int(aside[-1].name.rpartition("-")[2]) + 1 if aside else 1
+        kept = self.path.with_name(f"{self.path.name}.damaged-{number:04d}")
+        _log.warning("recreating the index %s: %s; the old file is %s", self.path, why, kept)
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(kept)
+        for end in ("-wal", "-shm"):
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
+
+
+_KNOWN = """
+select d.id, p.address, d.path, d.stamp, j.ended is not null
+from detail d join job j using (rid) join place p on p.id = j.place
+"""
+
+
+def _known(rows: Iterable[tuple[str, str, str, str, int]]) -> dict[str, IndexedRecord]:
+    return {
+        job: IndexedRecord(place=place, path=path, stamp=stamp, ended=bool(ended))
+        for job, place, path, stamp, ended in rows
+    }
+
+
+def _entry(connection: sqlite3.Connection, job: str) -> IndexEntry | None:
+    row = connection.execute("select rid from detail where id = ?", (job,)).fetchone()
+    return row and read_entry(connection, row[0])
+
+
+class _Damaged(Exception):  # noqa: N818 - a state of the file
+    """The index must be recreated."""

@@ -1,0 +1,309 @@
+"""Adds jobs to the index, and removes them."""
+
+from __future__ import annotations
+
+import math
+import random
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tony.model.job_report import FailureClass
+from tony.model.job_summary import JobHead
+from tony.model.states import JobState
+from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_terms import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of
+
+#: Largest row id, in milliseconds since 1970: in the year 5138.
+_MAX_MILLISECONDS = 100_000_000_000_000
+#: Maximum tags of one job, and users or groups in its permissions.
+_MAX_TAGS = 100
+#: Cached numbers of values.
+_MAX_CACHED_NUMBERS = 100_000
+
+_JOB = f"""insert or ignore into job values ({", ".join("?" * (len(KINDS) + 11))})"""
+_DETAIL = "insert into detail values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DELETE_TEXT = "insert into job_text (job_text, rowid, text) values ('delete', ?, ?)"
+
+
+class IndexUpdater:
+    """The writer of the index. Not thread-safe.
+
+    Args:
+        connection: with `isolation_level=None`; each call is one transaction.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._counts: dict[int, int] = {}
+
+    def put(self, entries: Iterable[IndexEntry]) -> None:
+        """Add or update jobs. An unchanged job costs almost nothing."""
+        with self._transaction():
+            for entry in entries:
+                self._put(entry)
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Remove jobs; unknown ones are ignored."""
+        with self._transaction():
+            for job in ids:
+                row = self._row(job)
+                if row is not None:  # 0 is valid: a damaged job without a time
+                    self._delete(row, job)
+
+    def note(self, address: str, seen: float | None, problem: str) -> None:
+        """Note the time of a location's last complete scan, and its problem."""
+        with self._transaction():
+            self._connection.execute(
+                "update place set seen = coalesce(?, seen), problem = ? where id = ?",
+                (seen, problem, self._place(address)),
+            )
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._connection, self)
+
+    def _put(self, entry: IndexEntry) -> None:
+        entry = _limit(entry)
+        head = entry.head
+        row = self._row(head.job)
+        if row is not None:
+            known = read_entry(self._connection, row)
+            if known == entry:
+                return
+            self._delete(row, head.job)
+        numbers = {kind: self._number(kind, text) for kind, text in words_of(head).items()}
+        more = self._multiple_values(head)
+        place = self._place(entry.place)
+        took = None if head.ended is None else max(0, round((head.ended - head.submitted) * 1000))
+        rid = self._insert(
+            _milliseconds(head.submitted),
+            (
+                head.name,
+                *(numbers[kind] for kind in KINDS),
+                None if head.ended is None else _milliseconds(head.ended),
+                took,
+                head.tasks,
+                head.restarts,
+                head.sessions,
+                head.gpu_hours,
+                head.gb_hours,
+                int(head.pinned),
+                place,
+            ),
+        )
+        self._connection.execute(
+            _DETAIL,
+            (
+                rid,
+                head.job,
+                head.submitted,
+                head.ended,
+                head.exit_code,
+                head.reason,
+                "\n".join(head.tags),
+                "\n".join(head.viewers) + "\t" + "\n".join(head.modifiers),
+                head.damaged,
+                entry.path,
+                entry.stamp,
+                entry.size,
+            ),
+        )
+        text = _text(head, numbers, more, place)
+        self._connection.execute("insert into job_text (rowid, text) values (?, ?)", (rid, text))
+        self._count((*numbers.values(), *(number for _, number in more)), 1)
+
+    def _multiple_values(self, head: JobHead) -> list[tuple[str, int]]:
+        """Return kind and number of the values of which a job may have several."""
+        readers = dict.fromkeys((*head.viewers, *head.modifiers))
+        more = [("tag", tag) for tag in head.tags] + [("reader", who) for who in readers]
+        return [(kind, self._number(kind, text)) for kind, text in more]
+
+    def _insert(self, wanted: int, values: tuple[object, ...]) -> int:
+        """Insert a row with the wanted id, or with a free id nearby."""
+        rid, reach = wanted, 1
+        while not self._connection.execute(_JOB, (rid, *values)).rowcount:
+            reach *= 2
+            rid = wanted + random.randrange(1, reach)
+        return rid
+
+    def _row(self, job: str) -> int | None:
+        found = self._connection.execute("select rid from detail where id = ?", (job,)).fetchone()
+        return None if found is None else int(found[0])
+
+    def _delete(self, rid: int, job: str) -> None:
+        entry = read_entry(self._connection, rid)
+        assert entry is not None, job
+        numbers = {kind: self._number(kind, text) for kind, text in words_of(entry.head).items()}
+        more = self._multiple_values(entry.head)
+        text = _text(entry.head, numbers, more, self._place(entry.place))
+        self._connection.execute(_DELETE_TEXT, (rid, text))
+        self._connection.execute("delete from job where rid = ?", (rid,))
+        self._connection.execute("delete from detail where rid = ?", (rid,))
+        self._count((*numbers.values(), *(number for _, number in more)), -1)
+
+    def _place(self, address: str) -> int:
+        known = self._numbers.get(("place", address))
+        if known is None:
+            self._connection.execute("insert or ignore into place (address) values (?)", (address,))
+            row = self._connection.execute("select id from place where address = ?", (address,)).fetchone()
+            known = self._numbers["place", address] = int(row[0])
+        return known
+
+    def _number(self, kind: str, text: str) -> int:
+        known = self._numbers.get((kind, text))
+        if known is None:
+            row = self._connection.execute("select id from word where kind = ? and text = ?", (kind, text)).fetchone()
+            if row is None:
+                made = self._connection.execute("insert into word (kind, text) values (?, ?)", (kind, text))
+                assert made.lastrowid is not None
+                row = (made.lastrowid,)
+            if len(self._numbers) >= _MAX_CACHED_NUMBERS:
+                self._numbers.clear()
+            known = self._numbers[kind, text] = int(row[0])
+        return known
+
+    def _count(self, words: Iterable[int], by: int) -> None:
+        for number in words:
+            self._counts[number] = self._counts.get(number, 0) + by
+
+    def settle(self) -> None:
+        """Write the changed counts; part of a transaction."""
+        self._connection.executemany(
+            "update word set jobs = jobs + ? where id = ?", [(by, number) for number, by in self._counts.items() if by]
+        )
+        self._counts.clear()
+
+    def forget(self) -> None:
+        """Discard cached counts and numbers after a rollback."""
+        self._counts.clear()
+        self._numbers.clear()
+
+
+class _Transaction:
+    """A transaction of the index updater."""
+
+    def __init__(self, connection: sqlite3.Connection, writer: IndexUpdater) -> None:
+        self._connection = connection
+        self._writer = writer
+
+    def __enter__(self) -> None:
+        self._connection.execute("begin immediate")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._writer.settle()
+            self._connection.execute("commit")
+            return
+        self._writer.forget()
+        if self._connection.in_transaction:
+            self._connection.execute("rollback")
+
+
+def _limit(entry: IndexEntry) -> IndexEntry:
+    """Limit texts and times of an entry to valid values."""
+    head = entry.head
+    return replace(
+        entry,
+        head=replace(
+            head,
+            name=_storable(head.name[:LONGEST_NAME]),
+            user=_storable(head.user[:LONGEST_NAME]),
+            framework=_storable(head.framework[:LONGEST_NAME]),
+            scheduler=_storable(head.scheduler[:LONGEST_NAME]),
+            queue=_storable(head.queue[:LONGEST_NAME]),
+            cause=_storable(head.cause[:LONGEST_NAME]),
+            reason=_storable(head.reason[:LONGEST_REASON]),
+            damaged=_storable(head.damaged[:LONGEST_REASON]),
+            tags=_limit_words(head.tags),
+            viewers=_limit_words(head.viewers),
+            modifiers=_limit_words(head.modifiers),
+            state=JobState.FAILED if head.damaged else head.state,
+            submitted=_valid_time(head.submitted) or 0.0,
+            ended=None if head.ended is None else _valid_time(head.ended),
+            gpu_hours=_finite(head.gpu_hours),
+            gb_hours=_finite(head.gb_hours),
+        ),
+    )
+
+
+def _limit_words(texts: tuple[str, ...]) -> tuple[str, ...]:
+    cut = (" ".join(_storable(text[:LONGEST_NAME]).splitlines()).replace("\t", " ") for text in texts[:_MAX_TAGS])
+    return tuple(dict.fromkeys(text for text in cut if text))
+
+
+def _split_lines(text: str) -> tuple[str, ...]:
+    return tuple(text.split("\n")) if text else ()
+
+
+def _storable(text: str) -> str:
+    """Replace lone surrogates, which cannot be stored, and NULs, at which SQLite's functions stop."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) and value >= 0 else None
+
+
+def _valid_time(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) and 0 <= seconds * 1000 < _MAX_MILLISECONDS else None
+
+
+def _milliseconds(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _text(head: JobHead, numbers: Mapping[str, int], more: Iterable[tuple[str, int]], place: int) -> str:
+    marks = [mark(kind, number) for kind, number in numbers.items() if kind != "cause"]
+    marks += [*(mark(kind, number) for kind, number in more), mark("place", place)]
+    if head.pinned:
+        marks.append(mark("pinned", 1))
+    return "\n".join((searched(head), *marks))
+
+
+_ENTRY = """
+select d.id, j.name, d.submitted, d.ended, d.exit_code, d.reason, d.tags, d.people, d.damaged, d.path, d.stamp, d.size,
+    u.text, s.text, f.text, m.text, q.text, l.text, c.text,
+    j.tasks, j.restarts, j.sessions, j.gpu, j.gb, j.pinned, p.address
+from job j join detail d using (rid)
+    join word u on u.id = j.user join word s on s.id = j.state join word f on f.id = j.framework
+    join word m on m.id = j.scheduler join word q on q.id = j.queue join word l on l.id = j.failure
+    join word c on c.id = j.cause join place p on p.id = j.place
+where j.rid = ?
+"""
+
+
+def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
+    """Return the entry of one row; None if it was just removed."""
+    row = connection.execute(_ENTRY, (rid,)).fetchone()
+    if row is None:
+        return None
+    (job, name, submitted, ended, exit_code, reason, tags, people, damaged, path, stamp, size) = row[:12]
+    (user, state, framework, scheduler, queue, failure, cause) = row[12:19]
+    (tasks, restarts, sessions, gpu, gb, pinned, place) = row[19:]
+    head = JobHead(
+        job=job,
+        name=name,
+        state=JobState.FAILED if damaged else JobState(state),
+        user=user,
+        scheduler=scheduler,
+        framework=framework,
+        tasks=tasks,
+        submitted=submitted,
+        ended=ended,
+        exit_code=exit_code,
+        reason=reason,
+        queue=queue,
+        tags=_split_lines(tags),
+        viewers=_split_lines(people.partition("\t")[0]),
+        modifiers=_split_lines(people.partition("\t")[2]),
+        failure_class=FailureClass(failure) if failure else None,
+        cause=cause,
+        sessions=sessions,
+        restarts=restarts,
+        gpu_hours=gpu,
+        gb_hours=gb,
+        pinned=bool(pinned),
+        damaged=damaged,
+    )
+    return IndexEntry(head=head, place=place, path=path, stamp=stamp, size=size)

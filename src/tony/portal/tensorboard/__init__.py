@@ -1,0 +1,1 @@
+"""TensorBoards of ended and running jobs, and the proxy before them."""

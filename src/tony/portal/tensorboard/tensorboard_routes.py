@@ -1,0 +1,369 @@
+"""TensorBoard's pages: what there is to show, starting a TensorBoard, and forwarding requests to it.
+
+    /tensorboard/JOBS             one job, or several, comma-separated
+    /tensorboard/JOBS/start       PUT: start a TensorBoard on their event files
+    /tensorboard/JOBS/board/...   forwarded to it
+    /tensorboard/JOB/live/...     forwarded to the running job's own TensorBoard, through its AM
+
+Each request is authorized again, for each of the jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
+from tony.jobs.tunnel_client import opened
+from tony.linux.threads import Slots
+from tony.model.ids import JOB_ID, TaskId
+from tony.model.job_query import Query
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
+from tony.model.job_summary import JobHead
+from tony.model.layout import Home, JobFolder
+from tony.portal.histories.history_location import open_location
+from tony.portal.indexed_jobs import IndexedJobs
+from tony.portal.tensorboard.reverse_proxy import RequestTooLargeError, forward_request
+from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
+from tony.portal.tensorboard.tensorboard_manager import NotInstalled, TensorBoardManager
+from tony.rpc.tunnel import carry
+from tony.storage.stores.store import FileStore
+from tony.web.app import problem, refused
+from tony.web.auth import Authenticator
+from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, jobs_for
+from tony.web.links import Links
+from tony.web.request import PageRequest
+from tony.web.template_rendering import render
+from tony.web.thread_lanes import STORES
+
+#: Maximum jobs shown together, and jobs offered to add.
+_MAX_JOBS = 8
+_MAX_OTHER_JOBS = 20
+#: Maximum bytes of a start request.
+_MAX_REQUEST_BYTES = 8192
+#: Maximum requests forwarded concurrently: in total, and of one user.
+_MAX_REQUESTS = 200
+_MAX_REQUESTS_OF_ONE_USER = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownJob:
+    report: JobReport
+    record: JobRecord | None
+    place: TensorBoardSource
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundFiles:
+    job: str
+    summaries: EventFileSet
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveBoard:
+    task: str
+    href: str
+    why: str = ""
+
+
+class _NotShown(Exception):  # noqa: N818 - what the answer is
+    def __init__(self, status: int, title: str, what: str) -> None:
+        self.status, self.title, self.what = status, title, what
+        super().__init__(title)
+
+
+class TensorBoardRoutes:
+    """The routes below `/tensorboard`.
+
+    Args:
+        boards: default a manager in the portal's folder of `home`.
+    """
+
+    def __init__(
+        self, home: Home, portal: IndexedJobs, door: Authenticator, boards: TensorBoardManager | None = None
+    ) -> None:
+        self._home, self._portal, self._authenticator = home, portal, door
+        self.boards = boards or TensorBoardManager(home.portal / "boards")
+        self._slots = Slots(_MAX_REQUESTS, _MAX_REQUESTS, _MAX_REQUESTS_OF_ONE_USER)
+        self._bridges: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> list[Route]:
+        """Return the routes for the application."""
+        here, to = "/tensorboard/{jobs}", self._with_authentication
+        return [
+            Route("/tensorboard", to(self._page_of_form), methods=["GET"]),
+            Route(here, to(self._page), methods=["GET"]),
+            Route(f"{here}/start", to(self._start, as_json=True), methods=["PUT"]),
+            Route(f"{here}/board/{{path:path}}", to(self._board), methods=["GET", "POST"]),
+            Route(f"{here}/live/{{path:path}}", to(self._live), methods=["GET", "POST"]),
+        ]
+
+    async def close(self) -> None:
+        """Stop all TensorBoards and close all connections."""
+        for bridge in self._bridges:
+            bridge.cancel()
+        await asyncio.gather(*self._bridges, return_exceptions=True)
+        await self.boards.close()
+
+    def _with_authentication(
+        self, answer: Callable[[Request, PortalUser], Awaitable[Response]], *, as_json: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def run(request: Request) -> Response:
+            visitor = await self._authenticator.authenticate(request)
+            if isinstance(visitor, AccessDenied):
+                return _error(visitor.status, visitor.reason) if as_json else refused(request, visitor)
+            try:
+                return await answer(request, visitor)
+            except _NotShown as error:
+                status, title, what = error.status, error.title, error.what
+            except OverloadedError as error:
+                if not as_json:
+                    raise
+                status, title, what = 503, "", str(error)
+            except TonyError as error:
+                status, title, what = 502, "This page cannot be shown", " ".join(str(error).split())
+            return _error(status, what) if as_json else problem(request, status, title, what)
+
+        return run
+
+    # --- pages --------------------------------------------------------------------------------------------------------
+
+    async def _page_of_form(self, request: Request, visitor: PortalUser) -> Response:
+        """Show the page of the jobs chosen in a form."""
+        names = [request.query_params.get("jobs", ""), request.query_params.get("with", "")]
+        jobs = [job for text in names for job in text.split(",") if job]
+        return await self._render_page(request, visitor, _checked(jobs))
+
+    async def _page(self, request: Request, visitor: PortalUser) -> Response:
+        return await self._render_page(request, visitor, _jobs(request))
+
+    async def _render_page(
+        self, request: Request, visitor: PortalUser, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
+    ) -> Response:
+        ones = await self._find_jobs(visitor, jobs)
+        found = await STORES.run(self._find_once, ones)
+        asked = PageRequest(
+            request=request, portal_user=visitor, source=self._portal, links=Links.of(request.scope["path"]), only=""
+        )
+        values: dict[str, object] = {
+            "title": "TensorBoard",
+            "reports": [one.report for one in ones],
+            "jobs": ",".join(jobs),
+            "found": [_FoundFiles(job, summaries) for job, summaries in found.items()],
+            "any": any(each.files for each in found.values()),
+            "installed": self.boards.is_installed(),
+            "running": _live_board(visitor, ones[0], asked.links) if len(ones) == 1 else None,
+            "others": await self._other_jobs(visitor, ones) if len(jobs) < _MAX_JOBS else (),
+            "stopped": stopped,
+        }
+        return render("tensorboard.html", asked, values, status)
+
+    async def _other_jobs(self, visitor: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
+        query = Query(text=ones[0].report.name, most=_MAX_OTHER_JOBS)
+        shown = {one.report.job for one in ones}
+        page = await jobs_for(visitor, self._portal, query)
+        return [head for head in page.heads if head.job not in shown and not head.damaged]
+
+    async def _start(self, request: Request, visitor: PortalUser) -> Response:
+        token = await _token(request)
+        refusal = self._authenticator.check_change(request, visitor, token)
+        if refusal is not None:
+            return _error(refusal.status, refusal.reason)
+        jobs = _jobs(request)
+        ones = await self._find_jobs(visitor, jobs)
+
+        def bring(folder: Path) -> None:
+            with ExitStack() as stack:
+                found = self._find(ones, stack)
+                if not any(each.files for each in found.values()):
+                    raise UserError("no event files were found; the job's TensorBoard page lists the places searched.")
+                gather(found, folder)
+
+        try:
+            await self.boards.open(jobs, bring)
+        except NotInstalled as error:
+            return _error(503, str(error))
+        except UserError as error:
+            return _error(409, str(error))
+        except TonyError as error:
+            return _error(503, str(error))
+        return JSONResponse({"jobs": list(jobs), "open": "board/"})
+
+    def _find_once(self, ones: list[_ShownJob]) -> Mapping[str, EventFileSet]:
+        """List event files without reading them; the stores are closed in the thread that opened them."""
+        with ExitStack() as stack:
+            return self._find(ones, stack)
+
+    def _find(self, ones: list[_ShownJob], stack: ExitStack) -> Mapping[str, EventFileSet]:
+        stores: dict[str, FileStore] = {}
+
+        def store_of(address: str) -> FileStore:
+            if address not in stores:
+                stores[address] = open_location(address, self._home, os.environ)
+                stack.callback(stores[address].close)
+            return stores[address]
+
+        found = {}
+        for one in ones:
+            if one.record is None:
+                found[one.report.job] = EventFileSet(files=(), problems=("its settings are missing.",), searched=())
+            else:
+                found[one.report.job] = find(one.place, one.record, store_of, self._portal.has_file_system_of)
+        return found
+
+    # --- forwarding ---------------------------------------------------------------------------------------------------
+
+    async def _board(self, request: Request, visitor: PortalUser) -> Response:
+        jobs = _jobs(request)
+        await self._find_jobs(visitor, jobs)
+        self._check_own_page(request)
+        board = self.boards.find(jobs)
+        if board is None:
+            if request.method == "GET" and not request.path_params["path"]:
+                return await self._render_page(request, visitor, jobs, stopped=True, status=404)
+            raise _NotShown(404, "TensorBoard is not running", "This TensorBoard was stopped. Start it again.")
+        with ExitStack() as stack:
+            slot = await self._slots.acquire()
+            stack.callback(slot.release)
+            stack.enter_context(board.in_use())
+            try:
+                reader, writer = await board.connect()
+            except OSError as error:
+                raise ConnectionFailed(f"TensorBoard has ended: {error}") from error
+            return await _forward(request, reader, writer, stack.pop_all())
+
+    async def _live(self, request: Request, visitor: PortalUser) -> Response:
+        one, *others = await self._find_jobs(visitor, _jobs(request))
+        running = None if others else _live_board(visitor, one, Links.of(request.scope["path"]))
+        if running is None or not running.href:
+            why = running.why if running else "Only a running job serves a TensorBoard itself."
+            raise _NotShown(404, "TensorBoard is not running", why)
+        self._check_own_page(request)
+        with ExitStack() as stack:
+            slot = await self._slots.acquire()
+            stack.callback(slot.release)
+            reader, writer, bridge = await self._bridge(one.place.folder, TaskId.parse(running.task))
+            stack.callback(bridge.cancel)
+            return await _forward(request, reader, writer, stack.pop_all())
+
+    async def _bridge(
+        self, folder: JobFolder, task: TaskId
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[None]]:
+        """Connect to the port reserved for a task, while the asyncio task that carries the connection runs."""
+        here, there = socket.socketpair()
+        reader, writer = await asyncio.open_unix_connection(sock=here)
+        far_reader, far_writer = await asyncio.open_unix_connection(sock=there)
+        open_: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                async with opened(folder, task, 0) as (connection, _):
+                    open_.set_result(None)
+                    await carry(connection, far_reader, far_writer)
+            except TonyError as error:
+                if not open_.done():
+                    open_.set_exception(error)
+            finally:
+                far_writer.close()
+                if not open_.done():
+                    open_.cancel()
+
+        bridge = asyncio.get_running_loop().create_task(run())
+        self._bridges.add(bridge)
+        bridge.add_done_callback(self._bridges.discard)
+        try:
+            await open_
+        except BaseException:
+            bridge.cancel()
+            writer.close()
+            raise
+        return reader, writer, bridge
+
+    # --- authorization ------------------------------------------------------------------------------------------------
+
+    async def _find_jobs(self, visitor: PortalUser, jobs: tuple[str, ...]) -> list[_ShownJob]:
+        """Return the jobs, each of which the user may see.
+
+        Raises:
+            _NotShown: one does not exist or may not be seen; the message does not tell which of the two.
+        """
+        found = []
+        for job in jobs:
+            seen = await find_job(visitor, self._portal, job)
+            view = await self._portal.job(job) if seen else None
+            if seen is None or view is None:
+                raise _NotShown(404, "Job not found", "It does not exist, or you do not have permission to view it.")
+            found.append(_ShownJob(seen[1], await view.record(), view.place))
+        return found
+
+    def _check_own_page(self, request: Request) -> None:
+        """Refuse requests that change something and do not come from a page of this portal."""
+        if request.method != "GET" and not self._authenticator.is_own_page(request):
+            raise _NotShown(403, "Request refused", "It came from a page of another site.")
+
+
+def _live_board(visitor: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
+    """Return the job's own TensorBoard; None if the job has ended.
+
+    At that port any program of the job may listen, unless the role is `tensorboard`, and it may allow its clients to do
+    anything. So it is only for users who may change the job.
+    """
+    if one.report.state.ended or one.record is None:
+        return None
+    task = one.record.spec.tensorboard_task
+    if task is None:
+        return _LiveBoard("", "", "No task of this job has a port for a TensorBoard; add a role named `tensorboard`.")
+    if not one.place.own:
+        return _LiveBoard(str(task), "", "It can be reached only through a portal run by the job's owner.")
+    if task.role != "tensorboard" and not visitor.may(PortalAction.CHANGE, one.report, one.record):
+        return _LiveBoard(str(task), "", f"Only users who may change the job can access {task}.")
+    return _LiveBoard(str(task), links.page(f"tensorboard/{one.report.job}/live/"))
+
+
+def _jobs(request: Request) -> tuple[str, ...]:
+    return _checked(request.path_params["jobs"].split(","))
+
+
+def _checked(jobs: list[str]) -> tuple[str, ...]:
+    if not jobs or len(jobs) > _MAX_JOBS or not all(JOB_ID.fullmatch(job) for job in jobs):
+        raise _NotShown(404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas.")
+    return tuple(dict.fromkeys(jobs))
+
+
+async def _forward(
+    request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: ExitStack
+) -> Response:
+    try:
+        return await forward_request(request, request.path_params["path"], reader, writer, held.close)
+    except RequestTooLargeError:
+        raise _NotShown(413, "Request too large", "TensorBoard does not send requests of this size.") from None
+
+
+async def _token(request: Request) -> str:
+    data = b""
+    async for part in request.stream():
+        data += part
+        if len(data) > _MAX_REQUEST_BYTES:
+            return ""
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.loads(data or b"{}")
+        if isinstance(body, dict) and isinstance(body.get("token"), str):
+            return str(body["token"])
+    return ""
+
+
+def _error(status: int, what: str) -> Response:
+    body = {"status": status, "code": "tensorboard", "message": " ".join(what.split()), "advice": ""}
+    return JSONResponse({"error": body}, status)

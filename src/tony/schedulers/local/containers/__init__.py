@@ -1,0 +1,1 @@
+"""Containers on this machine: executor processes, their fork server, recovery and cleanup."""

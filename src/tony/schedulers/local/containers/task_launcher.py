@@ -1,0 +1,108 @@
+"""Launch a task in its container: copy its files and start its executor."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+
+from tony.linux import cgroup, process
+from tony.model.ids import TaskId
+from tony.model.staged import StagedRole
+from tony.protocol.launch import AmCredentials, ContainerPart, LaunchContext, TaskPart
+from tony.schedulers.interface import PreparedJob
+from tony.schedulers.local.containers import cleanup, executor_processes
+from tony.schedulers.local.containers.container import LocalContainer
+from tony.schedulers.local.containers.executor_processes import ExecutorProcess
+from tony.schedulers.local.containers.fork_server import ForkServer
+from tony.storage.environments.localization import Interpreter, localize
+
+#: Host name by which tasks of one machine reach each other.
+HOST = "127.0.0.1"
+#: `cpu.shares` of one vcore: the kernel's default for a process.
+_SHARES_PER_VCORE = 1024
+
+_log = logging.getLogger(__name__)
+
+
+class TaskLauncher:
+    """Launches tasks of one job, and records everything it starts for a later AM attempt.
+
+    Args:
+        command: argv of the executor.
+    """
+
+    def __init__(self, job: PreparedJob, server: ForkServer, command: Sequence[str]) -> None:
+        self._job = job
+        self._server = server
+        self._command = command
+
+    def prepare_work_dir(self, held: LocalContainer, task: TaskId) -> Interpreter:
+        """Create a task's working directory and control group. Call it in a thread: archives are extracted."""
+        folder = self._job.folder
+        staged = self._job.record.staged.roles.get(task.role, StagedRole())
+        markers = {cleanup.PROGRAM_VARIABLE: cleanup.marker(folder.job_id, held.id)}
+        interpreter = localize(staged, self._job.home.cache, folder.work_of(task), markers)
+        held.groups = cgroup.create(
+            f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
+        )
+        cleanup.record_launch(folder.remains, groups=held.groups)
+        return interpreter
+
+    async def start(
+        self,
+        held: LocalContainer,
+        task: TaskPart,
+        credentials: AmCredentials,
+        interpreter: Interpreter,
+        *,
+        inherited: Sequence[int],
+        ended: Callable[[str], object],
+    ) -> ExecutorProcess:
+        """Start the executor.
+
+        Args:
+            interpreter: the result of `prepare_work_dir`.
+            inherited, ended: as for `executor_processes.start`.
+        """
+        name = TaskId(task.role, task.index)
+        folder = self._job.folder
+        marker = cleanup.marker(folder.job_id, held.id)
+        part = ContainerPart(
+            host=HOST,
+            work_folder=str(folder.work_of(name)),
+            log_folder=str(folder.logs),
+            inherit_env=True,
+            marker=f"{marker}{os.urandom(8).hex()}",
+            python_path=interpreter.python_path,
+            python_env=interpreter.python_env,
+            gpu_devices=held.devices,
+            cgroup=held.groups,
+        )
+        return await executor_processes.start(
+            self._server,
+            self._command,
+            LaunchContext(task=task, container=part, credentials=credentials),
+            env={cleanup.EXECUTOR_VARIABLE: marker},
+            folder=folder.path,
+            log=folder.executor_log(name),
+            inherited=inherited,
+            ended=ended,
+        )
+
+    def record_launch(self, held: LocalContainer, executor: ExecutorProcess) -> None:
+        """Record the started executor."""
+        file = self._job.folder.remains
+        launched = cleanup.Launched(
+            container=held.id,
+            role=held.role,
+            pid=executor.pid,
+            start=process.start_time(executor.pid) or 0,
+            devices=held.devices,
+            groups=held.groups,
+        )
+        try:
+            cleanup.record_launch(file, launched=launched)
+        except OSError as error:
+            # It runs, and is found through the event log, unless it has GPUs of its own.
+            _log.warning("cannot record the started executor in %s: %s", file, error)

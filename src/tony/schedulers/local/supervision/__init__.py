@@ -1,0 +1,1 @@
+"""The AM as a process of this machine: pre-forked, started, and restarted by its supervisor."""

@@ -1,0 +1,37 @@
+"""Archives that tony builds, in the local cache: built again only when their inputs have changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from tony.storage.cache.object_cache import Cache, Stored
+from tony.storage.stores.disk_errors import explain_os_error
+
+
+def build_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -> Stored:
+    """Return the archive of that name; build it and record it in the cache's index if it is not there.
+
+    Args:
+        doing: for messages: `stage tony's own archive`.
+        name: file name that identifies the state of the inputs.
+
+    Raises:
+        StorageError: the file system refuses.
+    """
+    known = cache.index / name
+    with explain_os_error(doing, cache.path):
+        try:
+            digest, size = known.read_text(encoding="ascii").split()
+            if cache.has(digest, int(size)):
+                return Stored(digest=digest, size=int(size), reused=True)
+        except (OSError, ValueError):
+            pass
+        content = make()
+        with cache.writing(doing, len(content)) as writer:
+            writer.write(content)
+            stored = writer.commit()
+        part = known.with_name(f".{known.name}.{os.urandom(4).hex()}")
+        part.write_text(f"{stored.digest} {stored.size}", encoding="ascii")
+        os.replace(part, known)
+        return stored

@@ -1,0 +1,527 @@
+"""The application master's half on YARN: requests containers, and starts an executor in each.
+
+The heartbeat to the ResourceManager runs in a task of its own. Its results go to `outstanding_requests`, which counts
+open requests, and to `container_table`, which tracks each container until its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tony.core.events import Event, Excluded, UserCommand
+from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
+from tony.hadoop import ids
+from tony.hadoop.authentication import protections
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.configuration.service_addresses import resource_managers
+from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
+from tony.hadoop.tokens.token_selector import AM_RM, select
+from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, FinalStatus
+from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, scheduler_proxy
+from tony.hadoop.yarn.nm_client import NodeClients
+from tony.hadoop.yarn.request_table import AllocationUpdate
+from tony.linux.threads import to_thread
+from tony.model.job_report import JobReport
+from tony.model.staged import StagedRole
+from tony.model.states import JobState
+from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.interface import ContainerAllocator, Journal, KnownContainer, PageProxy, PreparedJob, Sink
+from tony.schedulers.yarn.allocation.attempt_diagnostics import find_termination_reason
+from tony.schedulers.yarn.allocation.container_env import ContainerEnv
+from tony.schedulers.yarn.allocation.container_recovery import ContainerRecovery
+from tony.schedulers.yarn.allocation.container_request import build_container_request
+from tony.schedulers.yarn.allocation.container_table import ContainerTable
+from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist
+from tony.schedulers.yarn.allocation.nodes_without_python import NodesWithoutPython
+from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequests
+from tony.schedulers.yarn.capabilities import CAPABILITIES
+from tony.schedulers.yarn.client.placement_constraints import placed
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster.delegation_tokens import tokens_for_programs
+from tony.schedulers.yarn.job_store.event_log_replication import HdfsJournal
+from tony.schedulers.yarn.job_store.job_folder import JobFiles
+from tony.schedulers.yarn.job_store.previous_attempts import PreviousAttempts
+from tony.schedulers.yarn.job_store.record_publisher import RecordPublisher
+from tony.schedulers.yarn.launch_contexts import gpus, task_container
+from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, encode_payload
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
+from tony.units import format_size
+
+#: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.
+_CURRENT_SHARE = 0.8
+#: Bytes of memory that the AM's container needs for the web server process next to the AM.
+_PAGES_BYTES = 256 << 20
+#: Seconds that user programs outlive the time after which YARN gives up a silent AM or node.
+_LEASE_MARGIN_SECONDS = 300.0
+#: Share of the ResourceManager's wait for our registration during which HDFS may be unavailable.
+_HDFS_WAIT_SHARE = 0.75
+#: Seconds for nodes to re-register with a restarted ResourceManager, besides two of their retry intervals.
+_NODES_RETURN_SECONDS = 3.0
+#: Seconds without any new container after which excluded hosts are used again rather than none.
+_MAX_EXCLUSION_WAIT_SECONDS = 60.0
+#: Poll interval in seconds for being the current AM attempt again.
+_POLL_SECONDS = 0.05
+_log = logging.getLogger(__name__)
+
+
+class YarnAllocator(ContainerAllocator):
+    """Containers of a YARN cluster, for the application master that runs in one of them.
+
+    Args:
+        payload: the launch payload from the client.
+        container_env: the AM's own container.
+    """
+
+    capabilities = CAPABILITIES
+
+    stores_metrics = True
+
+    def __init__(self, job: PreparedJob, payload: JobPayload, container_env: ContainerEnv) -> None:
+        self._job = job
+        self._payload = payload
+        self._container_env = container_env
+        self._spec = job.record.spec
+        self._settings, _ = read_settings(self._spec.scheduler_settings)
+        self._configuration = Configuration.load(None, {}, given=payload.configuration)
+        self._tokens = tokens_for_programs(container_env.credentials)
+        self._expiry = self._configuration.get_seconds(_AM_EXPIRY)
+        self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MARGIN_SECONDS
+        self.overlap = _CURRENT_SHARE * self._expiry
+        self.attempt = container_env.attempt
+        self._cluster = ClusterClients.of(
+            self._configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials
+        )
+        self._files = JobFiles(payload.folder, self._cluster.web_files)
+        self._has_history = container_env.attempt == 1  # the history of earlier AM attempts
+        self._journal: HdfsJournal | None = None
+        self._sink: Sink | None = None
+        self._master: MasterClient | None = None
+        self._nodes: NodeClients | None = None
+        self._registration: Registration | None = None
+        self._containers: ContainerTable | None = None
+        self._demand: OutstandingRequests | None = None
+        self._blacklist: NodeBlacklist | None = None
+        self._exclusion_timer: asyncio.TimerHandle | None = None
+        self._recovery: ContainerRecovery | None = None
+        self._delayed_events: list[Event] | None = None
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._is_last = False  # YARN has ended the application: no other AM attempt follows
+        self._postponed: deque[Callable[[], None]] = deque()
+        self._postponed_task: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._publisher: RecordPublisher | None = None
+
+    @property
+    def host(self) -> str:
+        return self._container_env.host
+
+    def page_proxy(self) -> PageProxy | None:
+        """YARN's web proxy: a daemon of its own, or part of each ResourceManager."""
+        own = self._configuration.get_address("yarn.web-proxy.address", 0)
+        daemons = resource_managers(self._configuration)
+        hosts = [own.host] if own else [daemon.web.host for daemon in daemons if daemon.web]
+        web = own or next((daemon.web for daemon in daemons if daemon.web), None)
+        peers = {str(found[4][0]) for name in hosts for found in _resolve(name)}
+        proxy = f"{daemons[0].web_scheme}://{web}/proxy/{self._job.record.job_id}/" if web else ""
+        if not peers:
+            return None
+        origins = {f"{daemons[0].web_scheme}://{each}" for each in (own, *(daemon.web for daemon in daemons)) if each}
+        principal = self._configuration.get("yarn.resourcemanager.principal") or ""
+        plain = self._why_plain()
+        return PageProxy(
+            peers=tuple(sorted(peers)),
+            proxy=proxy,
+            origins=tuple(sorted(origins)),
+            runs_as=tuple(sorted({"yarn", principal.partition("@")[0].partition("/")[0]} - {""})),
+            # Without ACLs YARN itself shows container logs to all users.
+            vouches=not self._configuration.get_bool("yarn.acl.enable"),
+            packages="" if plain else self._packages(),
+            plain=plain,
+        )
+
+    def _why_plain(self) -> str:
+        """Return why only the plain page can be served; empty if the full one can."""
+        if self._payload.pages is None:
+            return "tony-jobs[web] is not installed where the job was submitted."
+        if self._settings.am_memory < _PAGES_BYTES:
+            return f"scheduler.yarn.am_memory is below {format_size(_PAGES_BYTES)}."
+        return ""
+
+    def _packages(self) -> str:
+        """Return the zip with the full page, compiled for this Python if possible."""
+        folder = self._container_env.folder / PAGES
+        compiled = folder / f"{ARCHIVE}-{sys.implementation.cache_tag}.zip"
+        return str(compiled if compiled.is_file() else folder / f"{ARCHIVE}.zip")
+
+    # --- durable state ------------------------------------------------------------------------------------------------
+
+    async def fetch_event_logs(self) -> None:
+        if not self._has_history:
+            recover, patience = self._cluster.recover_lease, _HDFS_WAIT_SHARE * self._expiry
+            before = PreviousAttempts(self._container_env.attempt, self._files, self._job.folder, recover, patience)
+            await to_thread(before.fetch_event_logs)
+            await to_thread(before.fetch_metrics)
+            self._has_history = True
+
+    def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
+        self._journal = self._journal or HdfsJournal(segment, self._files, safe, self._cluster.recover_lease)
+        return self._journal
+
+    async def store_metrics(self, copy: Path) -> None:
+        if self.is_current_attempt():  # else a later AM attempt may write it as well
+            await to_thread(self._files.send, self._job.folder.metrics.name, copy, "copy")
+
+    # --- the ResourceManager ----------------------------------------------------------------------------------------
+
+    async def open(self, sink: Sink) -> None:
+        if self._sink:
+            return
+        self._sink = sink
+        configuration = self._configuration
+        token = select(self._container_env.credentials, AM_RM)
+        if token is None:
+            raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._container_env.tokens}")
+        wanted = protections(configuration)
+        master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
+        self._master = master
+        nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)
+        # A shipped Python, or that of the job's environment, is the same on every node.
+        room = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._payload.room
+        nodes_without_python = NodesWithoutPython(room, leave_out=master.exclude, tell=self._emit)
+        self._blacklist = NodeBlacklist(
+            lambda: master.cluster_nodes or self._payload.node_count,
+            self._payload.room,
+            unfit=lambda: nodes_without_python.hosts,
+            leave_out=master.exclude,
+            take_back=master.include,
+            changed=lambda hosts: self._emit(Excluded(hosts=hosts)),
+        )
+        containers = self._containers = ContainerTable(
+            master,
+            nodes,
+            tell=self._emit,
+            ended=self._on_container_ended,
+            unfit=nodes_without_python.add,
+            run_when_current=self._run_when_current,
+        )
+        # An empty address means that the AM does not listen, and never will.
+        host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
+        page = f"http://{self.page_address}/" if self.page_address else ""
+        try:
+            registration = self._registration = await master.register(
+                host, int(port or -1), page, is_heir=self._container_env.attempt > 1
+            )
+        except AttemptOver as error:
+            raise NotInCharge(str(error)) from error
+        self._demand = OutstandingRequests(
+            {
+                role: build_container_request(self._spec, role, self._settings, self._payload.nodes)
+                for role in self._spec.effective_roles
+            },
+            master,
+            registration,
+            placed=placed(self._spec, self._settings),
+            queue=self._settings.queue,
+            count=containers.count,
+            left_out=lambda: nodes_without_python.hosts,
+            tell=self._emit,
+        )
+        own_log = self._container_env.logs / "stderr"
+        self._publisher = RecordPublisher(self._files, self._payload, self._job.folder, own_log, self._listens())
+        if self._has_history:
+            self._publisher.start()
+        if self._container_env.attempt == 1:
+            self._start_heartbeat()
+
+    def _start_heartbeat(self) -> asyncio.Task[None]:
+        assert self._master is not None
+        assert self._containers is not None
+        containers = self._containers
+        self._heartbeat = asyncio.get_running_loop().create_task(self._run_heartbeat(self._master))
+        self._heartbeat.add_done_callback(lambda _: containers.on_rm_lost())
+        return self._heartbeat
+
+    def _listens(self) -> Mapping[str, object] | None:
+        """Return the AM's address as the ResourceManager reports it to clients; None if the AM does not listen."""
+        if not self.master_address:
+            return None
+        return {"pid": 0, "host": self.host, "attempt": self._container_env.attempt, "address": self.master_address}
+
+    async def _run_heartbeat(self, master: MasterClient) -> None:
+        try:
+            await master.run(self._on_heartbeat)
+        except AttemptOver as error:
+            _log.error("%s", error)
+            why = await find_termination_reason(error, self._configuration, self._payload, self._container_env)
+            self._is_last = True
+            self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
+        except HadoopError as error:
+            if not self.is_current_attempt():
+                raise NotInCharge(
+                    f"the ResourceManager was unreachable for so long that it may start another AM attempt: {error}"
+                ) from error
+            raise SchedulerLost(f"lost the connection to the ResourceManager: {error}") from error
+
+    async def watch(self) -> None:
+        if self._heartbeat is None:
+            return
+        beating = asyncio.ensure_future(asyncio.shield(self._heartbeat))
+        both = {beating, self._journal.lost} if self._journal else {beating}
+        try:
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            beating.cancel()
+
+    async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
+        if self._heartbeat is not None or self._registration is None:  # the first AM attempt, or a second call
+            return [each.id for each in known if self._containers and self._containers.has(each.id)]
+        assert self._containers is not None
+        assert self._master is not None
+        assert self._nodes is not None
+        retry = self._configuration.get_seconds("yarn.resourcemanager.connect.retry-interval.ms")
+        self._recovery = ContainerRecovery(
+            known,
+            self._containers,
+            self._master,
+            self._nodes,
+            own=self._container_env.container,
+            usual_nodes=self._payload.node_count,
+            patience=2 * retry + _NODES_RETURN_SECONDS,
+            end=self._stop_unknown,
+            tell=self._emit,
+        )
+        self._recovery.add_running(self._registration.containers)
+        self._delayed_events = []
+        beating = self._start_heartbeat()
+        settling = asyncio.get_running_loop().create_task(self._recovery.wait_settled())
+        await asyncio.wait({settling, beating}, return_when=asyncio.FIRST_COMPLETED)
+        if not settling.done():
+            settling.cancel()
+            await beating  # it has failed, and raises why
+        found, ends = self._recovery.outcome()
+        delayed_events, self._delayed_events = self._delayed_events, None
+        for event in (*delayed_events, *ends):
+            self._emit(event)
+        return found
+
+    def _stop_unknown(self, container: Container) -> None:
+        assert self._containers is not None
+        task = asyncio.get_running_loop().create_task(self._containers.stop_unknown(container))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    def _on_heartbeat(self, update: AllocationUpdate) -> None:
+        assert self._containers is not None
+        assert self._demand is not None
+        if self._recovery:
+            self._recovery.on_heartbeat(update)
+        if self._blacklist:
+            self._blacklist.refresh()
+        for report in update.nodes:  # first: one heartbeat may bring a node's failure and the ends of its containers
+            self._containers.node_changed(report)
+        for container in update.granted:
+            self._take(container)
+        for status in update.completed:
+            self._containers.completed(status)
+        for refused in update.refused:
+            self._demand.refused(refused.key, refused.reason)
+        for rejected in update.rejected:
+            self._demand.rejected(rejected.key, rejected.reason)
+        for container_id in (*update.preempted, *update.preemptible):
+            self._containers.preempted(container_id)
+        self._demand.report_pending()
+        self._limit_exclusion(was_granted=bool(update.granted))
+
+    def _limit_exclusion(self, *, was_granted: bool = False) -> None:
+        """Exclude hosts only as long as that does not keep the job from running.
+
+        Args:
+            was_granted: a container has just been granted.
+        """
+        is_waiting = bool(self._master and self._master.outstanding() and self._blacklist and self._blacklist.hosts)
+        if self._exclusion_timer and (was_granted or not is_waiting):
+            self._exclusion_timer.cancel()
+            self._exclusion_timer = None
+        if is_waiting and self._exclusion_timer is None and self._blacklist:
+            self._exclusion_timer = asyncio.get_running_loop().call_later(
+                _MAX_EXCLUSION_WAIT_SECONDS, self._blacklist.clear
+            )
+
+    def _take(self, container: Container) -> None:
+        assert self._containers is not None
+        assert self._demand is not None
+        assert container.id is not None
+        role = self._demand.role(container.allocation_request_id)
+        if role is None:
+            assert self._master is not None
+            _log.warning("%s was granted without a matching request; releasing it", ids.container_text(container.id))
+            self._master.release(container.id)
+            return
+        self._demand.granted(role)
+        self._containers.add(container, role)
+
+    # --- demand -------------------------------------------------------------------------------------------------------
+
+    def set_demand(self, role: str, total: int) -> None:
+        if self._demand:
+            self._demand.set(role, total)
+            self._limit_exclusion()
+
+    def _on_container_ended(self, role: str) -> None:
+        if self._sink and self._demand:
+            self._demand.request_missing(role)
+            self._limit_exclusion()
+
+    def is_current_attempt(self) -> bool:
+        # The ResourceManager may start the next AM attempt once it has not heard from us for the expiry interval. We
+        # count from the arrival of its response, which is later than when it heard from us.
+        return self._master is None or self._is_last or self._master.unknown_for < self.overlap
+
+    def _run_when_current(self, do: Callable[[], None]) -> None:
+        """Call it now; or, in order, when the ResourceManager has responded again."""
+        if self.is_current_attempt() and not self._postponed:
+            do()
+            return
+        self._postponed.append(do)
+        if self._postponed_task is None or self._postponed_task.done():
+            self._postponed_task = asyncio.get_running_loop().create_task(self._run_postponed())
+
+    async def _run_postponed(self) -> None:
+        while self._postponed:
+            if self.is_current_attempt():
+                self._postponed.popleft()()
+            else:
+                await asyncio.sleep(_POLL_SECONDS)
+
+    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
+        name = f"{task.role}:{task.index}"
+        if self._containers is None:
+            raise SchedulerError(f"cannot launch {name}: container {container} has already ended")
+        await self._containers.launch(container, name, lambda: self._context(task, credentials))
+
+    def _context(self, task: TaskPart, credentials: AmCredentials) -> ContainerLaunchContext:
+        staged = self._job.record.staged.roles.get(task.role, StagedRole())
+        # Hide GPUs from a task that requested none.
+        task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
+        payload = TaskPayload(task=task, credentials=credentials, staged=staged)
+        tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: encode_payload(payload)})
+        return task_container(
+            self._spec,
+            task.role,
+            self._settings,
+            self._payload.programs,
+            staged,
+            self._payload.objects,
+            tokens,
+            self._job.record.sources,
+        )
+
+    def release(self, container: str, patience: float) -> None:
+        if self._containers:
+            self._run_when_current(partial(self._containers.release, container, patience))
+
+    def kill(self, container: str, reason: str) -> None:
+        if self._containers:
+            self._run_when_current(partial(self._containers.kill, container, reason))
+
+    def exclude(self, host: str) -> None:
+        if self._blacklist:
+            self._blacklist.exclude(host)
+            self._limit_exclusion()
+
+    def include(self, host: str) -> None:
+        if self._blacklist:
+            self._blacklist.include(host)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        if self._sink is None:
+            return
+        self._sink = None
+        self._postponed.clear()  # all containers are stopped now
+        for pending in (self._postponed_task, self._exclusion_timer):
+            if pending:
+                pending.cancel()
+        if self._demand:
+            self._demand.close()
+        if self._containers:
+            await self._containers.close()
+
+    async def finish(self, report: JobReport) -> None:
+        if self._master is None:  # the job failed before it started: not registered with YARN yet
+            try:
+                await self.open(lambda event: None)
+            except InfraError as error:
+                _log.info("%s", error)
+        try:
+            if self._publisher:
+                await self._publisher.finish(self._journal)
+        finally:
+            await self._unregister(report)
+
+    @property
+    def _history(self) -> str:
+        """URL of the finished job's page; empty if there is none."""
+        portal = self._settings.portal
+        return f"{portal.rstrip('/')}/job/{self._job.record.job_id}" if portal else ""
+
+    async def _unregister(self, report: JobReport) -> None:
+        """Unregister from YARN, which otherwise takes the AM for lost; so it is done whatever else has failed."""
+        if self._master is None:
+            return
+        try:
+            status = _STATUS.get(report.state, FinalStatus.FAILED)
+            await self._master.finish(status, _diagnostics(report), self._history)
+        except AttemptOver as error:
+            _log.info("%s", error)
+        finally:
+            if self._heartbeat:
+                self._heartbeat.cancel()
+                await asyncio.gather(self._heartbeat, return_exceptions=True)
+            await self._master.close()
+
+    def _emit(self, event: Event) -> None:
+        """Call the sink on the next loop iteration: never from inside a call of its own, and not during recovery."""
+        if self._delayed_events is not None:
+            self._delayed_events.append(event)
+            return
+        asyncio.get_running_loop().call_soon(self._deliver, event)
+
+    def _deliver(self, event: Event) -> None:
+        if self._sink:
+            self._sink(event)
+
+
+_AM_EXPIRY, _NODE_EXPIRY = (f"yarn.{who}.liveness-monitor.expiry-interval-ms" for who in ("am", "nm"))
+
+
+def _resolve(host: str) -> list[Any]:
+    try:
+        return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+
+
+_STATUS = {
+    JobState.SUCCEEDED: FinalStatus.SUCCEEDED,
+    JobState.FAILED: FinalStatus.FAILED,
+    JobState.KILLED: FinalStatus.KILLED,
+}
+
+
+def _diagnostics(report: JobReport) -> str:
+    """Return the diagnostics shown on YARN's own pages."""
+    return report.failure.reason if report.failure else report.state.value

@@ -1,0 +1,107 @@
+"""Everything that a job needs in the cluster's file system: tony's archives, and the staged objects of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tony.config.files.remote_paths import parts
+from tony.errors import ConfigError, Problem
+from tony.model.job_record import JobRecord
+from tony.model.staged import Placement, StagedItem, StagedJob
+from tony.schedulers.shipping.pages_archive import store_pages
+from tony.schedulers.shipping.plugin_archive import store_plug_in
+from tony.schedulers.shipping.runtime_archive import store_runtime
+from tony.schedulers.yarn.client.cache_upload import UploadRequest
+from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
+from tony.storage.cache.object_cache import Cache, Stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifacts:
+    """Files to upload, and their names in the cluster's cache.
+
+    Attributes:
+        interpreter, plug_in, pages: empty if the job needs none, or there are none here.
+        objects: digests of staged objects.
+    """
+
+    wanted: tuple[UploadRequest, ...]
+    runtime: str
+    interpreter: str = ""
+    plug_in: str = ""
+    pages: str = ""
+    objects: tuple[str, ...] = ()
+
+
+def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifacts:
+    """Build the archives that are missing in the local cache.
+
+    Raises:
+        ConfigError: the interpreter or the framework's plug-in cannot be shipped.
+        StorageError: the file system refuses.
+    """
+
+    def archive(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
+        name = f"{stored.digest}{ending}"
+        return UploadRequest(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
+
+    if settings.python == ENVIRONMENT:
+        _check_environment(record)
+    own = None
+    if settings.python == OWN_PYTHON:
+        from tony.schedulers.shipping.python_archive import store_interpreter  # late: it loads every compressor
+
+        own = archive(store_interpreter(cache), ".tar.gz")
+    # Archives without a user's data may be shared by all users of a node.
+    runtime = archive(store_runtime(cache), ".zip", public=True)
+    served = store_pages(cache)
+    pages = archive(served, ".zip", public=True) if served else None
+    shipped = store_plug_in(cache, record)
+    plug_in = archive(shipped, ".zip") if shipped else None
+    items = {item.digest: item for item in _items(record.staged) if item.in_place is None}
+    staged = [UploadRequest(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
+    return Artifacts(
+        wanted=(runtime, *(each for each in (own, plug_in, pages) if each), *staged),
+        runtime=runtime.name,
+        interpreter=own.name if own else "",
+        plug_in=plug_in.name if plug_in else "",
+        pages=pages.name if pages else "",
+        objects=tuple(items),
+    )
+
+
+def in_place(staged: StagedJob) -> dict[str, Uploaded]:
+    """Return files that nodes fetch from where they are, without an upload; by the digests that stand for them."""
+    return {
+        item.digest: Uploaded(
+            url=item.in_place.address,
+            size=item.size,
+            timestamp=item.in_place.timestamp,
+            public=item.in_place.public,
+        )
+        for item in _items(staged)
+        if item.in_place is not None
+    }
+
+
+def file_systems(staged: StagedJob) -> tuple[str, ...]:
+    """Return the file systems of those files: nodes need their tokens."""
+    systems = [parts(item.in_place.address)[0] for item in _items(staged) if item.in_place is not None]
+    return tuple(dict.fromkeys(systems))
+
+
+def _items(staged: StagedJob) -> Iterator[StagedItem]:
+    for role in staged.roles.values():
+        yield from role.items
+
+
+def _check_environment(record: JobRecord) -> None:
+    """Check that the environment is a tar archive: a shell extracts it, since there is no Python yet."""
+    for role in record.spec.effective_roles:
+        staged = record.staged.roles.get(role)
+        found = [item for item in staged.items if item.placement is Placement.PYTHON] if staged else []
+        if not found or not found[0].suffix.startswith((".tar", ".tgz")):
+            message = f"{role} has no packed environment: set `python` to an archive of it, .tar or .tar.gz"
+            raise ConfigError([Problem(key="scheduler.yarn.python", value=ENVIRONMENT, message=message)])

@@ -1,0 +1,88 @@
+"""Render the request to YARN for `--dry-run`. Pure; secrets and values that only the cluster knows are left out."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.wire.proto import ProtoMessage
+from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
+from tony.model.codec import Json
+from tony.model.job_record import JobRecord
+from tony.model.staged import StagedRole
+from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
+from tony.schedulers.yarn.launch_contexts import capability, master_container, submission, task_container
+from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
+from tony.schedulers.yarn.settings import OWN_PYTHON, read_settings
+
+#: Placeholders for values that staging and the cluster add.
+_RUNTIME = Uploaded(url=f"hdfs://staging/cache/{RUNTIME}.zip", size=0, timestamp=0, public=True)
+_PYTHON = Uploaded(url=f"hdfs://staging/cache/{INTERPRETER}.tar.gz", size=0, timestamp=0)
+_PLUG_IN = Uploaded(url=f"hdfs://staging/cache/{PLUG_IN}.zip", size=0, timestamp=0)
+
+
+def render_dry_run(record: JobRecord) -> Json:
+    """Return the submission context, and the resource request and launch context of each role's containers."""
+    settings, _ = read_settings(record.spec.scheduler_settings)
+    programs = {RUNTIME: _RUNTIME}
+    if settings.python == OWN_PYTHON:
+        programs[INTERPRETER] = _PYTHON
+    if record.framework_path:
+        programs[PLUG_IN] = _PLUG_IN
+    roles = record.spec.effective_roles
+    staged_roles = {name: record.staged.roles.get(name, StagedRole()) for name in roles}
+    objects = {digest: each for staged in staged_roles.values() for digest, each in _objects(staged).items()}
+    variables = record.spec.container_env
+    with_tags = placed(record.spec, settings)
+    constraints = {name: constraint_of(record.spec, name, settings) for name in roles}
+    master = master_container(
+        settings, programs, TokenCredentials(), staged_roles, objects, variables, record.sources, record.spec
+    )
+    return {
+        "scheduler": "yarn",
+        "application": _plain(submission(record, settings, ApplicationId(), master)),
+        "containers": {
+            name: {
+                "instances": role.instances,
+                "ask": _plain(capability(role.resources)),
+                "node_label": role.node_label or settings.node_label,
+                "spread": role.spread,
+                "placement_tags": list(tags_of(name, role)) if name in with_tags else [],
+                "placement_constraint": _plain(constraint) if (constraint := constraints[name]) else None,
+                "launch": _plain(
+                    task_container(
+                        record.spec,
+                        name,
+                        settings,
+                        programs,
+                        staged_roles[name],
+                        _objects(staged_roles[name]),
+                        TokenCredentials(),
+                        record.sources,
+                    )
+                ),
+                "program_environment": sorted(record.spec.env_of(name)),
+            }
+            for name, role in roles.items()
+        },
+    }
+
+
+def _objects(staged: StagedRole) -> dict[str, Uploaded]:
+    return {
+        item.digest: Uploaded(url=f"hdfs://staging/cache/{item.digest}", size=item.size, timestamp=0)
+        for item in staged.items
+    }
+
+
+def _plain(value: object) -> Json:
+    if isinstance(value, ProtoMessage):
+        shown = dict(vars(value))  # what is present
+        if isinstance(value, ContainerLaunchContext):
+            shown["tokens"] = "(the job or the task, and its secrets)"
+        return {name: _plain(each) for name, each in shown.items() if each not in (None, ())}
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,66 @@
+"""An application of the cluster as a job in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony.errors import ExitCode
+from tony.hadoop import ids
+from tony.hadoop.remote_text import shown
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import FinalStatus
+from tony.model.states import JobState
+from tony.schedulers.interface import ListEntry
+from tony.schedulers.yarn.client.application_lifetime import is_over
+
+_STATES: Mapping[ApplicationState, JobState] = {
+    ApplicationState.NEW: JobState.SUBMITTED,
+    ApplicationState.NEW_SAVING: JobState.SUBMITTED,
+    ApplicationState.SUBMITTED: JobState.SUBMITTED,
+    ApplicationState.ACCEPTED: JobState.QUEUED,
+    ApplicationState.RUNNING: JobState.RUNNING,
+    ApplicationState.FAILED: JobState.FAILED,
+    ApplicationState.KILLED: JobState.KILLED,
+}
+#: State of a FINISHED application, from the outcome that its AM reported.
+_ENDS: Mapping[FinalStatus, JobState] = {
+    FinalStatus.SUCCEEDED: JobState.SUCCEEDED,
+    FinalStatus.KILLED: JobState.KILLED,
+}
+_EXITS: Mapping[JobState, ExitCode] = {
+    JobState.SUCCEEDED: ExitCode.SUCCEEDED,
+    JobState.FAILED: ExitCode.PROGRAM_FAILED,
+    JobState.KILLED: ExitCode.KILLED,
+}
+
+
+def to_list_entry(report: ApplicationReport) -> ListEntry | None:
+    """Convert an application report; None if it has no id.
+
+    If the AM failed, rather than the job in it, the exit code is that of infrastructure.
+    """
+    if report.id is None:
+        return None
+    state = _state(report)
+    exit_code = _EXITS.get(state)
+    if report.state is ApplicationState.FAILED:
+        exit_code = ExitCode.INFRASTRUCTURE
+    said = "" if report.diagnostics == "N/A" else shown(report.diagnostics).strip()
+    return ListEntry(
+        job=ids.application_text(report.id),
+        name=report.name or "",
+        state=state,
+        user=report.user or "",
+        submitted=(report.submit_time or report.start_time or 0) / 1000,
+        ended=report.finish_time / 1000 if state.ended and report.finish_time else None,
+        exit_code=None if exit_code is None else int(exit_code),
+        reason=said if state in (JobState.FAILED, JobState.KILLED) else "",
+    )
+
+
+def _state(report: ApplicationReport) -> JobState:
+    if report.state is ApplicationState.FINISHED:
+        return _ENDS.get(report.final_status or FinalStatus.UNDEFINED, JobState.FAILED)
+    if is_over(report):
+        return JobState.FAILED
+    return _STATES.get(report.state, JobState.SUBMITTED) if report.state else JobState.SUBMITTED

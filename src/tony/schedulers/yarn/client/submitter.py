@@ -1,0 +1,423 @@
+"""The client's half of the YARN scheduler: checks, uploads, submits, and finds the application again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tony.errors import Problem, SchedulerError, TonyError
+from tony.hadoop import ids
+from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
+from tony.hadoop.remote_text import shown
+from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus, NodeState
+from tony.hadoop.yarn.application_client import ENDED
+from tony.linux.threads import to_thread
+from tony.model.codec import Json, from_plain
+from tony.model.job_spec import JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.model.states import JobState
+from tony.protocol.launch import JobCredentials
+from tony.schedulers.interface import (
+    ApplicationStatus,
+    Capabilities,
+    ListEntry,
+    LogSink,
+    PreparedJob,
+    Submitter,
+    WebLink,
+)
+from tony.schedulers.yarn.allocation.demand_spec import suitable_node_counts
+from tony.schedulers.yarn.capabilities import CAPABILITIES
+from tony.schedulers.yarn.client.application_lifetime import KEY as LIFETIME
+from tony.schedulers.yarn.client.application_lifetime import overdue
+from tony.schedulers.yarn.client.artifacts import build_artifacts, file_systems, in_place
+from tony.schedulers.yarn.client.cache_upload import CacheUploader
+from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
+from tony.schedulers.yarn.client.feasibility import notices, unsatisfiable_requests
+from tony.schedulers.yarn.client.list_entry import to_list_entry
+from tony.schedulers.yarn.client.queue_position import WAITING, describe_queue_position
+from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, is_ours, staging_of
+from tony.schedulers.yarn.client.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster
+from tony.schedulers.yarn.job_store.record_download import RecordDownload
+from tony.schedulers.yarn.launch_contexts import master_container, submission
+from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
+from tony.schedulers.yarn.settings import YarnSettings, read_settings
+from tony.storage.cache.object_cache import Cache
+
+if TYPE_CHECKING:
+    from tony.storage.staging.remote_files import RemoteFiles
+
+#: Nodes that are requested by name; more of a large cluster are not listed.
+_MAX_NAMED_NODES = 200
+#: Seconds for the ResourceManager to report the nodes' web addresses; else the configuration is used.
+_NODES_TIMEOUT_SECONDS = 3.0
+#: Seconds to kill an application whose submission was interrupted.
+_WITHDRAW_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+class YarnSubmitter(Submitter):
+    """Jobs as applications of a YARN cluster."""
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._new: ApplicationId | None = None
+        self._cluster: ClusterClients | None = None
+        self._nodes: dict[str, str] = {}
+        self._node_count = 0
+        self._capacity: ClusterCapacity | None = None
+
+    # --- before ---------------------------------------------------------------------------------------------------
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        settings, problems = read_settings(spec.scheduler_settings)
+        problems = problems or unsatisfiable_constraints(spec, settings)
+        if problems:
+            return problems
+        try:
+            self._cluster = find_cluster(settings, self._home)
+        except TonyError as error:
+            return [Problem(key="scheduler.name", value="yarn", message=str(error))]
+        self._capacity = asyncio.run(self._query_capacity(settings, self._cluster))
+        return unsatisfiable_requests(spec, settings, self._capacity)
+
+    def notices(self, spec: JobSpec) -> Sequence[str]:
+        settings, _ = read_settings(spec.scheduler_settings)
+        return [*constraint_hints(spec, settings), *notices(spec, settings, self._capacity)] if self._capacity else ()
+
+    async def _query_capacity(self, settings: YarnSettings, cluster: ClusterClients) -> ClusterCapacity:
+        """Query the cluster's capacity, all at once, and a new application id, which may stay unused.
+
+        Raises:
+            HadoopError: the ResourceManager does not respond, or refuses us.
+        """
+        async with cluster.applications() as client:
+            new, types, labels, nodes, queue, root = await asyncio.gather(
+                client.new_application(),
+                client.resource_types(),
+                client.labels(),
+                client.nodes((NodeState.RUNNING, *AWAY)),
+                client.queue(settings.queue, recursive=False),
+                client.queue("root"),
+            )
+        self._new = new.id
+        running = [node for node in nodes if node.state is NodeState.RUNNING]
+        self._node_count = len(running)
+        named = [node for node in running if node.id and node.id.host][:_MAX_NAMED_NODES]
+        self._nodes = {node.id.host or "": node.rack or "" for node in named if node.id}
+        return build_capacity(
+            maximum=new.maximum,
+            types=types,
+            labels=labels,
+            nodes=nodes,
+            name=settings.queue,
+            queue=queue,
+            root=root,
+        )
+
+    def allocate_job_id(self) -> str | None:
+        if self._new is None:
+            raise SchedulerError("no application id has been requested from the ResourceManager")
+        return ids.application_text(self._new)
+
+    def render(self, job: PreparedJob) -> Json:
+        from tony.schedulers.yarn.client.dry_run import render_dry_run  # late: only for --dry-run
+
+        return render_dry_run(job.record)
+
+    def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
+        from tony.schedulers.cluster_files import ClusterFiles  # late: most jobs name no URI
+
+        settings, _ = read_settings(spec.scheduler_settings)
+        return ClusterFiles(self._cluster or find_cluster(settings, self._home), in_place=True)
+
+    # --- submitting -----------------------------------------------------------------------------------------------
+
+    async def submit(self, job: PreparedJob) -> None:
+        settings, _ = read_settings(job.record.spec.scheduler_settings)
+        cluster = self._cluster or find_cluster(settings, self._home)
+        uploader = CacheUploader(cluster, cluster.path(settings.staging))
+        try:
+            systems = (*settings.file_systems, *file_systems(job.record.staged))
+            fetched_tokens = await cluster.credentials_of_job(systems)
+            payload = await to_thread(self._provide, job, cluster, settings, uploader)
+            if uploader.eviction_is_due:
+                await _evict_old_objects(cluster, uploader)
+        finally:
+            uploader.close()
+        application = ids.application_id(job.record.job_id)
+        tokens = TokenCredentials(
+            tokens=fetched_tokens.tokens, secrets={**fetched_tokens.secrets, JOB: encode_payload(payload)}
+        )
+        spec, roles = job.record.spec, job.record.staged.roles
+        container = master_container(
+            settings,
+            payload.programs_of_master,
+            tokens,
+            roles,
+            payload.objects,
+            spec.container_env,
+            job.record.sources,
+            spec,
+        )
+        # The user's own tokens may be in use elsewhere after the job has ended.
+        context = submission(
+            job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens
+        )
+        async with cluster.applications() as client:
+            try:
+                await client.submit(context)
+            except BaseException:
+                # It may have been accepted, but the caller does not know of a job that could be killed.
+                with contextlib.suppress(HadoopError, TimeoutError):
+                    async with asyncio.timeout(_WITHDRAW_SECONDS):
+                        await client.kill(application, "its submission was interrupted")
+                raise
+
+    def _provide(
+        self, job: PreparedJob, cluster: ClusterClients, settings: YarnSettings, uploader: CacheUploader
+    ) -> JobPayload:
+        needs = build_artifacts(job.record, settings, Cache(job.home.cache))
+        staging = cluster.path(settings.staging)
+        found = uploader.provide(needs.wanted)
+        credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
+        return JobPayload(
+            record=job.record,
+            credentials=credentials,
+            runtime=found[needs.runtime],
+            interpreter=found.get(needs.interpreter),
+            plug_in=found.get(needs.plug_in),
+            pages=found.get(needs.pages),
+            objects={**{digest: found[digest] for digest in needs.objects}, **in_place(job.record.staged)},
+            configuration=cluster.needed_settings(),
+            folder=f"{staging}/jobs/{job.record.job_id}",
+            user=cluster.user,
+            nodes=self._nodes,
+            node_count=self._node_count,
+            room=suitable_node_counts(job.record.spec, settings, self._capacity) if self._capacity else {},
+        )
+
+    # --- after ----------------------------------------------------------------------------------------------------
+
+    def owns(self, job_id: str) -> bool:
+        try:
+            ids.application_id(job_id)
+        except ids.InvalidId:
+            return False
+        return True
+
+    async def application_status(self, job_id: str) -> ApplicationStatus | None:
+        report = await self._report(job_id)
+        if report is None:
+            return ApplicationStatus(alive=False, note="the ResourceManager no longer knows the application")
+        folder = self._home.job(job_id)
+        limit = overdue(report, recorded_settings(folder), recorded_source(folder, LIFETIME))
+        return replace(to_application_status(report), overdue=limit)
+
+    async def all_jobs(self) -> Sequence[ListEntry]:
+        settings = YarnSettings()
+        async with find_cluster(settings, self._home).applications() as client:
+            found = await client.applications(types=(settings.application_type,))
+        return [job for job in map(to_list_entry, found) if job]
+
+    async def fetch(self, folder: JobFolder) -> None:
+        cluster = self._cluster_of(folder.job_id)
+        await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
+        if not folder.job.exists():
+            report = await self._report(folder.job_id)
+            staging = report and staging_of(report.tags)
+            if staging:
+                await to_thread(RecordDownload(cluster, cluster.path(staging), folder).fetch)
+
+    async def page(self, job_id: str) -> str:
+        report = await self._report(job_id)
+        return tracking_url(report) if report else ""
+
+    async def describe_foreign(self, job_id: str) -> str:
+        report = await self._report(job_id)
+        if report is None:
+            return ""
+        cluster = self._cluster_of(job_id)
+        staging = cluster.path(staging_of(report.tags) or YarnSettings().staging)
+        return explain_missing_history(report, cluster.user, f"{cluster.files.uri}{staging}/jobs/{job_id}")
+
+    async def kill_foreign(self, job_id: str) -> bool:
+        report = await self._report(job_id)
+        if report is None or not is_ours(report) or report.state in ENDED:
+            return False
+        async with self._cluster_of(job_id).applications() as client:
+            await client.kill(ids.application_id(job_id), "killed by its user")
+        return True
+
+    async def _report(self, job_id: str) -> ApplicationReport | None:
+        """Return the ResourceManager's report; None if it does not know the application."""
+        async with self._cluster_of(job_id).applications() as client:
+            try:
+                return await client.report(ids.application_id(job_id))
+            except ApplicationNotFoundError:
+                return None
+
+    async def links(self, job_id: str, *, ended: bool) -> Sequence[WebLink]:
+        from tony.schedulers.yarn.client.web_links import links_for_application  # late: only pages show them
+
+        cluster = await to_thread(self._cluster_of, job_id)
+        return links_for_application(cluster.configuration, job_id, ended=ended)
+
+    async def container_links(
+        self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
+    ) -> Mapping[str, Sequence[WebLink]]:
+        from tony.schedulers.yarn.client.web_links import NodeAddress, links_for_container  # late: only pages show them
+
+        cluster = await to_thread(self._cluster_of, job_id)
+        nodes: dict[str, NodeAddress] = {}
+        with contextlib.suppress(HadoopError, TimeoutError):
+            async with asyncio.timeout(_NODES_TIMEOUT_SECONDS), cluster.applications() as client:
+                for each in await client.nodes():
+                    if each.id and each.id.host:
+                        found = NodeAddress(host=each.id.host, port=each.id.port or 0, web=each.http_address or "")
+                        nodes[found.host] = found
+        return {
+            container: links_for_container(
+                cluster.configuration,
+                container,
+                nodes.get(host) or NodeAddress(host=host),
+                user or cluster.user,
+                ended=ended,
+            )
+            for container, host in containers.items()
+            if ids.is_of(container, job_id)
+        }
+
+    async def fetch_logs(
+        self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
+    ) -> None:
+        from tony.schedulers.yarn.client.container_logs import ContainerLogs  # late: readers of aggregated logs
+
+        ended = folder.summary.exists()
+        await ContainerLogs(self._cluster_of(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        """Return None: only `look` knows."""
+        return None
+
+    async def store_kill_request(self, folder: JobFolder) -> None:
+        cluster = self._cluster_of(folder.job_id)
+        record = RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder)
+        await to_thread(record.store_request, folder.kill_request)
+
+    async def queue_position(self, job_id: str) -> str:
+        async with self._cluster_of(job_id).applications() as client:
+            own = await client.report(ids.application_id(job_id))
+            return (
+                describe_queue_position(own, await client.applications(states=WAITING)) if own.state in WAITING else ""
+            )
+
+    async def sweep(self, folder: JobFolder) -> None:
+        await self.withdraw(folder, "its application master is no longer running")
+
+    async def withdraw(self, folder: JobFolder, reason: str) -> None:
+        cluster = self._cluster_of(folder.job_id)
+        async with cluster.applications() as client:
+            with contextlib.suppress(ApplicationNotFoundError):
+                await client.kill(ids.application_id(folder.job_id), reason)
+        await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
+
+    def _cluster_of(self, job_id: str) -> ClusterClients:
+        """Return the cluster of a job, according to its record or the environment."""
+        if self._cluster is None:
+            settings = recorded_settings(self._home.job(job_id))
+            if settings.conf and not os.path.isdir(settings.conf):  # a folder on the submitting machine
+                settings = replace(settings, conf=None)
+            self._cluster = find_cluster(settings, self._home)
+        return self._cluster
+
+
+async def _evict_old_objects(cluster: ClusterClients, uploader: CacheUploader) -> None:
+    """Remove old objects from the cluster's cache. A failure does not affect the job."""
+    try:
+        async with cluster.applications() as client:
+            running = await client.applications(states=[state for state in ApplicationState if state not in ENDED])
+        started = min((report.start_time or 0 for report in running), default=None)
+        count = await to_thread(uploader.evict, started)
+        _log.info("removed %d old objects from the cluster's cache", count)
+    except HadoopError as error:
+        _log.info("cannot remove old objects from the cluster's cache: %s", error)
+
+
+def recorded_settings(folder: JobFolder) -> YarnSettings:
+    """Return the settings of a recorded job; the defaults if it is not recorded here."""
+    try:
+        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
+        return read_settings(values)[0]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return YarnSettings()
+
+
+def recorded_source(folder: JobFolder, key: str) -> str | None:
+    """Return where a recorded job sets a setting; None if unknown."""
+    try:
+        source = json.loads(folder.job.read_bytes())["sources"].get(key)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return source if isinstance(source, str) else None
+
+
+def tracking_url(report: ApplicationReport) -> str:
+    """Return the tracking URL of an application; empty if it has none."""
+    address = report.tracking_url or ""
+    if "://" not in address and ":" in address:
+        address = f"http://{address}"
+    return address if address.startswith(("http://", "https://")) else ""
+
+
+def to_application_status(report: ApplicationReport) -> ApplicationStatus:
+    """Convert an application report."""
+    alive = report.state is None or report.state not in ENDED
+    listens = alive and report.host not in (None, "", "N/A") and (report.rpc_port or -1) > 0
+    attempt = report.current_attempt.number if report.current_attempt else None
+    return ApplicationStatus(
+        alive=alive,
+        address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
+        host=report.host or "" if listens else "",
+        attempt=attempt or 0,
+        note=_pending_reason(report.diagnostics) if alive else _diagnostics(report.diagnostics),
+        result=_result(report),
+        given_up=report.state is ApplicationState.FAILED,
+    )
+
+
+def _diagnostics(diagnostics: str) -> str:
+    return "" if diagnostics in ("", "N/A") else shown(diagnostics).strip()
+
+
+def _pending_reason(diagnostics: str) -> str:
+    """Return why an application is pending, without timestamp and queue usage, which change all the time."""
+    said = _diagnostics(diagnostics).partition(" Details :")[0]
+    return re.sub(r"^\[[^\]]*\] ", "", said).strip()
+
+
+def _result(report: ApplicationReport) -> JobState | None:
+    if report.state is ApplicationState.KILLED:
+        return JobState.KILLED
+    final_status = report.final_status if report.state is ApplicationState.FINISHED and report.final_status else None
+    return _RESULTS.get(final_status) if final_status else None
+
+
+_RESULTS = {
+    FinalStatus.SUCCEEDED: JobState.SUCCEEDED,
+    FinalStatus.FAILED: JobState.FAILED,
+    FinalStatus.KILLED: JobState.KILLED,
+}

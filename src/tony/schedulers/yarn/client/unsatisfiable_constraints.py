@@ -1,0 +1,121 @@
+"""Constraints that are invalid or that no cluster could satisfy: YARN would silently wait forever. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from tony.errors import Problem
+from tony.hadoop.wire.placement import (
+    CompositeKind,
+    PlacementConstraint,
+    PlacementTargetType,
+    SimpleConstraint,
+    all_of,
+)
+from tony.hadoop.yarn.constraint_text import SELF, ConstraintError, parse
+from tony.model.job_spec import JobSpec, Role
+from tony.schedulers.yarn.client.placement_constraints import OF_ALL, named_tags, placed, simple_ones, tags_of, texts
+from tony.schedulers.yarn.settings import YarnSettings
+
+_TAG = re.compile(r"[^\s,:()/=!]+")
+
+
+def unsatisfiable_constraints(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
+    """Return all of them; only the invalid ones, if there are any."""
+    unreadable = [*_unreadable(spec, settings), *_bad_tags(spec)]
+    return unreadable or [*_labelled(spec, settings), *_never(spec, settings)]
+
+
+def constraint_hints(spec: JobSpec, settings: YarnSettings) -> list[str]:
+    """Return hints for anti-affinity with tags that no container has, which may be intended."""
+    tags = {tag for name, role in spec.effective_roles.items() for tag in tags_of(name, role)}
+    return [
+        f"{key}: no container of the job has the tag {tag}; there are {', '.join(sorted(tags))}."
+        for key, text in texts(spec, settings)
+        for tag in dict.fromkeys(named_tags(parse(text)))
+        if tag not in tags and not _speaks_of_all(parse(text), tag)
+    ]
+
+
+def _speaks_of_all(constraint: PlacementConstraint, tag: str) -> bool:
+    """Return True if containers of other applications may be meant."""
+    targets = [target for simple in simple_ones(constraint) for target in simple.targets]
+    return any(target.key != SELF and tag in target.values for target in targets)
+
+
+def _unreadable(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
+    for key, text in texts(spec, settings):
+        try:
+            parse(text)
+        except ConstraintError as error:
+            yield Problem(key=key, value=text, message=f"{error}.")
+
+
+def _bad_tags(spec: JobSpec) -> Iterator[Problem]:
+    for name, role in spec.effective_roles.items():
+        for tag in role.placement_tags:
+            if not _TAG.fullmatch(tag):
+                message = "a tag must not contain blanks or any of , : ( ) / = !"
+                yield Problem(key=f"roles.{name}.placement_tags", value=tag, message=message)
+
+
+def _labelled(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
+    for name, key in placed(spec, settings).items():
+        role = spec.effective_roles[name]
+        label = role.node_label or settings.node_label
+        if not label:
+            continue
+        if key == f"roles.{name}.spread":
+            value, does = "true", "spreads tasks over"
+        else:
+            value = dict(texts(spec, settings)).get(key) or ", ".join(role.placement_tags)
+            does = "supports placement constraints on"
+        message = f"YARN {does} nodes without a label only, but {name} requests {label}. Remove one of the settings."
+        yield Problem(key=key, value=value, message=message)
+
+
+def _never(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
+    """Yield roles that need containers which never exist, or only after their own."""
+    roles = {name: role for name, role in spec.effective_roles.items() if role.instances}
+    waiting = {name: _whole(role, settings) for name, role in roles.items()}
+    there: Counter[str] = Counter()  # tag -> how many containers there can be
+    while ready := [name for name, constraint in waiting.items() if _can_be(constraint, there)]:
+        for name in ready:
+            del waiting[name]
+            there.update(dict.fromkeys(tags_of(name, roles[name]), roles[name].instances))
+    tags = {tag for name, role in roles.items() for tag in tags_of(name, role)}
+    for name, constraint in waiting.items():
+        missing = ((tag, count) for simple in simple_ones(constraint) for tag, count in _needs(simple))
+        tag, count = next(each for each in missing if there[each[0]] < each[1])
+        if tag not in tags:
+            why = f"no container of the job has the tag {tag}; there are {', '.join(sorted(tags))}"
+        elif there[tag]:
+            why = f"it requires {count} containers with the tag {tag} in one place, but at most {there[tag]} can exist"
+        else:
+            why = f"it requires a container with the tag {tag} first, but none can be placed before"
+        own = roles[name].placement is not None
+        key, text = (f"roles.{name}.placement", roles[name].placement) if own else (OF_ALL, settings.placement)
+        yield Problem(key=key, value=text, message=f"no task of {name} would ever start: {why}.")
+
+
+def _whole(role: Role, settings: YarnSettings) -> PlacementConstraint:
+    return all_of(*(parse(text) for text in (role.placement, settings.placement) if text is not None))
+
+
+def _can_be(constraint: PlacementConstraint, there: Mapping[str, int]) -> bool:
+    """Return True if these containers could satisfy the constraint, as far as it depends on them."""
+    if constraint.composite:
+        children = [_can_be(child, there) for child in constraint.composite.children]
+        return all(children) if constraint.composite.kind is CompositeKind.AND else any(children)
+    assert constraint.simple is not None
+    return all(there.get(tag, 0) >= count for tag, count in _needs(constraint.simple))
+
+
+def _needs(simple: SimpleConstraint) -> Iterator[tuple[str, int]]:
+    """Yield the tags of which containers of the application must exist, and how many."""
+    for target in simple.targets:
+        if target.type is PlacementTargetType.ALLOCATION_TAG and target.key == SELF and (simple.minimum or 0) > 0:
+            for tag in target.values:
+                yield tag, simple.minimum or 0

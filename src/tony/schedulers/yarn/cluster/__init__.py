@@ -1,0 +1,1 @@
+"""The cluster: its configuration and addresses, clients to its daemons, and tokens."""

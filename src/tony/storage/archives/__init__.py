@@ -1,0 +1,1 @@
+"""Archives: detected by content, read within limits, unpacked, and written."""

@@ -1,0 +1,1 @@
+"""Python environments and task files on a node: found, set up, and given to a task."""

@@ -1,0 +1,1 @@
+"""Which files of the submitter are staged."""

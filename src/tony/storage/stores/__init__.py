@@ -1,0 +1,1 @@
+"""File systems of histories behind one interface: local, and all that fsspec knows."""
