@@ -38,9 +38,9 @@ from tests.support.executor_load import container_of
 from tony.am.recovery import recover_state
 from tony.jobs.am_client import ask_report
 from tony.model.codec import from_plain
-from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
 from tony.model.states import TaskState
+from tony.model.submission_record import JobRecord
 
 #: Of so many executors one is lost.
 _ONE_OF = 100

@@ -44,7 +44,7 @@ from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.storage.stores.local_store import LocalStore
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
-from tony.web.auth import Authenticator
+from tony.web.user_authentication import Authenticator
 from tony.web.uvicorn_server import listen, serve
 
 #: Requests of one user that hang.

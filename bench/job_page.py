@@ -24,18 +24,18 @@ from starlette.types import ASGIApp, Message
 from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
 from bench.lives import ordinary, ordinary_spec
 from tests.web.home_source import HomeSource
-from tony.bootstrap import settle
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, report
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
+from tony.isolated_interpreter import settle
 from tony.model.codec import to_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
+from tony.model.submission_record import JobRecord
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.assets import assets

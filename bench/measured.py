@@ -27,7 +27,7 @@ from tony.core.state import State, Task
 from tony.history.metrics_reader import open_metrics
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Resources, Role
-from tony.model.metric_series import PROGRAM
+from tony.model.metric_definitions import PROGRAM
 from tony.protocol.messages import Sample, Saved
 
 _TASKS, _HOURS = 10_000, 24.0

@@ -24,7 +24,7 @@ from bench.harness import Bench, Figures, Line, Result, Rounds, Unit, at_most, i
 from bench.workshop import interpreter
 from tony.linux import process
 from tony.linux.process_usage import ProcessUsage
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 
 _PROCESSES, _THREADS = 8, 8
 #: Seconds between two looks, as by default.

@@ -42,7 +42,7 @@ from bench.struck import NS, SETTLE, TASKS, Programs, came_back, full, kill, unt
 from bench.workshop import PATIENCE, Workshop, tony
 from bench.yarn import running
 from tony.errors import TonyError
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 
@@ -118,7 +118,7 @@ class _Job:
     def report(self) -> JobReport | None:
         """What a client is told now; None if nobody can tell."""
         try:
-            return asyncio.run(facts.load_report(self.home, self.folder.job_id, patience=0.0))
+            return asyncio.run(job_status.load_report(self.home, self.folder.job_id, patience=0.0))
         except (TonyError, OSError):
             return None
 

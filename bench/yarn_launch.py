@@ -26,14 +26,14 @@ from tests.support.hadoop.fake_resource_manager import ATTEMPT, FakeResourceMana
 from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
 from tests.support.hadoop.ipc_server import Incoming
 from tony import clock
-from tony.bootstrap import command
-from tony.client.credentials import make_credentials
+from tony.client.rpc_credentials import make_credentials
 from tony.frameworks import registry as frameworks
 from tony.hadoop.ids import container_text
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, AllocateResponse
 from tony.hadoop.wire.yarn_records import ContainerId
+from tony.isolated_interpreter import command
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, encode_payload
 from tony.testing.sample_jobs import prepared_job

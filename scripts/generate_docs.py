@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from tony.advice.help_pages import help_pages, index_table
+from tony.advice.heuristics_doc import help_pages, index_table
 from tony.config.legacy.settings_doc import flags_table, settings_table, variables_table
 from tony.config.table.settings_doc import settings_table_markdown
 from tony.core.transitions import job_diagram, task_diagram

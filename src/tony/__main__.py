@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tony.cli.entry import main
+from tony.cli.startup import main
 
 if __name__ == "__main__":
     sys.exit(main())

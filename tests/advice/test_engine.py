@@ -13,9 +13,9 @@ from tests.advice.jobs import PLANTED, memory_over_asked, parameter_servers
 from tony.advice import registry
 from tony.advice.engine import advise, combine_changes
 from tony.advice.facts import Facts
-from tony.advice.help_pages import help_pages, index_table
 from tony.advice.heuristic import Heuristic
 from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
+from tony.advice.heuristics_doc import help_pages, index_table
 from tony.advice.recommendation import Finding, Saving, SettingChange, Severity
 
 

@@ -15,7 +15,7 @@ from tony.advice.patch_writer import apply
 from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, UserError
-from tony.model.job_record import JobRecord
+from tony.model.submission_record import JobRecord
 
 FILE = """\
 # ours

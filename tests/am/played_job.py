@@ -12,7 +12,7 @@ from tests.support.fake_executor import OK, Behaviour, PlayedExecutor, run_until
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
 from tony.am.recovery import recover_state
-from tony.client.credentials import make_credentials
+from tony.client.rpc_credentials import make_credentials
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
 from tony.frameworks import registry

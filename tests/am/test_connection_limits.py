@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import workers
-from tony.bootstrap import command
+from tony.isolated_interpreter import command
 from tony.linux.open_file_limit import allow_open_files
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role

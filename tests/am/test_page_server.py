@@ -21,7 +21,7 @@ import tony
 from tests.am.test_status_page import report
 from tests.web.kept import keep
 from tony.am import status_page as pages
-from tony.am.page_server import PageProcess
+from tony.am.page_process import PageProcess
 from tony.am.status_page import Page
 from tony.linux.process import children, environment_of, is_alive
 from tony.model.layout import Home, JobFolder
@@ -235,7 +235,7 @@ MASTER = """
 import asyncio, json, sys
 from pathlib import Path
 from tony.am.status_page import Page
-from tony.am.page_server import PageProcess
+from tony.am.page_process import PageProcess
 from tony.schedulers.interface import PageProxy
 from tests.am.test_status_page import report
 

@@ -27,7 +27,7 @@ from tony.model.states import JobState, TaskState
 from tony.portal.access.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 SPEC = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)}, modifiers=("mo",), viewers=("vic",))
 SPIED = Stacks(

@@ -30,10 +30,10 @@ from tony.errors import ExitCode
 from tony.history.job_record import write_summary
 from tony.jobs.log_names import LogName
 from tony.jobs.log_reader import LogLine
-from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 
 Recorded = tuple[JobFolder, JobRecord]
 

@@ -17,8 +17,8 @@ from tests.cli.test_following import running
 from tests.cli.test_submission import Ending, end_with, killed
 from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import JOB, failed, recorded, succeeded
-from tony.cli.follow.early import SignalGuard
 from tony.cli.follow.following import follow_to_end
+from tony.cli.signal_guard import SignalGuard
 from tony.config.legacy.flags import FLAGS
 from tony.model.layout import Home
 from tony.schedulers import registry

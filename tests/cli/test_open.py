@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
-from tony.jobs.portal_address import noted
+from tony.jobs.portal_address_file import noted
 from tony.model.layout import Home
 from tony.schedulers.interface import Submitter
 from tony.schedulers.local.submitter import LocalSubmitter

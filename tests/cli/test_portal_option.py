@@ -32,7 +32,7 @@ from tony.model.progress import Progress, measure_job
 from tony.portal.access.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 OTHER = "local-20260102-000000-0d0e0f"

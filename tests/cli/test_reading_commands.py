@@ -26,15 +26,15 @@ from tony.config.table.settings_table import COMMON
 from tony.core import events as ev
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.jobs import remote_jobs
+from tony.jobs import remote_job_sync
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport, Restarts
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 
 Recorded = tuple[JobFolder, JobRecord]
 #: What programs may rely on: the least that `status --json` has.
@@ -145,7 +145,7 @@ class TestStatus:
             logged(folder, [ev.SessionOpened(session=2, reason="it failed")])
             return {}
 
-        monkeypatch.setattr(remote_jobs, "sessions", bring)
+        monkeypatch.setattr(remote_job_sync, "sessions", bring)
         write_summary(folder, replace(failed(folder, record), session=2, session_reason="known"))
         assert "Restarted once:\n  session 2: known\n" in tony("status", JOB).out
         write_summary(folder, replace(failed(folder, record), session=3, session_reason="again"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.jobs.played_master import FAILURE
-from tony.cli.text.story import StatusChanges, ranges
+from tony.cli.text.status_changes import StatusChanges, ranges
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 

@@ -15,11 +15,11 @@ from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import FAILURE, failed, succeeded
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
-from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.job_spec import GIB, MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, RoleKind
+from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob
 

@@ -24,7 +24,7 @@ from tony.model.states import JobState, TaskState
 from tony.portal.access.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 OTHER = "local-20260102-000000-0d0e0f"

@@ -19,8 +19,8 @@ from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, SchedulerError, StorageError
 from tony.history.job_record import read_job
 from tony.model.codec import from_plain
-from tony.model.job_record import JobRecord
 from tony.model.layout import Home
+from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry
 

@@ -8,7 +8,7 @@ from typing import Any
 import tomlkit
 from hypothesis import strategies as st
 
-from tony.config.table.value_table import RESERVED_ENV
+from tony.config.table.converted_settings import RESERVED_ENV
 from tony.model.job_spec import MIB, NOTICES, Command, JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.masking import is_secret
 from tony.model.placeholders import check

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.jobs import mistakes
-from tony.config.table.value_table import RESERVED_ENV
+from tony.config.table.converted_settings import RESERVED_ENV
 from tony.frameworks.base import TaskView, common_environment
 from tony.model.ids import TaskId
 from tony.model.states import DistributedMode

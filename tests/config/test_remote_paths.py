@@ -10,7 +10,7 @@ from tony.config.files.paths import split_entry
 from tony.config.files.remote_paths import checked, is_address, parts
 from tony.config.load import load
 from tony.errors import ConfigError
-from tony.storage.staging import file_entries
+from tony.storage.staging import file_entry_syntax
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_job_file_may_name_them(tmp_path: Path) -> None:
         "hdfs:///b.jar#archive#optional",
         f"{tmp_path}/gone.txt#optional",
     )
-    entry = file_entries.parse(spec.files[1])
+    entry = file_entry_syntax.parse(spec.files[1])
     assert (entry.path, entry.name, entry.unpack, entry.optional) == ("hdfs://nn/dir", "lib", False, True)
     assert split_entry("a#archive#archive").path == "a#archive"
 

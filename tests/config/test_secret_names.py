@@ -1,4 +1,4 @@
-"""Tests of `tony.config.files.secret_names`: what is nobody's business is shown to nobody."""
+"""Tests of `tony.config.secret_masking`: what is nobody's business is shown to nobody."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.config.jobs import resolve
-from tony.config.files.secret_names import masked, redact
 from tony.config.load import Resolved
+from tony.config.secret_masking import masked, redact
 from tony.config.table.resolved_table import resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest

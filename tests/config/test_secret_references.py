@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tony.config.files.secret_names import mask_value, redact
 from tony.config.files.secret_references import resolve_reference, webhook_error
 from tony.config.load import load
+from tony.config.secret_masking import mask_value, redact
 from tony.config.table.resolved_table import resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest

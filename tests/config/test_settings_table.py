@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tony.config.convert import convert
+from tony.config.table.schema_tree import find, settings
 from tony.config.table.settings_doc import settings_rows, settings_table_markdown
 from tony.config.table.settings_table import SETTINGS, Kind, Setting
-from tony.config.table.settings_tree import find, settings
 from tony.config.table.value_format import canonical
+from tony.config.value_conversion import convert
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, Timeouts
 
 #: Fields that are tables of their own: their parts are in the table, not they.

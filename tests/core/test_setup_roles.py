@@ -12,7 +12,7 @@ from tests.core.specs import FAILED, OK, roles, task, with_restarts
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.reattach import reattach_actions
+from tony.core.reattach_actions import reattach_actions
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, RoleKind

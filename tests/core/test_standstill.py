@@ -10,7 +10,7 @@ from tests.core.specs import OK, roles, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.policies import gang_release
+from tony.core.policies import gang_backoff
 from tony.core.report_builder import ReportContext, report
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, DistributedMode, JobState, RoleKind, TaskState
@@ -229,8 +229,8 @@ def test_pauses_grow() -> None:
     """They double up to a minute, and no two jobs agree on them."""
     for seed in ("a", "b", "c"):
         assert all(
-            middle / 2 <= gang_release.gang_pause(times, seed) <= middle * 1.5
+            middle / 2 <= gang_backoff.gang_pause(times, seed) <= middle * 1.5
             for times, middle in enumerate((5, 10, 20, 40, 60, 60), start=1)
         )
-        assert 60.0 <= gang_release.gang_timeout(60.0, 3, seed) <= 75.0
-    assert len({gang_release.gang_pause(1, f"job-{number}") for number in range(50)}) == 50
+        assert 60.0 <= gang_backoff.gang_timeout(60.0, 3, seed) <= 75.0
+    assert len({gang_backoff.gang_pause(1, f"job-{number}") for number in range(50)}) == 50

@@ -14,7 +14,7 @@ from tests.web.serving import served
 from tony.model.layout import Home
 from tony.portal.access.tokens import TokenFile
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 pytestmark = pytest.mark.e2e
 

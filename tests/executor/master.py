@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tony.am.reattach_caller import call_executors
-from tony.bootstrap import command
-from tony.client.credentials import make_credentials
+from tony.client.rpc_credentials import make_credentials
+from tony.isolated_interpreter import command
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.states import DistributedMode

@@ -12,7 +12,7 @@ import pytest
 import tony
 from tony.executor.metrics import gpu_metrics
 from tony.executor.metrics.gpu_metrics import Devices
-from tony.model.metric_series import series_of
+from tony.model.metric_definitions import series_of
 
 
 class NVMLError(Exception):

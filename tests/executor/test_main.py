@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.master import Master, context
-from tony.bootstrap import command
+from tony.isolated_interpreter import command
 from tony.model.codec import to_plain
 from tony.protocol import messages as msg
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Master, wait_until
-from tony.model.metric_series import series_of
+from tony.model.metric_definitions import series_of
 from tony.protocol import messages as msg
 
 pytestmark = pytest.mark.slow

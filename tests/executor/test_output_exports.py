@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.executor.conftest import Start
 from tests.executor.master import Master
-from tony.executor.program.output_exports import LONGEST_LINE, Exports
+from tony.executor.program.exported_values import LONGEST_LINE, Exports
 from tony.protocol import messages as msg
 from tony.protocol.messages import LONGEST_EXPORT
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.executor.master import wait_until
 from tony import clock
-from tony.bootstrap import command
 from tony.executor.program.watchdog import Watchdog
+from tony.isolated_interpreter import command
 from tony.linux import process
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.launch_context import task_part
+from tony.am.executor_launch_context import task_part
 from tony.am.start_messages import StartMessages
 from tony.config.load import load as load_job
 from tony.core.actions import Launch, Start
@@ -20,10 +20,10 @@ from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import StagedJob
 from tony.model.states import DistributedMode, Meeting, RoleKind
+from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.framing import MAX_FROM_AM, Decoder
 from tony.protocol.messages import StartProgram
 

@@ -13,9 +13,9 @@ from tony.history.event_log import Header
 from tony.jobs.am_client import AmLocation
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
+from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials, LaunchContext
 from tony.protocol.messages import MESSAGES
 

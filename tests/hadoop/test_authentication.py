@@ -1,4 +1,4 @@
-"""Tests of `tony.hadoop.authentication` and `tony.hadoop.client_factory`: as whom, and to whom."""
+"""Tests of `tony.hadoop.authentication` and `tony.hadoop.namenode_factory`: as whom, and to whom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.support.hadoop.fake_namenode import PlayedNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.address import Address
-from tony.hadoop import client_factory
+from tony.hadoop import namenode_factory
 from tony.hadoop.authentication import Logins, token_file, user_name
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service
@@ -157,6 +157,8 @@ async def test_a_client_comes_from_a_folder(tmp_path: Path) -> None:
         environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}
         settings = Configuration.load(environ=environ)
         service, patience = name_service(settings), Policy(patience=1)
-        async with client_factory.name_node_for(settings, Logins(settings, environ), service, policy=patience) as names:
+        async with namenode_factory.name_node_for(
+            settings, Logins(settings, environ), service, policy=patience
+        ) as names:
             assert await names.recover_lease("/a")
         assert "alice" == server.calls[0].caller.user

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.full_disk import full_disk
 from tests.plain_values import values
-from tony.config.files.secret_names import redact
+from tony.config.secret_masking import redact
 from tony.core import events as ev
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import (

@@ -11,9 +11,9 @@ from tests.jobs.played_master import JOB, job_of, recorded, succeeded
 from tony.errors import RecordError
 from tony.history.job_record import pending_report, read_job, read_summary, write_summary
 from tony.history.json_files import write_json
-from tony.model.job_record import RECORD_VERSION
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import RECORD_VERSION
 
 
 def test_a_record_makes_the_round_trip(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from tony.errors import InvalidTransition
 from tony.history.event_log import LogEntry, read, segments
 from tony.history.replay import Replay, replay
 from tony.model.codec import from_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure
+from tony.model.submission_record import JobRecord
 
 LOGS = Path(__file__).parent.parent / "logs"
 

@@ -8,9 +8,9 @@ from tests.core.lives import Life
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.history.event_log import LogEntry, settings_digest
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.staged import StagedJob
+from tony.model.submission_record import RECORD_VERSION, JobRecord
 
 
 def record(spec: JobSpec) -> JobRecord:

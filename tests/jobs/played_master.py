@@ -15,18 +15,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from tony import clock
-from tony.client.credentials import make_credentials
+from tony.client.rpc_credentials import make_credentials
 from tony.core.events import Event
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.model.codec import from_plain, to_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import AmReport, Failure, FailureClass, JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import (

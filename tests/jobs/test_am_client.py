@@ -12,10 +12,10 @@ from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageErr
 from tony.history.json_files import write_json
 from tony.jobs import am_client
 from tony.jobs.am_client import AmLocation, ask_report, tell_kill, watch, whereabouts
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 from tony.protocol.messages import KillJob, Message, Report
 from tony.rpc.connection import RpcConnection
 

@@ -20,7 +20,7 @@ from tony import clock
 from tony.cli.main import main
 from tony.errors import ConnectionFailed
 from tony.history.json_files import write_json
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.am_client import PATIENCE
 from tony.jobs.cached_status import ReportCache, add_stop_hint, load_cached_report
 from tony.jobs.job_follower import _StatusPoller
@@ -83,7 +83,7 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
         write_json(folder.am, {**there, "supervisor": supervisor})
         began = clock.monotonic()
         with pytest.raises(ConnectionFailed, match=f"is dead, .* was stopped; .*: kill -CONT {supervisor}"):
-            await facts.load_report(home, JOB)
+            await job_status.load_report(home, JOB)
         assert clock.monotonic() - began < PATIENCE
         jobs = await list_jobs(home, Filter())
         assert [head.state for head in jobs.heads] == [JobState.RUNNING]

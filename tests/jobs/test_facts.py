@@ -21,7 +21,7 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 
@@ -29,14 +29,14 @@ from tony.model.states import JobState, TaskState
 async def test_no_such_job(home: Home) -> None:
     """It is said where was looked."""
     with pytest.raises(UnknownJobError, match=r"there is no job 'x' in .*/jobs"):
-        await facts.load_report(home, "x")
+        await job_status.load_report(home, "x")
 
 
 async def test_an_ended_job_has_a_summary(home: Home) -> None:
     """Nobody is asked."""
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))
-    assert await facts.load_report(home, JOB) == succeeded(folder, record)
+    assert await job_status.load_report(home, JOB) == succeeded(folder, record)
 
 
 async def test_a_living_master_is_asked(home: Home) -> None:
@@ -44,7 +44,7 @@ async def test_a_living_master_is_asked(home: Home) -> None:
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with PlayedMaster(folder, running):
-        assert await facts.load_report(home, JOB) == running
+        assert await job_status.load_report(home, JOB) == running
 
 
 async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,8 +56,8 @@ async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeyp
             await master.finish(succeeded(folder, record))
             raise ConnectionFailed("the connection broke: connection reset by peer")
 
-        monkeypatch.setattr(facts, "ask_report", cut_off)
-        assert await facts.load_report(home, JOB) == succeeded(folder, record)
+        monkeypatch.setattr(job_status, "ask_report", cut_off)
+        assert await job_status.load_report(home, JOB) == succeeded(folder, record)
 
 
 async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,19 +69,19 @@ async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: p
         asked.append(it)
         raise ConnectionFailed("the connection broke")
 
-    monkeypatch.setattr(facts, "ask_report", cut_off)
+    monkeypatch.setattr(job_status, "ask_report", cut_off)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         with pytest.raises(ConnectionFailed, match="the connection broke"):
-            await facts.load_report(home, JOB)
+            await job_status.load_report(home, JOB)
     assert len(asked) == 2
 
 
 async def test_a_job_that_is_just_submitted_is_pending(home: Home) -> None:
     """Its application master is not there yet, and nobody says that it died."""
     folder, record = recorded(home, submitted=clock.wall())
-    assert await facts.load_report(home, JOB) == pending_report(folder, record)
+    assert await job_status.load_report(home, JOB) == pending_report(folder, record)
     folder.am_lock.touch()
-    assert await facts.load_report(home, JOB) == pending_report(folder, record)
+    assert await job_status.load_report(home, JOB) == pending_report(folder, record)
     assert not folder.summary.exists()
 
 
@@ -91,7 +91,7 @@ async def test_a_master_that_comes_up_is_not_asked_yet(home: Home) -> None:
     async with PlayedMaster(folder, pending_report(folder, record)) as master:
         folder.am.unlink()
         folder.events(1).unlink()
-        assert await facts.load_report(home, JOB) == pending_report(folder, record)
+        assert await job_status.load_report(home, JOB) == pending_report(folder, record)
         assert master.asked == 0
 
 
@@ -101,7 +101,7 @@ async def test_a_master_that_is_just_ending_is_waited_for(home: Home) -> None:
     last = succeeded(folder, record)
     async with PlayedMaster(folder, last):
         folder.am.unlink()
-        asking = asyncio.ensure_future(facts.load_report(home, JOB))
+        asking = asyncio.ensure_future(job_status.load_report(home, JOB))
         await asyncio.sleep(0.05)
         assert not asking.done()
         write_summary(folder, last)
@@ -113,11 +113,11 @@ async def test_a_dead_master_closes_the_job(home: Home) -> None:
     folder, record = recorded(home)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         pass
-    report = await facts.load_report(home, JOB)
+    report = await job_status.load_report(home, JOB)
     assert (report.state, report.exit_code) == (JobState.FAILED, 3)
     assert report.failure is not None
     assert report.failure.cause == "am-lost"
-    assert await facts.load_report(home, JOB) == report
+    assert await job_status.load_report(home, JOB) == report
 
 
 async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
@@ -126,7 +126,7 @@ async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with PlayedMaster(folder, running) as master:
         master.received = lambda connection, message: master.hang_up()  # type: ignore[method-assign]
-        asking = asyncio.ensure_future(facts.load_report(home, JOB))
+        asking = asyncio.ensure_future(job_status.load_report(home, JOB))
         await until(lambda: master.visitors)
         await master.die()
         report = await asking
@@ -137,11 +137,11 @@ async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
 async def test_a_master_that_never_answers_is_an_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """It lives, so nobody may say that the job has ended."""
     folder, record = recorded(home)
-    monkeypatch.setattr(facts, "PATIENCE", 0.2)
+    monkeypatch.setattr(job_status, "PATIENCE", 0.2)
     async with PlayedMaster(folder, pending_report(folder, record)):
         folder.am.unlink()
         with pytest.raises(ConnectionFailed, match=r"does not answer; see .*am\.log"):
-            await facts.load_report(home, JOB)
+            await job_status.load_report(home, JOB)
     assert not folder.summary.exists()
 
 
@@ -151,7 +151,7 @@ async def test_a_scheduler_that_is_not_installed(home: Home) -> None:
     plain = job_of(folder)
     write_json(folder.job, {**plain, "spec": {**plain["spec"], "scheduler": "abacus"}})
     with pytest.raises(InfraError, match="scheduler 'abacus', which is not installed"):
-        await facts.load_report(home, JOB)
+        await job_status.load_report(home, JOB)
     del record
 
 
@@ -160,7 +160,7 @@ async def test_a_summary_needs_no_scheduler(home: Home) -> None:
     folder, record = recorded(home)
     last = replace(succeeded(folder, record), scheduler="abacus")
     write_summary(folder, last)
-    assert await facts.load_report(home, JOB) == last
+    assert await job_status.load_report(home, JOB) == last
 
 
 async def test_a_log_alone_is_no_life(home: Home) -> None:
@@ -168,4 +168,4 @@ async def test_a_log_alone_is_no_life(home: Home) -> None:
     folder, _ = recorded(home, submitted=clock.wall())
     folder.am_lock.touch()
     logged(folder, [])
-    assert (await facts.load_report(home, JOB)).state is JobState.FAILED
+    assert (await job_status.load_report(home, JOB)).state is JobState.FAILED

@@ -18,14 +18,14 @@ from tony.history.job_record import read_summary, write_summary
 from tony.history.json_files import write_json
 from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs.dead_am_report import last_report
-from tony.jobs.facts import submitter_of
 from tony.jobs.finalize_lost import close_lost
+from tony.jobs.job_status import submitter_of
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import Submitter
 
 Recorded = tuple[JobFolder, JobRecord]

@@ -26,14 +26,14 @@ from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs import facts, remote_jobs
+from tony.jobs import job_status, remote_job_sync
 from tony.jobs.job_follower import follow
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import LogLine
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 
 Recorded = tuple[JobFolder, JobRecord]
 
@@ -153,7 +153,7 @@ async def test_the_cluster_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch
     async def gone(*_: object) -> JobReport:
         raise NoClusterError("there is no cluster")
 
-    monkeypatch.setattr(facts, "load_report", gone)
+    monkeypatch.setattr(job_status, "load_report", gone)
     with pytest.raises(NoClusterError, match=f"{JOB} is no longer available: there is no cluster"):
         await follow(home, JOB, Diary())
 
@@ -162,7 +162,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
     """Nobody else tells of a job in a queue: it is said once, and asked again. After long silence that is an error."""
     recorded(home)
     diary = Diary()
-    ask, away = facts.load_report, [True]
+    ask, away = job_status.load_report, [True]
     asked = 0
 
     async def report(*arguments: Any) -> JobReport:
@@ -172,7 +172,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
             raise SchedulerError("no ResourceManager answers for 10 s:\n  rm1: nobody listens there")
         return await ask(*arguments)
 
-    monkeypatch.setattr(facts, "load_report", report)
+    monkeypatch.setattr(job_status, "load_report", report)
     with pytest.raises(SchedulerError, match="no ResourceManager answers"):
         await follow(home, JOB, diary)
     job = folder, record = recorded(home, submitted=clock.wall())
@@ -337,7 +337,7 @@ async def test_the_report_says_why_where_the_log_cannot(
     async def away(*_: object) -> dict[int, str]:
         raise AssertionError("nobody needs the log")
 
-    monkeypatch.setattr(remote_jobs, "sessions", away)
+    monkeypatch.setattr(remote_job_sync, "sessions", away)
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await until(lambda: master.watched)

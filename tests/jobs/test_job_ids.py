@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.played_master import recorded
 from tony.errors import UnknownJobError
-from tony.jobs import remote_jobs
+from tony.jobs import remote_job_sync
 from tony.jobs.job_ids import ending, known, new_job_id, remember, resolve
 from tony.model.ids import JOB_ID
 from tony.model.job_spec import JobSpec, Role
@@ -130,7 +130,7 @@ def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPat
     async def unknown(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(remote_jobs, "adopt", unknown)
+    monkeypatch.setattr(remote_job_sync, "adopt", unknown)
     with pytest.raises(UnknownJobError, match=r"there is no job 'application_1_0001', .* nor in the cluster"):
         resolve(jobs, "application_1_0001")
 

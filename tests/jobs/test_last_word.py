@@ -17,17 +17,17 @@ from tony.core.events import Event, UserCommand
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
-from tony.jobs import aborted_submissions, facts, killing, remote_jobs
+from tony.jobs import aborted_submissions, job_status, killing, remote_job_sync
 from tony.jobs.am_client import whereabouts
 from tony.jobs.dead_am_report import last_report
 from tony.jobs.killing import kill
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.interface import ApplicationStatus, PreparedJob, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
@@ -135,11 +135,11 @@ async def test_a_job_that_is_being_submitted(home: Home) -> None:
         folder, ApplicationStatus(alive=False, note="the ResourceManager does not know the application")
     )
     with aborted_submissions.mark_submission(home, JOB):
-        report = await remote_jobs.poll_job(folder, record, submitter)
+        report = await remote_job_sync.poll_job(folder, record, submitter)
         assert report is not None
         assert (report.state, report.waiting) == (JobState.SUBMITTED, "it is being submitted")
         assert (folder.summary.exists(), folder.secret.exists(), submitter.swept) == (False, True, 0)
-    report = await remote_jobs.poll_job(folder, record, submitter)
+    report = await remote_job_sync.poll_job(folder, record, submitter)
     assert report is not None
     assert (report.state, submitter.swept) == (JobState.FAILED, 1)
 
@@ -148,7 +148,7 @@ async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.Monk
     """Who kills it waits until there is something to kill."""
     folder, _ = recorded(home)
     submitter = Elsewhere(folder, ApplicationStatus(alive=True))
-    monkeypatch.setattr(facts, "submitter_of", lambda *_: submitter)
+    monkeypatch.setattr(job_status, "submitter_of", lambda *_: submitter)
     with aborted_submissions.mark_submission(home, JOB):
         killing_it = asyncio.ensure_future(kill(home, JOB))
         await asyncio.sleep(0.2)
@@ -181,7 +181,7 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
     sight = ApplicationStatus(alive=False, given_up=True, note="node 7 is lost")
-    report = await remote_jobs.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    report = await remote_job_sync.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 3, "am-lost")
@@ -195,7 +195,7 @@ async def test_its_time_was_over(home: Home) -> None:
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
     sight = ApplicationStatus(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
-    report = await remote_jobs.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    report = await remote_job_sync.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 1, "lifetime")
@@ -223,7 +223,7 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
                 raise SchedulerError("nobody answers")
             return seen.pop(0)
 
-    report = await remote_jobs.last_am_report(folder, Slow(folder), last)
+    report = await remote_job_sync.last_am_report(folder, Slow(folder), last)
     assert report.failure is not None
     assert (report.exit_code, report.failure.reason) == (
         (4, "killed by signal SIGTERM") if away else (1, "longer than 3s")
@@ -239,7 +239,7 @@ async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
     submitter = Bringing(
         folder, ApplicationStatus(alive=False, result=result, note="by user bob"), {folder.summary: killed}
     )
-    report = await remote_jobs.poll_job(folder, record, submitter)
+    report = await remote_job_sync.poll_job(folder, record, submitter)
     assert report is not None
     assert report.failure is not None
     assert report.failure.reason == ("by user bob" if result else "killed by signal SIGTERM")
@@ -254,7 +254,7 @@ async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor:
     folder, record = recorded(home)
     logged(folder, [*started(), UserCommand(actor=actor, what="kill-now")])
     submitter = Elsewhere(folder, ApplicationStatus(alive=False, result=JobState.KILLED, note="by user bob"))
-    report = await remote_jobs.poll_job(folder, record, submitter)
+    report = await remote_job_sync.poll_job(folder, record, submitter)
     assert report is not None
     assert report.failure is not None
     assert (report.exit_code, report.failure.reason) == (4, told)
@@ -265,10 +265,10 @@ async def test_secrets_that_come_back(home: Home) -> None:
     folder, record = recorded(home)
     ended = closed(folder, record, JobState.KILLED, "killed by user ann")
     brought = {folder.credentials: "{}", folder.summary: ended}
-    remote_jobs.forget_secrets(folder)
+    remote_job_sync.forget_secrets(folder)
     folder.kill_request.write_text("{}")
     submitter = Bringing(folder, ApplicationStatus(alive=True, address="tls:far:1", host="far", attempt=1), brought)
-    assert await remote_jobs.poll_job(folder, record, submitter) is None
+    assert await remote_job_sync.poll_job(folder, record, submitter) is None
     assert not folder.secret.exists()
     assert not folder.kill_request.exists()
 
@@ -277,10 +277,10 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     """Its log tells how the job stood; that nobody has told of the end yet is said, and is no error."""
     folder, _ = recorded(home)
     logged(folder, started())
-    monkeypatch.setattr(facts, "PATIENCE", 0.1)
+    monkeypatch.setattr(job_status, "PATIENCE", 0.1)
     sight = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
-    monkeypatch.setattr(facts, "submitter_of", lambda *_: Elsewhere(folder, sight))
-    report = await facts.load_report(home, JOB)
+    monkeypatch.setattr(job_status, "submitter_of", lambda *_: Elsewhere(folder, sight))
+    report = await job_status.load_report(home, JOB)
     assert report.state is JobState.RUNNING
     assert report.waiting == (
         "its application master no longer listens at unix:/no/such/socket, and its end has not been reported yet"
@@ -301,16 +301,16 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
             raise SchedulerError("nobody answers")
 
     async with PlayedMaster(folder, running) as master:
-        assert await remote_jobs.poll_job(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
+        assert await remote_job_sync.poll_job(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
         by_signal = Failure(
             failure_class=FailureClass.KILLED, cause="killed", reason="killed by signal SIGTERM", session=1, at=1.0
         )
         master.change(replace(running, state=JobState.KILLED, failure=by_signal))
         back.set()
         with pytest.raises(SchedulerError, match="nobody answers"):
-            await remote_jobs.poll_job(folder, record, Away(folder))
+            await remote_job_sync.poll_job(folder, record, Away(folder))
     with pytest.raises(SchedulerError, match="nobody answers"):
-        await remote_jobs.poll_job(folder, record, Away(folder))
+        await remote_job_sync.poll_job(folder, record, Away(folder))
 
 
 @pytest.mark.parametrize("ended", [True, False])
@@ -326,9 +326,9 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
 
     async with PlayedMaster(folder, running):
         secret, there = folder.credentials.read_text(), folder.am.read_text()
-        remote_jobs.forget_secrets(folder)
+        remote_job_sync.forget_secrets(folder)
         brings = {folder.summary: failed} if ended else {folder.credentials: secret, folder.am: there}
-        report = await remote_jobs.poll_job(folder, record, Away(folder, None, brings))
+        report = await remote_job_sync.poll_job(folder, record, Away(folder, None, brings))
         assert report is not None
         assert report.state is (JobState.FAILED if ended else JobState.RUNNING)
         assert folder.am.exists() is not ended
@@ -339,13 +339,13 @@ async def test_a_scheduler_that_began_anew(home: Home) -> None:
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     submitter = Elsewhere(folder, ApplicationStatus(alive=True))
-    pending = await remote_jobs.poll_job(folder, record, submitter)
+    pending = await remote_job_sync.poll_job(folder, record, submitter)
     assert pending is not None
     assert (pending.state, pending.waiting) == (JobState.SUBMITTED, "waiting for its application master")
     logged(folder, started())
     async with PlayedMaster(folder, running):
-        assert await remote_jobs.poll_job(folder, record, submitter) == replace(running, folder=str(folder.path))
-    told = await remote_jobs.poll_job(folder, record, submitter)
+        assert await remote_job_sync.poll_job(folder, record, submitter) == replace(running, folder=str(folder.path))
+    told = await remote_job_sync.poll_job(folder, record, submitter)
     assert told is not None
     assert (told.state, told.waiting) == (
         JobState.RUNNING,
@@ -365,9 +365,9 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
     folder, record = recorded(home)
     running = replace(standing(folder, record, JobState.RUNNING, TaskState.RUNNING), session=2, submitted=LONG_AGO + 2)
     async with PlayedMaster(folder, running):
-        await remote_jobs.poll_job(folder, record, Elsewhere(folder))
+        await remote_job_sync.poll_job(folder, record, Elsewhere(folder))
     gap = ApplicationStatus(alive=True, attempt=2, note="waiting for resources to be assigned for AM")
-    report = await remote_jobs.poll_job(folder, record, WithoutFiles(folder, gap))
+    report = await remote_job_sync.poll_job(folder, record, WithoutFiles(folder, gap))
     assert report == replace(
         running,
         folder=str(folder.path),
@@ -380,14 +380,14 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
     )
     folder.events(1).unlink()
     logged(folder, started())
-    again = await remote_jobs.poll_job(folder, record, Elsewhere(folder, gap))
+    again = await remote_job_sync.poll_job(folder, record, Elsewhere(folder, gap))
     assert again is not None
     assert (again.session, again.submitted) == (2, LONG_AGO + 2)
     write_json(folder.heard, to_plain(replace(running, session=1)))
-    newer = await remote_jobs.poll_job(folder, record, Elsewhere(folder, gap))
+    newer = await remote_job_sync.poll_job(folder, record, Elsewhere(folder, gap))
     assert newer is not None
     assert (newer.session, newer.submitted, newer.tasks[0].pid) == (1, LONG_AGO + 2, 60)
-    remote_jobs.keep(folder, replace(newer, state=JobState.SUCCEEDED))
+    remote_job_sync.keep(folder, replace(newer, state=JobState.SUCCEEDED))
     assert not folder.heard.exists()
 
 
@@ -397,7 +397,7 @@ async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatc
     place = SimpleNamespace(submitter=lambda _: Bringing(folder, None, {}))
     monkeypatch.setattr(registry, "load", lambda _: place)
     with pytest.raises(SchedulerError, match=f"^{JOB} is ACCEPTED$"):
-        await remote_jobs.adopt(home, JOB)
+        await remote_job_sync.adopt(home, JOB)
     assert not folder.path.exists()
 
 
@@ -418,7 +418,7 @@ async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.Mon
         raise ConnectionFailed("no answer")
 
     monkeypatch.setattr(killing, "tell_kill", deaf)
-    monkeypatch.setattr(facts, "submitter_of", lambda *_: submitter)
+    monkeypatch.setattr(job_status, "submitter_of", lambda *_: submitter)
     async with PlayedMaster(folder, running):
         assert (await kill(home, JOB)).job == JOB
     assert submitter.swept == 1

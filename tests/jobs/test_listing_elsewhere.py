@@ -10,7 +10,7 @@ from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import LONG_AGO, recorded, succeeded
 from tony.errors import SchedulerError
 from tony.history.job_record import write_summary
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.job_list import Filter, ended_jobs, list_jobs
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
@@ -110,7 +110,7 @@ async def test_what_is_unknown_of_several_jobs_is_said_once(
     async def nobody(home: Home, job_id: str) -> JobReport:
         raise SchedulerError("no ResourceManager answers:\n  nobody listens there")
 
-    monkeypatch.setattr(facts, "load_report", nobody)
+    monkeypatch.setattr(job_status, "load_report", nobody)
     for number in (7, 8, 9):
         recorded(home, f"application_1795000000000_000{number}", JobSpec(command="x", scheduler="yarn"))
     answer = await list_jobs(home, Filter())

@@ -22,11 +22,11 @@ from tony.jobs.log_fetcher import LogFetcher, bring, bringing
 from tony.jobs.log_mirror import Mirror, complete
 from tony.jobs.log_names import Selection
 from tony.model.codec import Json, to_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LogPiece, Message, ReadLog
 from tony.rpc.connection import RpcConnection

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tony.history.json_files import write_json
-from tony.jobs.portal_address import noted, running
+from tony.jobs.portal_address_file import noted, running
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.layout import Home

@@ -14,7 +14,7 @@ from tony import clock
 from tony.core import events as ev
 from tony.errors import SchedulerError
 from tony.history.job_record import pending_report, read_summary
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.job_follower import reports
 from tony.jobs.queue_timeout import QueueLimit
 from tony.model.job_report import JobReport
@@ -64,7 +64,7 @@ class Queue(Desk):
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     """The scheduler of every job."""
     queue = Queue()
-    monkeypatch.setattr(facts, "submitter_of", lambda *_: queue)
+    monkeypatch.setattr(job_status, "submitter_of", lambda *_: queue)
     return queue
 
 

@@ -11,7 +11,7 @@ from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import recorded
 from tony.errors import SchedulerError
 from tony.history.event_log import segments
-from tony.jobs.remote_jobs import refresh
+from tony.jobs.remote_job_sync import refresh
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry

@@ -19,8 +19,8 @@ from tony.jobs import log_fetcher
 from tony.jobs import remote_record as far_module
 from tony.jobs.remote_record import RemoteRecord
 from tony.model.codec import to_plain
-from tony.model.job_record import ORIGINAL
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import ORIGINAL
 from tony.schedulers import registry
 from tony.schedulers.interface import LogSink, WebLink
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from tony.errors import OverloadedError
-from tony.linux.threads import Lane, Slots, acting_for, current_user
+from tony.linux.thread_pools import Lane, Slots, acting_for, current_user
 
 #: Seconds after which something that must happen has not.
 CEILING = 60.0

@@ -15,7 +15,7 @@ import tony
 PACKAGE = Path(tony.__file__).parent
 
 #: Room -> the rooms it may import. A room may always import itself.
-BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "bootstrap"}
+BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "isolated_interpreter"}
 BASE = BELOW_MODEL | {"model", "linux"}
 PURE = BASE | {"core", "frameworks", "protocol", "config"}
 MIDDLE = PURE | {"schedulers", "storage", "rpc"}
@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "clock": set(),
     "retry": set(),
     "address": set(),
-    "bootstrap": set(),
+    "isolated_interpreter": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
     "python_hooks": {"reporting"},  # as programs see it: a part of their own `tony`

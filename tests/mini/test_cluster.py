@@ -19,7 +19,7 @@ from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
 from tony.mini.cluster import MiniCluster
-from tony.mini.daemons import MARKER
+from tony.mini.daemon_commands import MARKER
 from tony.mini.disk_setup import user_name
 from tony.mini.readiness import send
 from tony.model.layout import Home

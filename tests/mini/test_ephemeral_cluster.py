@@ -16,7 +16,7 @@ import tony
 from tests.mini.conftest import Machine
 from tony.errors import InfraError
 from tony.linux.process import with_marker
-from tony.mini.daemons import MARKER
+from tony.mini.daemon_commands import MARKER
 from tony.mini.ephemeral_cluster import run_ephemeral_cluster
 from tony.mini.options import MiniOptions
 

@@ -11,7 +11,7 @@ import pytest
 from tony.errors import UserError
 from tony.mini import PROPERTY, ports
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemons import MiniDaemon, command, daemons, parse
+from tony.mini.daemon_commands import MiniDaemon, command, daemons, parse
 from tony.mini.layout import Places
 from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.mini.site_xml import file_of, hosts, render

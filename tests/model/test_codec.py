@@ -19,9 +19,9 @@ from tony.core.events import EVENTS, Event
 from tony.model import codec
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
+from tony.model.submission_record import JobRecord
 from tony.protocol import messages
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES, Message

@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.plain_values import PLAIN
-from tony.model import json_text
+from tony.model import strict_json
 from tony.model.codec import Json
-from tony.model.json_text import BadJson, NestedTooDeeply, loads
+from tony.model.strict_json import BadJson, NestedTooDeeply, loads
 
 #: Makes of a short text a long one that says the same.
-PADDING = " " * json_text._SHORT
+PADDING = " " * strict_json._SHORT
 
 #: Numbers as anybody may write them: long ones and short ones, and nearly numbers.
 WRITTEN = st.from_regex(r"-?[0-9]{1,22}(\.[0-9]{1,22})?([eE][+-]?[0-9]{1,4})?", fullmatch=True) | st.from_regex(

@@ -34,7 +34,7 @@ from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 #: Stands in every file of the victim's job, and may not be in any answer to the neighbour.
 CANARY = "canary-5f0c1e7a"

@@ -23,22 +23,22 @@ from tests.support.hanging_store import HangingStore
 from tests.web.serving import served
 from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
-from tony.linux import threads
-from tony.linux.threads import acting_for, to_thread
+from tony.linux import thread_pools
+from tony.linux.thread_pools import acting_for, to_thread
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.portal import indexed_jobs as module
 from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.tokens import TokenFile
-from tony.portal.histories.record_cache import RecordCache
+from tony.portal.histories.job_dir_cache import RecordCache
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.job_index.index_entry import IndexEntry
 from tony.storage.stores.local_store import LocalStore
 from tony.web import folder_job_view
 from tony.web.app import create
-from tony.web.auth import Authenticator
 from tony.web.thread_lanes import STORES
+from tony.web.user_authentication import Authenticator
 
 #: Seconds after which an answer that must come has not.
 CEILING = 60.0
@@ -250,7 +250,7 @@ def test_who_waits_for_what_another_user_copies_is_told_so(
     tmp_path: Path, hanging: HangingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their own threads stay free for other records."""
-    monkeypatch.setattr(threads, "_LOCK_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(thread_pools, "_LOCK_TIMEOUT_SECONDS", 0.01)
     home = Home(tmp_path)
 
     async def run() -> None:

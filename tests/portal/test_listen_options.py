@@ -11,14 +11,14 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.kept import as_peer, fetch, keep
-from tony.client.credentials import make_credentials
+from tony.client.rpc_credentials import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_routes import LoginRoutes
 from tony.portal.access.tokens import TokenFile
 from tony.web.app import create
-from tony.web.auth import Authenticator
+from tony.web.user_authentication import Authenticator
 
 OUTSIDE = "0.0.0.0"
 JOB = "local-20260101-000000-0a1b2c"

@@ -11,9 +11,9 @@ from tony.core.events import AttemptStarted, Granted, Queued, SessionOpened
 from tony.errors import RecordError, UnknownJobError
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
+from tony.model.submission_record import JobRecord
 from tony.portal.status_from_log import StatusFromLog
 
 

@@ -12,13 +12,13 @@ from tests.portal.test_tensorboard_manager import JOB, OTHER, write_events
 from tests.web.kept import keep
 from tony.errors import StorageError
 from tony.history.job_record import read_job
-from tony.model.job_record import JobRecord
 from tony.model.job_spec import Role
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 from tony.portal.tensorboard import tensorboard_event_files
 from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find, find_owner, gather
+from tony.storage.stores.file_store import FileStore
 from tony.storage.stores.local_store import LocalStore
-from tony.storage.stores.store import FileStore
 
 #: The user id of another user, who is in no password file.
 THEIRS = 54321

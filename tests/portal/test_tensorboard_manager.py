@@ -30,7 +30,7 @@ from tony.portal.tensorboard.reverse_proxy import policy
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 #: It comes with the frameworks that tests run with, where there are such for this Python.
 REAL = pytest.mark.skipif(

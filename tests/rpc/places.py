@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tony.client.credentials import make_credentials
+from tony.client.rpc_credentials import make_credentials
 from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.protocol.messages import GetReport, Message
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import UnixAddress, parse
 from tony.rpc.sockets import short_path
-from tony.rpc.tls import client_context
+from tony.rpc.tls_pipe import client_context
 
 #: One job's secrets, and those of another one.
 JOB = make_credentials(tls=True)

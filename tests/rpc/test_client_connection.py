@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.rpc.places import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, until, with_token_of
-from tony import bootstrap
+from tony import isolated_interpreter
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.linux import resource_limits
+from tony.linux import resource_limit_errors
 from tony.model.codec import to_plain
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, encode
@@ -460,7 +460,7 @@ asyncio.run(main())
 
 async def test_a_killed_process_is_noticed_at_once(place: Place) -> None:
     """Another process, started as ours are (standard library alone), connects and is killed with -9."""
-    command = bootstrap.command("tony.rpc")
+    command = isolated_interpreter.command("tony.rpc")
     root = command[-1]
     code = f"import sys; sys.path.insert(0, {root!r})\n{_PEER}"
     async with serving(place) as (_, diary, address):
@@ -537,7 +537,7 @@ async def test_a_process_without_room_for_a_connection_takes_it_later(
     monkeypatch.setattr("tony.rpc.server._NO_ROOM_PAUSE", 0.001)
     async with serving(place) as (_, _, address), connected(place, address) as connection:
         assert connection.is_open
-    said = f"cannot take another connection: too many: {resource_limits.open_files()}"
+    said = f"cannot take another connection: too many: {resource_limit_errors.open_files()}"
     assert [record.getMessage() for record in caplog.records] == [said]
 
 

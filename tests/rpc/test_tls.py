@@ -18,7 +18,7 @@ from tony.errors import ConnectionFailed
 from tony.protocol.framing import encode
 from tony.protocol.messages import SetLogLevel
 from tony.rpc import connect
-from tony.rpc.tls import PIECE, TlsPipe, client_context, server_context
+from tony.rpc.tls_pipe import PIECE, TlsPipe, client_context, server_context
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -185,7 +185,7 @@ def test_a_unix_socket_needs_no_tls() -> None:
     """The module that loads OpenSSL for us is not imported until an address asks for it."""
     code = (
         f"import sys; sys.path.insert(0, {str(SOURCE)!r}); import tony.rpc;"
-        "print('tony.rpc.tls' in sys.modules, 'hmac' in sys.modules, 'cryptography' in sys.modules)"
+        "print('tony.rpc.tls_pipe' in sys.modules, 'hmac' in sys.modules, 'cryptography' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False False\n"

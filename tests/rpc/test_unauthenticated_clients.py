@@ -19,7 +19,7 @@ from tests.rpc.flood import first_message
 from tests.rpc.places import JOB, OTHER_JOB, Place, connected, hello, raw, serving, until
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
-from tony.rpc.tls import client_context, handshake_tag
+from tony.rpc.tls_pipe import client_context, handshake_tag
 
 #: Connections of the flood: as many as an ordinary process may have, and more than wait in the kernel's queue.
 FLOOD_CONNECTIONS = 5000

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tony.model.staged import Placement, StagedItem
 from tony.storage.archives.archive_detection import Format
-from tony.storage.cache import cache_store
+from tony.storage.cache import cache_ingest
 from tony.storage.cache.object_cache import Cache
 from tony.storage.staging.folder_scan import scan
 
@@ -141,7 +141,7 @@ def cache_at(path: Path) -> Cache:
 
 def put_folder(cache: Cache, root: Path, placement: Placement = Placement.ROOT, name: str = "source") -> StagedItem:
     """Stages a folder."""
-    stored = cache_store.store_folder(cache, scan(root, git=True), lambda: scan(root, git=True), name)
+    stored = cache_ingest.store_folder(cache, scan(root, git=True), lambda: scan(root, git=True), name)
     return StagedItem(digest=stored.digest, size=stored.size, name=name, placement=placement, suffix=Format.TAR.value)
 
 
@@ -149,7 +149,7 @@ def put_file(
     cache: Cache, path: Path, placement: Placement = Placement.FILE, name: str | None = None, kind: Format | None = None
 ) -> StagedItem:
     """Stages a file."""
-    stored = cache_store.file(cache, path, path.name)
+    stored = cache_ingest.file(cache, path, path.name)
     return StagedItem(
         digest=stored.digest,
         size=stored.size,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.storage.samples import Node, cache_at, write_tree
 from tony.storage.archives.tar_writer import FileChangedError, OpenFile, opened
-from tony.storage.cache import cache_store, digest_index
+from tony.storage.cache import cache_ingest, digest_index
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.staging.folder_scan import scan
 
@@ -25,7 +25,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(cache: Cache, root: Path) -> Stored:
-    return cache_store.store_folder(cache, scan(root, git=True), lambda: scan(root, git=True), "source")
+    return cache_ingest.store_folder(cache, scan(root, git=True), lambda: scan(root, git=True), "source")
 
 
 def hide(path: Path) -> None:
@@ -58,7 +58,7 @@ def test_unchanged_files_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
         read.append(path)
         return opened(place, path)
 
-    monkeypatch.setattr(cache_store, "opened", noting)
+    monkeypatch.setattr(cache_ingest, "opened", noting)
     assert put(cache, root).reused
     assert read == []
     os.utime(root / "a", (1, 1))
@@ -112,10 +112,10 @@ def test_folder_that_changes_meanwhile_is_scanned_again(tmp_path: Path) -> None:
     cache, root = cache_at(tmp_path / "c"), write_tree(tmp_path / "s", TREE)
     before = scan(root, git=True)
     (root / "a").unlink()
-    stored = cache_store.store_folder(cache, before, lambda: scan(root, git=True), "source")
+    stored = cache_ingest.store_folder(cache, before, lambda: scan(root, git=True), "source")
     assert stored.digest == put(cache, root).digest
     with pytest.raises(FileChangedError, match="a"):
-        cache_store.store_folder(cache, before, lambda: before, "source")
+        cache_ingest.store_folder(cache, before, lambda: before, "source")
 
 
 @pytest.mark.usefixtures("later")
@@ -124,13 +124,13 @@ def test_single_file(tmp_path: Path) -> None:
     cache = cache_at(tmp_path / "c")
     place = tmp_path / "data.npz"
     place.write_bytes(b"x" * 3_000_000)
-    first = cache_store.file(cache, place, "data.npz")
+    first = cache_ingest.file(cache, place, "data.npz")
     assert (first.reused, cache.object(first.digest).read_bytes()) == (False, place.read_bytes())
-    assert cache_store.file(cache, place, "data.npz").reused
+    assert cache_ingest.file(cache, place, "data.npz").reused
     os.utime(place, (5, 5))
-    assert cache_store.file(cache, place, "data.npz").reused
+    assert cache_ingest.file(cache, place, "data.npz").reused
     place.write_bytes(b"y" * 3_000_000)
-    assert not cache_store.file(cache, place, "data.npz").reused
+    assert not cache_ingest.file(cache, place, "data.npz").reused
 
 
 @pytest.mark.usefixtures("later")
@@ -138,9 +138,9 @@ def test_checks_are_remembered_per_content_and_use(tmp_path: Path) -> None:
     """An archive that was read to its end once is not read again, until it changes."""
     cache, place = cache_at(tmp_path / "c"), tmp_path / "a.zip"
     place.write_bytes(b"1")
-    digest = cache_store.file(cache, place, "a.zip").digest
-    cache_store.set_checked(cache, place, digest, "folder")
-    assert cache_store.is_checked(cache, place, digest, "folder")
-    assert not cache_store.is_checked(cache, place, digest, "python")
+    digest = cache_ingest.file(cache, place, "a.zip").digest
+    cache_ingest.set_checked(cache, place, digest, "folder")
+    assert cache_ingest.is_checked(cache, place, digest, "folder")
+    assert not cache_ingest.is_checked(cache, place, digest, "python")
     place.write_bytes(b"2")
-    assert not cache_store.is_checked(cache, place, cache_store.file(cache, place, "a.zip").digest, "folder")
+    assert not cache_ingest.is_checked(cache, place, cache_ingest.file(cache, place, "a.zip").digest, "folder")

@@ -17,7 +17,7 @@ from tony.model.staged import Placement, StagedItem
 from tony.storage.archives.archive_detection import detect
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache
-from tony.storage.environments.python_interpreters import Interpreter, from_archive, from_node, prefix_in
+from tony.storage.environments.environment_cache import Interpreter, from_archive, from_node, prefix_in
 
 #: What conda-pack's script does, as far as we see: it learns its place from its own path and writes it down.
 CONDA_UNPACK = """#!/usr/bin/env python

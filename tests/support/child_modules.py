@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from tony.bootstrap import command
+from tony.isolated_interpreter import command
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -42,7 +42,7 @@ from tony.protocol.framing import COMPRESSED, MAX_FROM_AM, Decoder, encode
 from tony.protocol.hello import AM_NAME, ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import AmCredentials
 from tony.rpc.am_address import TlsAddress, parse
-from tony.rpc.tls import client_context
+from tony.rpc.tls_pipe import client_context
 
 #: Number of concurrent connection attempts.
 _CONNECTING = 64

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tony.bootstrap import command
+from tony.isolated_interpreter import command
 
 MODULE = """
 import sys

@@ -9,9 +9,9 @@ from tony import clock
 from tony.errors import TonyError
 from tony.history.directory_scan import scan
 from tony.history.ended_jobs_index import head_of_report
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.remote_record import RemoteRecord
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_summary import JobHead
@@ -64,7 +64,7 @@ class HomeSource:
             folder = self._home.job(job)
             remote = RemoteRecord(self._home, folder)
             view = self._views[job] = FolderView(
-                folder, lambda: facts.load_report(self._home, job), remote, is_own=True
+                folder, lambda: job_status.load_report(self._home, job), remote, is_own=True
             )
         self._views.move_to_end(job)
         while len(self._views) > _MAX_CACHED_VIEWS:

@@ -24,7 +24,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.testing.sample_jobs import prepared_job
-from tony.web.auth import TrustedProxy
+from tony.web.user_authentication import TrustedProxy
 from tony.web.uvicorn_server import PEER
 
 #: Seconds since 1970 at which the first of them was submitted.

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 import tony
 from tests.web.kept import fetch, keep
-from tony.am.page_server import _CODE
+from tony.am.page_process import _CODE
 from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
@@ -25,8 +25,8 @@ from tony.model.states import JobState
 from tony.web import am_server
 from tony.web.am_server import AmServer, PageServerConfig, _derive_origins, _reverse_lookup, auth_config
 from tony.web.app import create
-from tony.web.auth import Authenticator
 from tony.web.folder_job_view import FolderView
+from tony.web.user_authentication import Authenticator
 
 RM = "10.0.0.1"
 PAPERS = PageServerConfig(

@@ -15,9 +15,9 @@ from starlette.requests import Request
 
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.web.auth import AuthConfig, Authenticator, TokenOwner, TrustedProxy
 from tony.web.authorization import AccessDenied, PortalAction
-from tony.web.principal import AuthMethod, User
+from tony.web.user_authentication import AuthConfig, Authenticator, TokenOwner, TrustedProxy
+from tony.web.user_permissions import AuthMethod, User
 from tony.web.uvicorn_server import PEER
 
 ME = os.geteuid()

@@ -19,7 +19,7 @@ from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.web import uvicorn_server
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 #: Seconds after which something that must happen has not.

@@ -26,7 +26,7 @@ from tony.model.job_report import Failure, FailureClass
 from tony.model.layout import Home, JobFolder
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 API = f"/api/v1/jobs/{JOB}"

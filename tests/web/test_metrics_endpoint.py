@@ -17,8 +17,8 @@ from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
 from tony.web.folder_job_view import FolderView
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB, OTHER = "local-20260101-000000-0a1b2c", "local-20260102-000000-0a1b2c"
 

@@ -13,7 +13,7 @@ from tests.web.serving import served
 from tests.web.test_am_server import Running
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
 

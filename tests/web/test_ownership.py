@@ -26,7 +26,7 @@ from tony.model.layout import Home
 from tony.web.api.operation import Operation
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 from tony.web.uvicorn_server import PEER
 
 JOB = "local-20260101-000000-0a1b2c"

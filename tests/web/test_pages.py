@@ -24,8 +24,8 @@ from tony.model.progress import Progress, measure_job
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import assets
-from tony.web.auth import AuthConfig, Authenticator
 from tony.web.pages import job as job_page
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 OTHER = "local-20260102-000000-0a1b2c"

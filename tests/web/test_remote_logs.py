@@ -21,7 +21,7 @@ from tony.model.layout import Home
 from tony.schedulers import registry
 from tony.schedulers.interface import WebLink
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 

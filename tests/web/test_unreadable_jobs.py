@@ -12,8 +12,8 @@ from tests.web.kept import ANYBODY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
 from tony.web.folder_job_view import FolderView
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB, DAMAGED = "local-20260102-000000-0a1b2c", "local-20260101-000000-0a1b2c"
 

@@ -25,7 +25,7 @@ from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
 from tony.mini import ports
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemons import MiniDaemon
+from tony.mini.daemon_commands import MiniDaemon
 from tony.mini.layout import Places
 from tony.mini.options import HadoopProperty, MiniOptions
 from tony.model.layout import Home

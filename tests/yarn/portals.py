@@ -21,7 +21,7 @@ from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_manager import MOST, TensorBoardManager
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator
+from tony.web.user_authentication import AuthConfig, Authenticator
 
 
 def history() -> str:

@@ -23,7 +23,7 @@ from tony.hadoop.wire.reports import ApplicationReport
 from tony.hadoop.wire.yarn_records import NodeState
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemons import MiniDaemon
+from tony.mini.daemon_commands import MiniDaemon
 from tony.mini.java import find_java
 from tony.mini.options import DEFAULT_HADOOP, MiniOptions
 from tony.mini.site_xml import to_xml

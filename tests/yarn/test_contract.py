@@ -39,8 +39,8 @@ from tony.linux.process import is_alive
 from tony.mini.cluster import MiniCluster
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
-from tony.schedulers.yarn.allocation.container_env import ContainerEnv
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, Uploaded, decode_payload
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles

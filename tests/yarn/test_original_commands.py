@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.served import SERVER, call, end, get, proxied, put, wait_port
 from tests.yarn.lab import CEILING, YarnLab, until
 from tony.linux.process import with_marker
-from tony.mini.daemons import MARKER
+from tony.mini.daemon_commands import MARKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

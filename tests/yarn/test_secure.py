@@ -19,10 +19,10 @@ from tests.hadoop.url_tokens import from_url_string
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
-from tony.hadoop.client_factory import name_node_for
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
+from tony.hadoop.namenode_factory import name_node_for
 from tony.hadoop.tokens.credentials import to_message, write_file
 from tony.hadoop.tokens.identifiers import read_hdfs_identifier
 from tony.hadoop.tokens.token import HadoopToken

@@ -18,10 +18,10 @@ from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metrics_reader import Peak, RolePoints
 from tony.history.progress_records import CheckpointRecord, ProgressRecords
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec
 from tony.model.states import JobState, RoleKind
+from tony.model.submission_record import JobRecord
 from tony.units import MAX_DURATION, MAX_SIZE
 
 #: Samples of memory over a run that are used to detect growth.

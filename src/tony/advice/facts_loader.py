@@ -13,9 +13,9 @@ from tony.history import event_log
 from tony.history.directory_scan import scan
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import open_metrics
-from tony.model.job_record import JobRecord
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 
 #: Most runs that are read, including the job itself.
 RUNS = 10

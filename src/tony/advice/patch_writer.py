@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.advice import job_file_check
+from tony.advice import patch_preconditions
 from tony.advice.patch import apply_changes
 from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, StorageError, UserError
-from tony.model.job_record import JobRecord
+from tony.model.submission_record import JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ def apply(
         UserError: the file cannot be edited, is not the job's, or would not be valid with the changes.
         StorageError: it cannot be read or written.
     """
-    why = job_file_check.why_not_written(path)
+    why = patch_preconditions.why_not_written(path)
     if why:
         raise UserError(why)
-    spec = job_file_check.resolve_again(path, record).spec
-    reasons = {change: job_file_check.why_elsewhere(change, spec, record) for change in changes}
+    spec = patch_preconditions.resolve_again(path, record).spec
+    reasons = {change: patch_preconditions.why_elsewhere(change, spec, record) for change in changes}
     made = tuple(change for change in changes if not reasons[change])
     mark, before = _read(path)
     after = apply_changes(before, made)
@@ -97,7 +97,9 @@ def _check_draft(draft: Path, path: Path, record: JobRecord, check: Callable[[Re
         UserError: it is not.
     """
     try:
-        resolved = load(draft, sets=[f"name={record.spec.name}"], params=job_file_check.command_line_params(record))
+        resolved = load(
+            draft, sets=[f"name={record.spec.name}"], params=patch_preconditions.command_line_params(record)
+        )
         if check:
             check(resolved)
     except ConfigError as error:

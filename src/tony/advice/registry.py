@@ -15,7 +15,7 @@ GROUP = "tony.advice"
 #: Module -> class, in the order of findings of the same severity.
 _BUILT_IN = {
     "idle_gpus": "GpusIdle",
-    "memory_headroom": "MemoryTight",
+    "memory_under_requested": "MemoryTight",
     "memory_over_requested": "MemoryOverAsked",
     "data_bound": "DataBound",
     "checkpoint_interval": "CheckpointInterval",

@@ -4,12 +4,12 @@
 loop: event, log, state machine (`tony.core`), actions. An action is performed only after its cause is durable
 (`durability_barrier`).
 
-Executors connect through `executor_connections`; each gets a `launch_context` when its container starts and a message
-of `start_messages` when its program is to start. After a failover `recovery` restores the state from the event log of
-the previous AM attempt, `reattach_caller` calls executors that do not know the new address, and `stored_kill_requests`
-carries out user requests made while no AM answered.
+Executors connect through `executor_connections`; each gets a `executor_launch_context` when its container starts and a
+message of `start_messages` when its program is to start. After a failover `recovery` restores the state from the event
+log of the previous AM attempt, `reattach_caller` calls executors that do not know the new address, and
+`stored_kill_requests` carries out user requests made while no AM answered.
 
 Clients get reports (`subscribers`), output (`log_relay`), metrics (`metrics_store`), stack traces (`stack_relay`) and
-connections to ports of tasks (`tunnel_broker`). `status_page` is a plain page; `page_server` starts the process that
+connections to ports of tasks (`tunnel_broker`). `status_page` is a plain page; `page_process` starts the process that
 serves the full pages where the web packages are installed.
 """

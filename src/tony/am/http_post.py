@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from tony.address import format_host
-from tony.linux.threads import start_in_thread
+from tony.linux.thread_pools import start_in_thread
 
 if TYPE_CHECKING:
     import ssl

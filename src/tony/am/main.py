@@ -23,11 +23,10 @@ from tony import clock
 from tony.am import connection_limits
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import Master
-from tony.am.page_server import PageProcess
+from tony.am.page_process import PageProcess
 from tony.am.recovery import recover_state
 from tony.am.status_page import Page
 from tony.am.stored_kill_requests import apply_stored_kill_requests
-from tony.bootstrap import settle
 from tony.config.files.site_file_paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
@@ -36,16 +35,17 @@ from tony.frameworks.base import Framework
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
+from tony.isolated_interpreter import settle
 from tony.linux import liveness_lock
 from tony.linux.open_file_limit import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import TlsMode
+from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers

@@ -17,8 +17,8 @@ from typing import Any
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier
 from tony.am.executor_connections import Executors
+from tony.am.executor_launch_context import build_container_setup, executor_lease, task_part
 from tony.am.job_clock import JobClock
-from tony.am.launch_context import build_container_setup, executor_lease, task_part
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
 from tony.am.recovery import known_containers
@@ -27,7 +27,7 @@ from tony.am.subscribers import Subscribers
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.gang_size import gathered, sizes_text
+from tony.core.gang_size_event import gathered, sizes_text
 from tony.core.report_builder import Live, ReportContext, report
 from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework

@@ -21,9 +21,9 @@ from tony.am.series_store import SeriesStore, Track
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
 from tony.history.progress_records import CheckpointRecord
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
-from tony.model.metric_series import series_of
+from tony.model.metric_definitions import series_of
 from tony.model.progress import (
     STALLED_AFTER_INTERVALS,
     STALLED_AFTER_SECONDS,

@@ -10,8 +10,8 @@ from tony.core.application import Application
 from tony.errors import InvalidTransition, PlatformError, RecordError
 from tony.history.event_log import read, segments
 from tony.history.replay import replay
-from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import KnownContainer
 
 

@@ -9,7 +9,7 @@ from tony.errors import PlatformError, TonyError
 from tony.frameworks.base import Framework
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
-from tony.model.job_record import JobRecord
+from tony.model.submission_record import JobRecord
 from tony.protocol.framing import encode_for_many
 from tony.protocol.messages import StartProgram
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from tony import clock
-from tony.am.page_server import PageProcess
+from tony.am.page_process import PageProcess
 from tony.model.job_report import JobReport
 from tony.units import format_duration
 

@@ -13,7 +13,7 @@ from tony.linux.process import set_not_dumpable
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
-from tony.schedulers.yarn.allocation.container_env import ContainerEnv
+from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload
 
 

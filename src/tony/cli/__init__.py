@@ -1,8 +1,8 @@
 """The command line: one file per command in `commands/`, and what several commands share.
 
-`entry` runs before anything slow is imported; `main` runs the command and maps every error to an exit code.
+`startup` runs before anything slow is imported; `main` runs the command and maps every error to an exit code.
 `submission` and `follow/following` are shared by `submit` and `run`, `portal_option` by all commands with `--portal
-URL`, `legacy_commands` by the commands for jobs of LinkedIn TonY.
+URL`, `legacy_command_runner` by the commands for jobs of LinkedIn TonY.
 
 `follow/` shows a job until its end, `text/` has one module for each kind of report, and `terminal/` writes: `output`
 (lines and JSON), `terminal_text` (sanitises untrusted text, fits lines to the terminal), `live_region` (the table below

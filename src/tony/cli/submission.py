@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tony.bootstrap import settle
-from tony.cli.follow.early import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
 from tony.cli.options import home, json_option
+from tony.cli.signal_guard import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
 from tony.cli.terminal.output import print_json, say, warn
 from tony.config.load import Resolved
+from tony.isolated_interpreter import settle
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.layout import Home, JobFolder

@@ -26,7 +26,7 @@ from tony.client.output_lines import format_line, selected_streams
 from tony.client.port_forward import PortForward, open_proxy
 from tony.history.event_log import LogEntry
 from tony.history.job_record import record_of
-from tony.jobs import changing, facts
+from tony.jobs import changing, job_status
 from tony.jobs.failure_text import error_of
 from tony.jobs.job_events import events
 from tony.jobs.job_follower import reports
@@ -35,7 +35,7 @@ from tony.jobs.killing import kill
 from tony.jobs.log_names import Selection, named_tasks
 from tony.jobs.log_stream import lines
 from tony.jobs.state_dir import find_state_dir
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
@@ -116,7 +116,7 @@ class Job:
 
     async def status_async(self) -> JobReport:
         """Awaitable version of `status`."""
-        return await facts.load_report(self._home, self.id)
+        return await job_status.load_report(self._home, self.id)
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
         """Wait for the end of the job and return its last report, whatever its result.

@@ -19,14 +19,14 @@ from tony import clock
 from tony.address import format_host
 from tony.errors import ConnectionFailed, TonyError, UserError
 from tony.history.job_record import record_of
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.failure_text import outcome
 from tony.jobs.log_names import named_tasks
 from tony.jobs.tunnel_client import opened
 from tony.linux.peer_credentials import is_ours, peer_uid
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 from tony.rpc.sockets import describe_error
 from tony.rpc.tunnel import carry, reset
 
@@ -167,7 +167,7 @@ async def open_proxy(
     """
     record = record_of(home, job_id)
     task = _task(record, target)
-    report = await facts.load_report(home, job_id)
+    report = await job_status.load_report(home, job_id)
     if report.state.ended:
         raise UserError(f"cannot forward to an ended job: {outcome(report)}")
     host = next((each.host for each in report.tasks if each.task == str(task)), None)

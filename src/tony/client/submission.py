@@ -14,12 +14,12 @@ from pathlib import Path
 
 import tony
 from tony import clock
-from tony.client.credentials import make_credentials
+from tony.client.rpc_credentials import make_credentials
 from tony.client.staging import stage
 from tony.config.files.layers import quoted
-from tony.config.files.secret_names import redact
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
+from tony.config.secret_masking import redact
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
@@ -27,12 +27,12 @@ from tony.jobs import aborted_submissions
 from tony.jobs.job_ids import new_job_id, remember
 from tony.jobs.state_dir import prepare
 from tony.jobs.whoami import user_name
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.layout import Home, JobFolder
 from tony.model.staged import StagedJob
 from tony.model.states import TlsMode
+from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.interface import PreparedJob, Submitter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tony.config.checks.cross_checks import check
 from tony.config.checks.elastic_roles import idle_waits
-from tony.config.checks.notes import Note, summarize_notes
+from tony.config.checks.hints import Note, summarize_notes
 from tony.config.checks.plugin_checks import (
     default_kind_notes,
     default_kind_source,
@@ -26,7 +26,7 @@ from tony.config.files.overrides import from_environment, from_params, from_sets
 from tony.config.files.site_file_paths import default_site_files
 from tony.config.files.site_policy import broken_finals, over_limits, read_sites
 from tony.config.spec_builder import build
-from tony.config.table.value_table import read
+from tony.config.table.converted_settings import read
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 

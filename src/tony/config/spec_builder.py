@@ -8,9 +8,9 @@ from typing import Any
 
 from tony.config.checks.elastic_roles import sizes
 from tony.config.checks.start_order import conditions
+from tony.config.table.converted_settings import ValueTable
+from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key
-from tony.config.table.settings_tree import find
-from tony.config.table.value_table import ValueTable
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import OnTimeout
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
-from tony.core.reattach import reattach_actions
+from tony.core.reattach_actions import reattach_actions
 from tony.core.state import State
 from tony.core.state_digest import digest
 from tony.core.step_context import StepContext

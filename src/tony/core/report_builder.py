@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tony.core.application import Application
+from tony.core.hung_peers import describe_silent_peers
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import counting
-from tony.core.silent_peers import describe_silent_peers
 from tony.core.state import RoleState, State, Task
 from tony.core.unfinished import describe_unfinished
 from tony.model.ids import TaskId

@@ -24,8 +24,8 @@ from tony.executor.output.output_capture import Output
 from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.executable_bit import make_executable
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
-from tony.executor.program.missing_files import explain_missing_file
-from tony.executor.program.output_exports import Exports
+from tony.executor.program.exported_values import Exports
+from tony.executor.program.ignored_source_files import explain_missing_file
 from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import (
     MARKER,
@@ -41,7 +41,7 @@ from tony.executor.program.python_hook_variables import variables
 from tony.executor.program.reaper import Reaper
 from tony.executor.program.spawn import spawn
 from tony.frameworks.base import TaskView
-from tony.linux import process, resource_limits
+from tony.linux import process, resource_limit_errors
 from tony.linux.process import has_marker, own_peak
 from tony.linux.process_usage import ProcessUsage
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -193,7 +193,7 @@ class ProgramRun:
             log.error("the program was not started: %s", message)
             await self._process_tree.end()
             self.ended = clock.monotonic()
-            reason = ExitReason.REFUSED if resource_limits.explain(error) else ExitReason.LAUNCH_FAILED
+            reason = ExitReason.REFUSED if resource_limit_errors.explain(error) else ExitReason.LAUNCH_FAILED
             return ExitStatus(reason=reason, message=message[:_MAX_MESSAGE_CHARACTERS])
         finally:
             if self._ranks:
@@ -257,7 +257,7 @@ class ProgramRun:
                 TrustedSenders(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent
             )
         except OSError as error:
-            log.warning("cannot create the progress socket: %s", resource_limits.describe_os_error(error))
+            log.warning("cannot create the progress socket: %s", resource_limit_errors.describe_os_error(error))
             return None
 
     def _create_sampler(self, output: Output) -> MetricsSampler:
@@ -295,7 +295,7 @@ class ProgramRun:
             )
         except OSError as error:
             raise LaunchFailed(
-                f"cannot create pipes for its output: {resource_limits.describe_os_error(error)}"
+                f"cannot create pipes for its output: {resource_limit_errors.describe_os_error(error)}"
             ) from error
         self._run_context.ports.before_start()
         self._run_context.reaper.adopt(self._on_other_exit)
@@ -323,7 +323,7 @@ class ProgramRun:
             return RankOutput(output, count)
         except OSError as error:
             log.warning(
-                "output of the processes is not labelled with ranks: %s", resource_limits.describe_os_error(error)
+                "output of the processes is not labelled with ranks: %s", resource_limit_errors.describe_os_error(error)
             )
             return None
 

@@ -14,7 +14,7 @@ from tony.errors import InfraError, StorageError, TonyError
 from tony.executor.main import begin
 from tony.executor.program.program_environment import MARKER
 from tony.protocol.launch import ContainerPart, LaunchContext
-from tony.schedulers.yarn.allocation.container_env import ContainerEnv
+from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, TaskPayload
 
 #: Variables that a program needs to find Hadoop's file system, if the node sets them.

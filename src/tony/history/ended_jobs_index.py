@@ -15,8 +15,8 @@ from dataclasses import replace
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_summary import JobHead
 from tony.model.job_summary import head_of_report as head_of_report
-from tony.model.json_text import loads
 from tony.model.layout import Home
+from tony.model.strict_json import loads
 
 
 def read(home: Home) -> tuple[dict[str, JobHead], int]:

@@ -10,11 +10,11 @@ from tony.errors import NewerRecordError, RecordError, UnknownJobError
 from tony.history import ended_jobs_index
 from tony.history.json_files import decode_json, decoding, read_text, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.job_spec import Role
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.model.submission_record import RECORD_VERSION, JobRecord
 
 T = TypeVar("T")
 #: Tasks of a job that is read: each takes memory, and a few bytes of JSON can declare a billion of them.

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from tony.errors import RecordError, StorageError
 from tony.linux.plain_files import open_file
 from tony.model.codec import Json
-from tony.model.json_text import BadJson, loads
+from tony.model.strict_json import BadJson, loads
 from tony.storage.stores.disk_errors import build_storage_error
 from tony.storage.stores.local_store import LocalStore
 

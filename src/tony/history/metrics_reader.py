@@ -21,7 +21,7 @@ from tony.history import metrics_schema as layout
 from tony.history.metrics_writer import progress_of
 from tony.history.progress_records import CheckpointRecord
 from tony.model.ids import TaskId
-from tony.model.metric_series import series_of
+from tony.model.metric_definitions import series_of
 from tony.model.progress import Progress
 from tony.protocol.messages import Points
 

@@ -20,7 +20,7 @@ from tony.errors import StorageError
 from tony.history import metrics_schema as layout
 from tony.history.metrics_schema import StoredTaskMetrics, TaskMetricsUpdate
 from tony.history.progress_records import CheckpointRecord
-from tony.model.metric_series import series_of
+from tony.model.metric_definitions import series_of
 from tony.model.progress import Progress
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.metric_series import DEVICE, OF_PROGRAMS, PROGRAM
+from tony.model.metric_definitions import DEVICE, OF_PROGRAMS, PROGRAM
 from tony.model.states import JobState, TaskState
 from tony.units import Unit
 

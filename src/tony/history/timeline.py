@@ -16,8 +16,8 @@ from tony.core.application import Application
 from tony.core.state import Task
 from tony.errors import InvalidTransition
 from tony.history.event_log import LogEntry
-from tony.model.job_record import JobRecord
 from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.submission_record import JobRecord
 
 
 class TaskPhase(Enum):

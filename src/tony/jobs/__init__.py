@@ -2,11 +2,11 @@
 
 `state_dir` finds the state directory, `job_ids` resolves job ids.
 
-Status: `facts` queries the running AM (`am_client`), the summary or the record; `job_list` does so for many jobs.
+Status: `job_status` queries the running AM (`am_client`), the summary or the record; `job_list` does so for many jobs.
 Requests: `killing`, `changing`; through a portal: `portal_client`, `portal_logs`, `portal_stacks`.
 Following: `job_follower`; output by `log_follower`, `log_reader` and `log_stream`, events by `job_events`.
-Reports: `told` (timeline and goodput), `job_metrics`, `progress`, `comparison`, `otlp_export`.
-Other machines: `remote_jobs` keeps a local copy of the job directory; `log_fetcher` and `log_mirror` copy output.
+Reports: `job_overview` (timeline and goodput), `job_metrics`, `progress`, `comparison`, `otlp_export`.
+Other machines: `remote_job_sync` keeps a local copy of the job directory; `log_fetcher` and `log_mirror` copy output.
 The end: `failure_text` and `failure_hints` describe it; `finalize_lost` and `dead_am_report` write the summary of a job
 whose AM died; `aborted_submissions` removes what a killed submission left.
 """

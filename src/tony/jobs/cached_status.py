@@ -14,11 +14,11 @@ from typing import Self
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError
 from tony.history.job_record import record_of
 from tony.history.json_files import read_json, write_json
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 
 _AM_UNREACHABLE = "its application master does not answer; showing the last known status"

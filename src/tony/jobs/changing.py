@@ -12,7 +12,7 @@ from contextlib import aclosing
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import record_of
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
 from tony.jobs.failure_text import outcome
 from tony.jobs.log_names import named_tasks
@@ -82,14 +82,14 @@ async def stacks(home: Home, job_id: str, words: Sequence[str] = ()) -> AsyncGen
         ConnectionFailed: its AM cannot be reached.
     """
     chosen = named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
-    report = await facts.load_report(home, job_id)
+    report = await job_status.load_report(home, job_id)
     try:
         async with aclosing(ask_all_stacks(home.job(job_id), user_name(), select_tasks(report, chosen))) as answers:
             async for told in answers:
                 yield told
     except ConnectionFailed as error:
         if error.gone:
-            require_running(await facts.load_report(home, job_id), NO_STACKS)
+            require_running(await job_status.load_report(home, job_id), NO_STACKS)
         raise
 
 
@@ -131,7 +131,7 @@ async def _send_command(
     give_up = clock.monotonic() + PATIENCE
     first: JobReport | None = None
     while True:
-        report = await facts.load_report(home, job_id)
+        report = await job_status.load_report(home, job_id)
         first = first or report
         require_running(report, otherwise)
         try:

@@ -12,11 +12,11 @@ from tony.errors import TonyError
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.job_metrics import ordered
-from tony.jobs.told import JobOverview, load_overview
-from tony.linux.threads import to_thread
-from tony.model.job_record import JobRecord
+from tony.jobs.job_overview import JobOverview, load_overview
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
+from tony.model.submission_record import JobRecord
 
 #: Relative changes below this are not shown.
 _NEGLIGIBLE_CHANGE = 0.005

@@ -18,10 +18,10 @@ from tony.history.job_record import pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import whereabouts
 from tony.jobs.finalize_lost import timed_out_report
-from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import ApplicationStatus
 
 #: Lines of the AM's own log quoted in the failure.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core import events as ev
-from tony.core.gang_size import sizes_text
+from tony.core.gang_size_event import sizes_text
 from tony.units import format_duration
 
 #: Explanations of deadlines.

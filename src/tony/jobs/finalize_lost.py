@@ -12,11 +12,11 @@ from dataclasses import replace
 from tony.errors import ExitCode
 from tony.history.job_record import read_summary, write_summary
 from tony.history.kill_request import load_kill_request
-from tony.linux.threads import to_thread
-from tony.model.job_record import JobRecord
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
+from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import ApplicationStatus, Submitter
 
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 from tony.history.event_log import LogEntry
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
-from tony.jobs import facts
-from tony.jobs.remote_jobs import refresh
+from tony.jobs import job_status
+from tony.jobs.remote_job_sync import refresh
 from tony.linux.inotify import ChangeWatch
 from tony.model.layout import Home
 
@@ -26,7 +26,7 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
         SchedulerError: it runs in a cluster whose files cannot be read.
     """
     folder = home.job(job_id)
-    submitter = facts.submitter_of(home, record_of(home, job_id))
+    submitter = job_status.submitter_of(home, record_of(home, job_id))
     far = not submitter.capabilities.same_host
     tail = EventTail(folder)
     with ChangeWatch() as changes:
@@ -43,4 +43,4 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
                     await changes.wait_change()
             except TimeoutError:
                 if far or submitter.am_alive(folder) is False:
-                    await facts.load_report(home, job_id)
+                    await job_status.load_report(home, job_id)

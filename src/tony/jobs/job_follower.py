@@ -13,7 +13,7 @@ from typing import Protocol
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageError
 from tony.history.job_record import record_of
-from tony.jobs import cached_status, facts, remote_jobs
+from tony.jobs import cached_status, job_status, remote_job_sync
 from tony.jobs.am_client import watch
 from tony.jobs.log_fetcher import LogFetcher, bring, bringing
 from tony.jobs.log_follower import LogTail
@@ -21,9 +21,9 @@ from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import LogLine, portions
 from tony.jobs.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
+from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
 
 #: Seconds to collect lines before the next read. The first line after a silence is read at once; eight tasks with 200
@@ -127,7 +127,7 @@ class _Sessions:
         reasons = {session: report.session_reason}
         if session > self._told + 1 or not report.session_reason:
             known = reasons if report.session_reason else {}
-            reasons = {**await remote_jobs.sessions(self._home, self._job_id, session), **known}
+            reasons = {**await remote_job_sync.sessions(self._home, self._job_id, session), **known}
         for number in range(self._told + 1, session + 1):
             self._viewer.opened(number, reasons.get(number, ""))
         self._told = session
@@ -149,7 +149,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
-    submitter = facts.submitter_of(home, record)
+    submitter = job_status.submitter_of(home, record)
     far = not submitter.capabilities.same_host
     backoff = _REMOTE_BACKOFF if far else _LOCAL_BACKOFF
     with ChangeWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
@@ -166,7 +166,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                         poller.heard()
                         attempts.tell(message.report)
                         if message.final and far:
-                            yield await remote_jobs.last_am_report(folder, submitter, message.report)
+                            yield await remote_job_sync.last_am_report(folder, submitter, message.report)
                         else:
                             yield message.report
                         if message.final:
@@ -213,7 +213,7 @@ class _StatusPoller:
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS - (clock.wall() - record.submitted)
         self._is_away = False
         self._told = ""
-        self._limit = QueueLimit(home.job(record.job_id), record, facts.submitter_of(home, record))
+        self._limit = QueueLimit(home.job(record.job_id), record, job_status.submitter_of(home, record))
 
     def heard(self) -> None:
         """Reset the deadline: there was an answer."""
@@ -224,10 +224,10 @@ class _StatusPoller:
     async def ask(self) -> JobReport | None:
         """Return the status; None if it cannot be determined now."""
         try:
-            report = await facts.load_report(self._home, self._job_id)
+            report = await job_status.load_report(self._home, self._job_id)
             if self._limit.is_over(report):
                 await self._limit.end(report)
-                report = await facts.load_report(self._home, self._job_id)
+                report = await job_status.load_report(self._home, self._job_id)
         except ConnectionFailed as error:
             if str(error) != self._told:
                 self._told = str(error)

@@ -75,9 +75,9 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     # Late: these imports would double the time to list ended jobs.
     import asyncio
 
-    from tony.jobs import facts
+    from tony.jobs import job_status
     from tony.jobs.cached_status import last_known
-    from tony.linux.threads import to_thread
+    from tony.linux.thread_pools import to_thread
 
     elsewhere = await _scheduler_jobs(home, wanted.scheduler) if wanted.scheduler else {}
     listing = await to_thread(scan, home)
@@ -87,7 +87,7 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     async def ask(head: JobHead) -> JobHead:
         async with slots:
             try:
-                return head_of_report(await facts.load_report(home, head.job))
+                return head_of_report(await job_status.load_report(home, head.job))
             except TonyError as error:
                 unknown.setdefault(" ".join(str(error).split()), []).append(head.job)
                 if head.job in elsewhere or not isinstance(error, ConnectionFailed):

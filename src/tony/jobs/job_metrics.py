@@ -10,9 +10,9 @@ from tony.history import event_log
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.am_client import ask_metrics
 from tony.jobs.progress import Reports, read_reports
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.layout import JobFolder
-from tony.model.metric_series import OF_PROGRAMS, PROGRAM
+from tony.model.metric_definitions import OF_PROGRAMS, PROGRAM
 from tony.model.progress import Progress
 from tony.protocol.messages import MOST_POINTS, Points
 

@@ -9,10 +9,10 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, record_of
 from tony.history.kill_request import KillRequest, save_kill_request
-from tony.jobs import aborted_submissions, facts
+from tony.jobs import aborted_submissions, job_status
 from tony.jobs.am_client import PATIENCE, tell_kill, whereabouts
 from tony.jobs.whoami import user_name
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 
@@ -43,14 +43,14 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
     """
     give_up = clock.monotonic() + PATIENCE
     folder = home.job(job_id)
-    submitter = facts.submitter_of(home, record_of(home, job_id))
+    submitter = job_status.submitter_of(home, record_of(home, job_id))
     here = submitter.capabilities.same_host
     kept: float | None = None
     broken = False
     while True:
         began = clock.monotonic()
         try:
-            report = await facts.load_report(home, job_id, _ANSWER_SECONDS if here else _REMOTE_ANSWER_SECONDS)
+            report = await job_status.load_report(home, job_id, _ANSWER_SECONDS if here else _REMOTE_ANSWER_SECONDS)
             if report.state.ended:
                 folder.kill_request.unlink(missing_ok=True)
                 return report
@@ -61,7 +61,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             return report
         except ConnectionFailed as error:
             # It may be starting, or have just ended, or be ending: then the next poll tells.
-            hangs = not error.gone and (broken or clock.monotonic() - began > facts.PROMPT)
+            hangs = not error.gone and (broken or clock.monotonic() - began > job_status.PROMPT)
             if (hangs or clock.monotonic() > give_up) and await _end_by_scheduler(home, job_id):
                 return pending_report(folder, record_of(home, job_id))
             lives = submitter.am_alive(folder) if here else not aborted_submissions.is_under_way(home, job_id)
@@ -88,7 +88,7 @@ async def _end_from_here(home: Home, job_id: str) -> JobReport:
 
     folder, record = home.job(job_id), record_of(home, job_id)
     report = await to_thread(as_logged, folder, record)
-    await facts.submitter_of(home, record).withdraw(folder, f"killed by {user_name()}")
+    await job_status.submitter_of(home, record).withdraw(folder, f"killed by {user_name()}")
     return report
 
 
@@ -97,7 +97,7 @@ async def _end_by_scheduler(home: Home, job_id: str) -> bool:
 
     Not while it is being submitted: the scheduler would not know the job yet.
     """
-    submitter = facts.submitter_of(home, record_of(home, job_id))
+    submitter = job_status.submitter_of(home, record_of(home, job_id))
     if submitter.capabilities.same_host or aborted_submissions.is_under_way(home, job_id):
         return False
     await submitter.withdraw(home.job(job_id), f"killed by {user_name()}")

@@ -17,15 +17,15 @@ from pathlib import Path
 from tony.core.events import ContainerEnded, Granted
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
 from tony.history import event_log
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.am_client import connect_to_am
 from tony.jobs.log_mirror import Mirror, complete, note_complete
 from tony.jobs.log_names import LogName, Selection, find
 from tony.linux.inotify import ChangeWatch
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
@@ -424,7 +424,7 @@ def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
     if not has_remote_logs(record.spec.scheduler):
         return None
     try:
-        submitter = facts.submitter_of(home, record)
+        submitter = job_status.submitter_of(home, record)
     except InfraError:
         return None
     return None if submitter.capabilities.log_files else submitter
@@ -468,7 +468,7 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
         return
     if not folder.summary.exists():
         try:
-            await facts.load_report(home, record.job_id)  # it also locates the AM
+            await job_status.load_report(home, record.job_id)  # it also locates the AM
         except TonyError as error:
             notice(f"the latest output may be missing: {_one_line(error)}")
             return

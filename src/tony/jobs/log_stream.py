@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import nullcontext
 
 from tony.history.job_record import record_of
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.log_fetcher import bring, bringing, far_submitter
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
@@ -59,5 +59,5 @@ async def lines(
                         changed = await tail.wait_change()
                 except TimeoutError:
                     changed = None
-                    if far or facts.submitter_of(home, record).am_alive(folder) is False:
-                        await facts.load_report(home, job_id)
+                    if far or job_status.submitter_of(home, record).am_alive(folder) is False:
+                        await job_status.load_report(home, job_id)

@@ -25,9 +25,9 @@ from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_query import MOST
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.json_text import loads
 from tony.model.layout import Home
 from tony.model.progress import JobProgress
+from tony.model.strict_json import loads
 from tony.protocol.messages import Stacks
 
 T = TypeVar("T")

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from tony import clock
 from tony.errors import TonyError
 from tony.history.job_record import read_job
-from tony.jobs import log_fetcher, remote_jobs
+from tony.jobs import log_fetcher, remote_job_sync
 from tony.jobs.log_mirror import complete
 from tony.jobs.log_names import STREAMS, Selection
-from tony.linux.threads import Slots, to_thread
-from tony.model.job_record import ORIGINAL, JobRecord
+from tony.linux.thread_pools import Slots, to_thread
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import ORIGINAL, JobRecord
 from tony.schedulers.interface import Submitter, WebLink
 
 #: Seconds for which fetched output of a running job is fresh.
@@ -143,7 +143,7 @@ class RemoteRecord:
 
     async def _refresh(self) -> None:
         try:
-            await remote_jobs.refresh(self._home, self._folder.job_id)
+            await remote_job_sync.refresh(self._home, self._folder.job_id)
         except (TonyError, OSError) as error:
             _log.info("cannot fetch the event log of %s: %s", self._folder.job_id, error)
         finally:

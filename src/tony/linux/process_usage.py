@@ -1,4 +1,4 @@
-"""Resource usage of a program's processes, sample by sample: names and units are those of `model/metric_series.py`.
+"""Resource usage of a program's processes, sample by sample; names and units: `model/metric_definitions.py`.
 
 Rates are differences of counters between two samples. A process that exits takes its counters along, and the process
 that waits for it inherits them (`proc_pid_stat(5)`: cutime, cmajflt; `/proc/<pid>/io` holds both together). So what a

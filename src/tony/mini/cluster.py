@@ -17,7 +17,7 @@ from tony.errors import InfraError, RecordError, StorageError, UserError
 from tony.linux.process import is_stopped, memory_of
 from tony.mini import ports, processes, readiness
 from tony.mini.cluster_state import ClusterState, Process, load, save
-from tony.mini.daemons import DaemonKind, MiniDaemon, command, daemons, parse, tool_command
+from tony.mini.daemon_commands import DaemonKind, MiniDaemon, command, daemons, parse, tool_command
 from tony.mini.disk_setup import check_path, format_name_node, user_name, write_files
 from tony.mini.hadoop_download import fetch
 from tony.mini.initial_setup import initialize_hdfs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tony.errors import RecordError
 from tony.linux.process import is_alive, start_time
-from tony.mini.daemons import MiniDaemon, daemons
+from tony.mini.daemon_commands import MiniDaemon, daemons
 from tony.mini.layout import Places
 from tony.mini.options import MiniOptions
 from tony.model.codec import DecodeError, from_plain, to_plain

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tony.bootstrap import command
 from tony.errors import TonyError
+from tony.isolated_interpreter import command
 from tony.mini.cluster import MiniCluster
 from tony.mini.options import MiniOptions
 from tony.model.layout import Home

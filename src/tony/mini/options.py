@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tony.errors import UserError
-from tony.mini.daemons import MOST_NODES, daemons
+from tony.mini.daemon_commands import MOST_NODES, daemons
 
 #: Default release, tested with tony.
 DEFAULT_HADOOP = "3.4.2"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tony.linux.process import has_marker, kill_until_none, send, with_marker
 from tony.mini.cluster_state import ClusterState, Process
-from tony.mini.daemons import MARKER
+from tony.mini.daemon_commands import MARKER
 from tony.mini.layout import Places
 
 #: Variables that daemons inherit from the user's environment.

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from tony.errors import InfraError
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemons import DaemonKind, MiniDaemon
+from tony.mini.daemon_commands import DaemonKind, MiniDaemon
 
 #: Timeout in seconds of one response; a starting daemon may accept a connection without responding.
 _TIMEOUT_SECONDS = 5.0

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from tony.mini import PROPERTY
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemons import HOST, MARKER, DaemonKind, MiniDaemon
+from tony.mini.daemon_commands import HOST, MARKER, DaemonKind, MiniDaemon
 from tony.mini.layout import Places
 
 Properties = dict[str, str]

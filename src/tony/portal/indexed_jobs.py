@@ -19,24 +19,24 @@ from weakref import WeakValueDictionary
 from tony import clock
 from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
-from tony.jobs import facts
+from tony.jobs import job_status
 from tony.jobs.remote_record import RemoteRecord, bringing_slots
-from tony.linux.threads import lock_held, to_thread
+from tony.linux.thread_pools import lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.portal.histories.history_location import file_system_of, is_own_location, is_state_directory
-from tony.portal.histories.record_cache import RecordCache
+from tony.portal.histories.job_dir_cache import RecordCache
 from tony.portal.histories.scan_threads import ScanThreads
 from tony.portal.job_index.index import JobIndex
 from tony.portal.job_index.index_entry import IndexEntry
 from tony.portal.status_from_log import StatusFromLog
 from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find_owner
 from tony.schedulers.registry import has_remote_logs
+from tony.storage.stores.file_store import FileStore
 from tony.storage.stores.local_store import JobDirectory
-from tony.storage.stores.store import FileStore
 from tony.web.folder_job_view import FolderView
 from tony.web.thread_lanes import LISTS, OTHERS, STORES
 
@@ -152,7 +152,9 @@ class IndexedJobs:
         def make() -> PortalView:
             far = RemoteRecord(self._home, folder, slots=self._fetch_slots)
             place = TensorBoardSource(folder=folder, own=True)
-            return PortalView(place, folder, lambda: facts.load_report(self._home, folder.job_id), far, is_own=True)
+            return PortalView(
+                place, folder, lambda: job_status.load_report(self._home, folder.job_id), far, is_own=True
+            )
 
         return self._view((self._own, folder.job_id, ()), make)
 
@@ -262,7 +264,7 @@ class IndexedJobs:
         async with slots:
             try:
                 async with asyncio.timeout(_POLL_TIMEOUT_SECONDS + 1.0):
-                    report = await facts.load_report(self._home, job, _POLL_TIMEOUT_SECONDS)
+                    report = await job_status.load_report(self._home, job, _POLL_TIMEOUT_SECONDS)
             except (TonyError, TimeoutError):
                 return None
             entry = await LISTS.run(self.index.entry, job)

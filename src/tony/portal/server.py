@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from tony import clock
-from tony.bootstrap import settle
 from tony.errors import InfraError
-from tony.jobs.portal_address import noted
+from tony.isolated_interpreter import settle
+from tony.jobs.portal_address_file import noted
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions
@@ -25,7 +25,7 @@ from tony.portal.histories.history_location import absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
-from tony.web.auth import Authenticator
+from tony.web.user_authentication import Authenticator
 from tony.web.uvicorn_server import listen, serve
 
 

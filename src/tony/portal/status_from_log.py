@@ -12,10 +12,10 @@ from tony.errors import InvalidTransition, UnknownJobError
 from tony.history.event_log import check_length_of_others, segments
 from tony.history.event_tail import EventTail
 from tony.history.job_record import pending_report, read_job, read_summary
-from tony.linux.threads import lock_held
-from tony.model.job_record import JobRecord
+from tony.linux.thread_pools import lock_held
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
 
 
 class StatusFromLog:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from tony.errors import ProtocolError
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.json_text import BadJson, NestedTooDeeply, loads
+from tony.model.strict_json import BadJson, NestedTooDeeply, loads
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import MESSAGES, Message
 

@@ -156,7 +156,7 @@ class Sample(Message):
 
     Attributes:
         ago: seconds since it was measured.
-        values: by the names of `model/metric_series.py`.
+        values: by the names of `model/metric_definitions.py`.
         saved: checkpoints since the last sample.
         first_step, first_ago: the first step reported in this task attempt, and seconds since then; repeated in each
             sample, since one may be lost. None: no step has been reported yet.

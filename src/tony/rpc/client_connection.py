@@ -20,7 +20,7 @@ from tony.rpc.handshake_side import HandshakeSide, Phase
 from tony.rpc.sockets import describe_error, resolve, short_path
 
 if TYPE_CHECKING:
-    from tony.rpc.tls import TlsPipe
+    from tony.rpc.tls_pipe import TlsPipe
 
 #: Queued messages above which reading pauses: a slow receiver slows the sender instead of filling memory.
 _MAX_QUEUED = 16
@@ -48,7 +48,7 @@ async def connect(
     where = parse(address)
     tls: TlsPipe | None = None
     if not isinstance(where, UnixAddress):
-        from tony.rpc.tls import TlsPipe, client_context
+        from tony.rpc.tls_pipe import TlsPipe, client_context
 
         tls = TlsPipe(client_context(credentials), listens=False, partner=kind.partner_name)
     side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token))

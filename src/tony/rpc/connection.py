@@ -23,7 +23,7 @@ from tony.rpc.handshake_side import HandshakeSide, Phase
 from tony.rpc.sockets import peer_process, reset_at_close, watch_for_death
 
 if TYPE_CHECKING:
-    from tony.rpc.tls import TlsPipe
+    from tony.rpc.tls_pipe import TlsPipe
 
 #: Bytes read from a socket, and written to it, at a time.
 READ_SIZE = 2**16

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tony.errors import ProtocolError
-from tony.linux import resource_limits
+from tony.linux import resource_limit_errors
 from tony.linux.open_file_limit import allow_open_files
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
@@ -151,7 +151,7 @@ class RpcServer:
             listener = listen_unix(where.path)
             self._files.append((where.path, os.lstat(where.path).st_ino))
         else:
-            from tony.rpc.tls import handshake_tag, server_context
+            from tony.rpc.tls_pipe import handshake_tag, server_context
 
             context = server_context(self._credentials)
             self._side.tag = handshake_tag(self._credentials.token).encode()
@@ -258,7 +258,7 @@ class _ListeningSide(HandshakeSide):
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._log_limited(
-                        "no-room", f"cannot take another connection: {resource_limits.describe_os_error(error)}"
+                        "no-room", f"cannot take another connection: {resource_limit_errors.describe_os_error(error)}"
                     )
                     await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _NO_ROOM_PAUSE)
                 continue  # or that connection was closed before it was accepted
@@ -268,7 +268,7 @@ class _ListeningSide(HandshakeSide):
     def _connection(self, context: ssl.SSLContext | None) -> RpcConnection:
         if context is None:
             return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, None)
-        from tony.rpc.tls import TlsPipe
+        from tony.rpc.tls_pipe import TlsPipe
 
         return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, TlsPipe(context, listens=True))
 

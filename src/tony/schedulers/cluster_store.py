@@ -15,7 +15,7 @@ from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
 from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
-from tony.storage.stores.store import PIECE, FileStore, Item
+from tony.storage.stores.file_store import PIECE, FileStore, Item
 
 
 class ClusterStore(FileStore):

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
+from tony.model.submission_record import JobRecord
 from tony.protocol.launch import AmCredentials, TaskPart
 
 if TYPE_CHECKING:

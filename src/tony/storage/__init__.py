@@ -1,7 +1,7 @@
 """Files: staging, archives, the content-addressed cache, unpacking, and the stores of histories.
 
 On the submitter's machine `staging/staging_requests` collects what the job's keys name, `folder_scan` and
-`ignore_rules` decide which files are staged (`tracked_files`: those tracked by git always are), `cache/cache_store`
+`ignore_rules` decide which files are staged (`tracked_files`: those tracked by git always are), `cache/cache_ingest`
 puts them into `object_cache` by digest and reads only what changed (`digest_index`). `staging/remote_sources` handles
 files that are already in a cluster's file system.
 
@@ -11,5 +11,5 @@ node and content, `file_copy` copies for each task, `environment_setup` makes a 
 Archives are untrusted: `archives/archive_detection` detects them by content, `archive_members` keeps every member
 inside its folder, `archive_limits` bounds their expansion.
 
-`stores/store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.
+`stores/file_store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.staged import StagedJob
+from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import PreparedJob
 

@@ -5,8 +5,9 @@ through a `job_source`: the portal's index, or `single_job_source` for one runni
 `am_server` process). `folder_job_view` is one job, read from its directory and its AM; `log_files` and `remote_logs`
 read its output.
 
-Access control: `auth` authenticates a request, `principal` is the result, `authorization` defines what that user may
-see and change, `login_throttle` counts wrong tokens. `secret_patterns` masks text that looks like a secret.
+Access control: `user_authentication` authenticates a request, `user_permissions` is the result, `authorization` defines
+what that user may see and change, `login_throttle` counts wrong tokens. `secret_patterns` masks text that looks like a
+secret.
 
 Each kind of blocking work has its own threads (`lanes`), so that job lists never wait for job directories.
 """

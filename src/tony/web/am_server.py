@@ -32,8 +32,8 @@ from tony.linux.process import set_not_dumpable, set_parent_death_signal
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.web.app import create
-from tony.web.auth import AuthConfig, Authenticator, TrustedProxy
 from tony.web.single_job_source import SingleJobSource
+from tony.web.user_authentication import AuthConfig, Authenticator, TrustedProxy
 from tony.web.uvicorn_server import serve
 
 #: Written to standard output, for the AM, once this process accepts connections.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from tony.errors import TonyError
 from tony.model.job_query import Facets, JobsPage, Query
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
+from tony.model.submission_record import JobRecord
 
 if TYPE_CHECKING:
     from starlette.requests import Request

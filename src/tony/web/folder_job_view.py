@@ -26,14 +26,14 @@ from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
 from tony.jobs import am_client
 from tony.jobs.remote_record import RemoteRecord
-from tony.linux.threads import USUAL, Lane, current_user, lock_held, to_thread
-from tony.model.job_record import JobRecord
+from tony.linux.thread_pools import USUAL, Lane, current_user, lock_held, to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Stacks
 from tony.schedulers.interface import WebLink
+from tony.storage.stores.file_store import joined
 from tony.storage.stores.local_store import LocalStore
-from tony.storage.stores.store import joined
 from tony.web.job_source import LOG_PIECE, RecordFile, TaskContainer
 from tony.web.log_files import FolderLogs
 from tony.web.remote_logs import RemoteLogs

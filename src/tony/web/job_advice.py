@@ -11,9 +11,9 @@ from tony.advice.facts_loader import RUNS, same_job
 from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
 from tony.history.event_log import LogEntry
-from tony.linux.threads import Slots, to_thread
+from tony.linux.thread_pools import Slots, to_thread
 from tony.model.job_query import Query
-from tony.model.job_record import JobRecord
+from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction, PortalUser, jobs_for
 from tony.web.job_source import JobView, Source
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tony.errors import TonyError
 from tony.jobs.comparison import ComparedFacts, Comparison, compared
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.web.job_source import JobView
 

@@ -1,7 +1,7 @@
 """The job provider interface of pages and API. Implementations: the portal's index, a single job.
 
-All methods are asynchronous and do blocking work in threads (`linux/threads.py`). Unknown values are None or empty. A
-part that cannot be read raises `TonyError`: the page then shows the error for that part, and everything else.
+All methods are asynchronous and do blocking work in threads (`linux/thread_pools.py`). Unknown values are None or
+empty. A part that cannot be read raises `TonyError`: the page then shows the error for that part, and everything else.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
 from tony.model.job_query import JobsPage, Query
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Stacks
 from tony.schedulers.interface import WebLink
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.jobs.log_names import LogName
-from tony.linux.threads import USUAL, Lane
+from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
+from tony.storage.stores.file_store import joined
 from tony.storage.stores.local_store import LocalStore
-from tony.storage.stores.store import joined
 from tony.web.job_source import LOG_PIECE, LogBytes, LogFileInfo, LogSearchResult
 from tony.web.secret_patterns import MARGIN, PRINTED
 

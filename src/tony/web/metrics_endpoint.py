@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics
 from tony.history.prometheus_text import CONTENT_TYPE, JobSnapshot, exposition
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.job_query import Query
 from tony.web.authorization import AccessDenied, AuthBackend, PortalAction, PortalUser
 from tony.web.job_source import Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from tony.linux.threads import USUAL, Lane
+from tony.linux.thread_pools import USUAL, Lane
 from tony.storage.stores.local_store import LocalStore
 from tony.web.job_source import LogBytes, LogFileInfo, LogSearchResult
 from tony.web.log_files import FolderLogs

@@ -8,18 +8,18 @@ import logging
 from dataclasses import replace
 
 from tony import clock
-from tony.config.files.secret_names import redact
+from tony.config.secret_masking import redact
 from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job
 from tony.jobs import am_client
 from tony.jobs.log_fetcher import LogFetcher
 from tony.jobs.log_names import Selection
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
-from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
 from tony.web.folder_job_view import FolderView
 from tony.web.in_memory_query import select_jobs
 from tony.web.log_files import FolderLogs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from tony.history.timeline import Timeline
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.web.job_source import JobView
 from tony.web.timeline_svg import Drawing, draw
 

@@ -11,9 +11,9 @@ from starlette.responses import HTMLResponse
 from tony import __version__
 from tony.web import page_text
 from tony.web.assets import assets
-from tony.web.principal import AuthMethod, User
 from tony.web.request import PageRequest
 from tony.web.secret_patterns import HTML
+from tony.web.user_permissions import AuthMethod, User
 
 
 @cache

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from tony import clock
 from tony.advice.wasted_hours import Waste, WeekOfWaste, by_week, compute_unused
 from tony.errors import RecordError, TonyError
-from tony.linux.threads import Slots
+from tony.linux.thread_pools import Slots
 from tony.model.job_query import MOST, Query
 from tony.model.job_summary import JobHead
 from tony.web.authorization import PortalUser, jobs_for

@@ -10,7 +10,7 @@ import pytest
 
 from tests.config.legacy.jobs import COMMAND, drafted, mistakes, notes, spec
 from tony.config.legacy.keys import KEYS, RESERVED, VARIABLES, row_of
-from tony.config.table.settings_tree import find
+from tony.config.table.schema_tree import find
 
 TWO = {"tony.worker.instances": "2", "tony.ps.instances": "1"}
 DOCKER = {"tony.docker.enabled": "true"}

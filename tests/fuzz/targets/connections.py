@@ -25,7 +25,7 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, GetReport, Message, Summon
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import TlsAddress, parse
-from tony.rpc.tls import TlsPipe, client_context, server_context
+from tony.rpc.tls_pipe import TlsPipe, client_context, server_context
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from tony.history.event_log import LogEntry
 from tony.history.timeline import timeline
 from tony.model.codec import to_plain
 from tony.model.job_query import Query, from_words, to_words
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.submission_record import JobRecord
 from tony.portal.histories import avro, jhist_reader, record_reader
 from tony.portal.histories.history_layouts import places
 from tony.portal.job_index.index_terms import expression, searched

@@ -22,8 +22,8 @@ from tony.history.prometheus_text import JobSnapshot, exposition
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
-from tony.model.json_text import loads
 from tony.model.progress import Progress
+from tony.model.strict_json import loads
 from tony.protocol.messages import MOST_POINTS, GetMetrics, Sample
 from tony.testing.sample_jobs import prepared_job
 

@@ -12,7 +12,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation
 from tony.am.executor_connections import Executors
-from tony.am.launch_context import task_part
+from tony.am.executor_launch_context import task_part
 from tony.am.start_messages import StartMessages
 from tony.core import actions as act
 from tony.core import events as ev
@@ -33,8 +33,8 @@ from tony.history.event_log import LONGEST_LINE
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec, Timeouts
+from tony.model.submission_record import JobRecord
 from tony.protocol import messages as msg
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart

@@ -15,7 +15,7 @@ from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.output_capture import Stream
 from tony.executor.output.writer_thread import WriterThread
-from tony.model.metric_series import MOST_OF_A_PROGRAM, series_of
+from tony.model.metric_definitions import MOST_OF_A_PROGRAM, series_of
 
 _PATTERN = r"(?:step|epoch) (?P<step>\S+)(?:/(?P<total>\S+))?(?: loss (?P<loss>\S+))?"
 

@@ -14,9 +14,9 @@ from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation
 from tony.cli.commands.list import _row
 from tony.cli.terminal.terminal_text import safe
-from tony.cli.text.event_text import EventTeller
+from tony.cli.text.event_list import EventTeller
+from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import further_sessions, lone_restarts, status_page
-from tony.cli.text.story import StatusChanges
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
 from tony.core.invariants import broken
@@ -42,11 +42,11 @@ from tony.jobs.dead_am_report import last_report
 from tony.jobs.failure_text import error_of
 from tony.jobs.job_ids import resolve
 from tony.model.codec import from_plain, to_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 
 _LOGS = Path(__file__).parents[2] / "logs"
 #: What parts a log into the segments of its attempts; no line of a log begins so.

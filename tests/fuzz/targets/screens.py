@@ -15,17 +15,17 @@ from tests.fuzz.values import plain_of
 from tony.cli.terminal.live_table import live_table
 from tony.cli.terminal.terminal_text import cut, safe, safe_line, table, width
 from tony.cli.text.log_printer import LogPrinter
+from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import status_page
-from tony.cli.text.story import StatusChanges
 from tony.executor.output.log_file import BoundedLogFile
-from tony.executor.program.output_exports import Exports
+from tony.executor.program.exported_values import Exports
+from tony.jobs.live_log_reader import LiveReader
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
 from tony.jobs.log_reader import LONGEST_LINE, LogReader, readers
-from tony.jobs.partial_lines import LiveReader
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport
-from tony.model.json_text import BadJson, loads
+from tony.model.strict_json import BadJson, loads
 
 _MARKS = {"LOSS": "line", "END": "%"}
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")

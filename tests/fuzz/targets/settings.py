@@ -25,8 +25,8 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import check, fill, near_misses
 from tony.rpc.am_address import parse as parse_address
-from tony.storage.staging.file_entries import clashes
-from tony.storage.staging.file_entries import parse as parse_entry
+from tony.storage.staging.file_entry_syntax import clashes
+from tony.storage.staging.file_entry_syntax import parse as parse_entry
 from tony.units import exact_duration, exact_size, format_duration, format_size, parse_duration, parse_size
 
 _EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony import bootstrap
+from tony import isolated_interpreter
 from tony.errors import ExitCode
 from tony.linux import process
 from tony.schedulers.local.containers import fork_server
@@ -99,7 +99,7 @@ def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
     """No interpreter starts for it: its /proc/PID/exe is the server's, and it is named for what it is."""
 
     async def scene(bench: Bench) -> None:
-        pid = await bench.start(bootstrap.command("tony.executor.main"))
+        pid = await bench.start(isolated_interpreter.command("tony.executor.main"))
         title = Path(f"/proc/{pid}/cmdline")
         await until(lambda: title.read_bytes().startswith(b"tony.executor.main in "))  # its environment came before
         assert process.has_marker(pid, b"GIVEN=yes")
@@ -179,7 +179,7 @@ def test_it_ends_with_its_master(tmp_path: Path) -> None:
     """A master that is killed leaves no server behind."""
     code = f"""
 import asyncio, os, signal, sys
-sys.path.insert(0, {bootstrap.command("x")[5]!r})
+sys.path.insert(0, {isolated_interpreter.command("x")[5]!r})
 from tony.schedulers.local.containers.fork_server import ForkServer
 async def main():
     server = ForkServer()

@@ -13,10 +13,10 @@ import pytest
 
 import tony
 from tony.linux import process
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.staged import StagedJob
+from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob, Submitter
 from tony.schedulers.local.claims import ledger_location

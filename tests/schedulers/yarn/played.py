@@ -23,7 +23,7 @@ from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
-from tony.schedulers.yarn.allocation.container_env import ContainerEnv
+from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, TaskPayload, decode_payload
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded

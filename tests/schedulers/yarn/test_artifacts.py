@@ -7,8 +7,8 @@ import pytest
 
 from tests.schedulers.yarn.samples import DATA, SOURCE, record
 from tony.errors import ConfigError
-from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import python_archive
 from tony.schedulers.yarn.client import artifacts as module
 from tony.schedulers.yarn.client.artifacts import build_artifacts

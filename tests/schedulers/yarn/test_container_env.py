@@ -8,7 +8,7 @@ from tests.schedulers.yarn.samples import payload
 from tony.errors import PlatformError
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
 from tony.hadoop.tokens.token import HadoopToken
-from tony.schedulers.yarn.allocation.container_env import ContainerEnv
+from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, TaskPayload, encode_payload
 
 HDFS = HadoopToken(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")

@@ -27,7 +27,7 @@ from tony.hadoop.wire.yarn_records import (
 from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn.allocation import container_recovery, container_table
-from tony.schedulers.yarn.job_store import previous_attempts
+from tony.schedulers.yarn.job_store import previous_attempt_files
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:
@@ -253,7 +253,7 @@ async def test_the_first_attempt_takes_nothing(tmp_path: Path, closes: list[str]
 
 async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for; after too long another attempt may have more luck, and nothing is touched."""
-    monkeypatch.setattr(previous_attempts, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(previous_attempt_files, "_RETRY_SECONDS", 0.01)
     async with playing(tmp_path, attempt=2, opens=False) as played:
         played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b"kept\n")
         played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 3)

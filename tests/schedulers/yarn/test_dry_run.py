@@ -8,9 +8,9 @@ import pytest
 from tests.schedulers.yarn.samples import prepared, record
 from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.yarn_records import Url
-from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
+from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.yarn.client.dry_run import render_dry_run
 from tony.schedulers.yarn.launch_contexts import master_container

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode
-from tony.schedulers.yarn.allocation.demand_spec import suitable_node_counts
+from tony.schedulers.yarn.allocation.container_demand import suitable_node_counts
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode, Queue
 from tony.schedulers.yarn.client.feasibility import notices, unsatisfiable_requests
 from tony.schedulers.yarn.settings import YarnSettings

@@ -16,13 +16,13 @@ from tony.am.metrics_store import MetricsStore
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectionLost
 from tony.history.metrics_reader import open_metrics
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Sample
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.job_store.job_folder import JobFiles
-from tony.schedulers.yarn.job_store.previous_attempts import PreviousAttempts
+from tony.schedulers.yarn.job_store.previous_attempt_files import PreviousAttempts
 
 THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"
 

@@ -31,7 +31,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (
         "__init__.py",
         "am/a.py",
-        "cli/entry.py",
+        "cli/startup.py",
         "client/b.py",
         "mini/c.py",
         "web/pages/e.py",
@@ -153,7 +153,7 @@ def test_the_starter_takes_what_fits(unpacked: Path) -> None:
     """What was compiled for the very Python that runs it; the sources if there is no such."""
     place = unpacked.parent / "other"
     shutil.copytree(unpacked, place)
-    start = [sys.executable, "-I", "-S", str(place / "start.py"), "tony.bootstrap"]
+    start = [sys.executable, "-I", "-S", str(place / "start.py"), "tony.isolated_interpreter"]
     used = "import tony; print(tony.__file__)"
     starter = (place / "start.py").read_text()
     (place / "start.py").write_text(starter.replace("module = __import__", f"{used}; module = __import__"))

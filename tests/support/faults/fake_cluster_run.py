@@ -18,8 +18,8 @@ from tony.core.application import Application
 from tony.core.events import ReconcileClosed
 from tony.history.event_tail import EventTail
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
 from tony.testing.fake_scheduler import FakeSource
 
 _KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")

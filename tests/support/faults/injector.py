@@ -31,8 +31,8 @@ from tony.core.application import Application
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
 from tony.linux.inotify import Inotify, InotifyMask
-from tony.model.job_record import JobRecord
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 
 #: The file of commands in the job directory that faulty executors read.
 ORDERS = "orders"

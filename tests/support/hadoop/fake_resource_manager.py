@@ -162,7 +162,12 @@ class FakeResourceManager:
         self._recovered = containers
 
     def forget(self) -> None:
-        """Lose registration and asks, as in a restart; running containers keep running."""
+        """Lose registration and asks, as in a restart; running containers keep running.
+
+        Ends told in the last answer are told again: NodeManagers repeat them until the AM's next heartbeat confirms.
+        """
+        if self._last is not None:
+            self._completed[:0] = self._last.completed
         self.is_registered = False
         self._epoch += 1
         self._sequence = 1

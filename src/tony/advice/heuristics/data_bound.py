@@ -10,7 +10,7 @@ from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.gpus import mean_use
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
-from tony.model.metric_series import OF_PROGRAMS
+from tony.model.metric_definitions import OF_PROGRAMS
 from tony.units import Unit, format_amount
 
 #: Names of metrics with the seconds per step in which programs wait for data.

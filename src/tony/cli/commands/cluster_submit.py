@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.legacy_commands import RawCommand, run
+from tony.cli.legacy_command_runner import RawCommand, run
 
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags

@@ -10,7 +10,7 @@ from contextlib import aclosing
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.text.event_text import EventTeller
+from tony.cli.text.event_list import EventTeller
 from tony.model.codec import to_plain
 from tony.model.layout import Home
 

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.terminal.terminal_text import columns_of, table
-from tony.cli.text.report import load_report
 from tony.cli.text.status_text import further_sessions, lone_restarts, status_page
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder

@@ -9,17 +9,17 @@ import click
 
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.portal_option import open_portal, portal_option
+from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import warn
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
-from tony.cli.text.report import load_report
 from tony.errors import UserError
 from tony.history.job_record import record_of
 from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
 from tony.jobs.log_reader import LogLine, portions, readers
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
+from tony.model.submission_record import JobRecord
 from tony.schedulers.registry import has_remote_logs
 from tony.units import exact_size
 

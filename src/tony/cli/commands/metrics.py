@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
+from tony.cli.report_loader import fetch_job_dir
 from tony.cli.terminal.output import print_json, say_all, warn
 from tony.cli.terminal.sparkline import unit_of
 from tony.cli.terminal.terminal_text import columns_of, knows_unicode
 from tony.cli.text.metrics_table import csv_heading, csv_lines, role_table, task_table
-from tony.cli.text.report import fetch_job_dir
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import Peak, RolePoints, open_metrics

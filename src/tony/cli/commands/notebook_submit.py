@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.legacy_commands import RawCommand, run
+from tony.cli.legacy_command_runner import RawCommand, run
 from tony.retry import Backoff
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def _forward_port(home: Home, job: str, view: Viewer) -> None:
     """Forward a port as soon as the server accepts connections, until cancelled."""
     import asyncio
 
-    from tony.cli.terminal.browser import ssh_hint
+    from tony.cli.terminal.ssh_hint import ssh_hint
     from tony.client.port_forward import open_proxy
     from tony.errors import TonyError
     from tony.history.job_record import record_of

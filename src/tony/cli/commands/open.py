@@ -9,12 +9,12 @@ from urllib.parse import quote
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.terminal.browser import has_display, ssh_hint
 from tony.cli.terminal.output import print_json, say, say_all
+from tony.cli.terminal.ssh_hint import has_display, ssh_hint
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.facts import submitter_of
-from tony.jobs.portal_address import running
+from tony.jobs.job_status import submitter_of
+from tony.jobs.portal_address_file import running
 from tony.model.layout import Home
 
 

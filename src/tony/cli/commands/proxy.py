@@ -9,8 +9,8 @@ from contextlib import aclosing
 import click
 
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
-from tony.cli.terminal.browser import ssh_hint
 from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.cli.terminal.ssh_hint import ssh_hint
 from tony.model.layout import Home
 
 

@@ -10,9 +10,9 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.portal_option import open_portal, portal_option
+from tony.cli.report_loader import fetch_job_dir, load_report
 from tony.cli.terminal.output import print_json, say_all
 from tony.cli.terminal.terminal_text import columns_of
-from tony.cli.text.report import fetch_job_dir, load_report
 from tony.cli.text.status_text import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
 from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.codec import Json, to_plain
@@ -132,7 +132,7 @@ def _fetch_session_reasons(home: Home, name: str, report: JobReport) -> None:
     """Fetch the event log of a remote job, which has the reasons of its sessions; best effort if the job has ended."""
     import asyncio
 
-    from tony.jobs.remote_jobs import sessions
+    from tony.jobs.remote_job_sync import sessions
 
     ended = report.state.ended
     with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler may be unknown here

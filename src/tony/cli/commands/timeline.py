@@ -25,8 +25,8 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     several share a row.
     """
     from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, headline, timeline_text
+    from tony.jobs.job_overview import load_overview
     from tony.jobs.log_names import named_tasks
-    from tony.jobs.told import load_overview
 
     home, name = job_id(job)
     overview = asyncio.run(load_overview(home, name))

@@ -9,9 +9,9 @@ import click
 
 from tony import clock
 from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import knows_sequences, print_json, say_all
 from tony.cli.terminal.terminal_text import columns_of, is_terminal, knows_unicode
-from tony.cli.text.report import load_report
 from tony.cli.text.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
 from tony.history.job_record import record_of
 from tony.jobs.job_metrics import measured, read_progress

@@ -58,7 +58,7 @@ def _requests(home: Home, name: str) -> Iterator[Json]:
     from tony.errors import UnknownJobError
     from tony.history.metrics_reader import open_metrics
     from tony.history.otlp_trace import requests
-    from tony.jobs.told import load_overview
+    from tony.jobs.job_overview import load_overview
 
     overview = asyncio.run(load_overview(home, name))
     if overview.line is None:

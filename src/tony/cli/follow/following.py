@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 import click
 
-from tony.cli.follow.early import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.follow.follow_view import view_for
+from tony.cli.signal_guard import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import say_all, warn
 from tony.errors import ExitCode, TonyError
 from tony.jobs.failure_text import page

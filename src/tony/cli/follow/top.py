@@ -18,9 +18,9 @@ from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, rows_of, series_of_t
 from tony.jobs.job_follower import first_error, reports
 from tony.jobs.job_metrics import measured, newest, read_progress
 from tony.jobs.progress import Reports, find_job_progress
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
+from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Points
 
 #: Up to this number of tasks, sparklines are drawn; with more, only the last point of each series is read.

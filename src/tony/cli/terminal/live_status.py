@@ -18,7 +18,7 @@ from tony.cli.terminal.live_table import live_table
 from tony.cli.terminal.output import colours
 from tony.cli.terminal.terminal_text import safe, size_of
 from tony.cli.text.log_printer import LogPrinter
-from tony.cli.text.story import StatusChanges
+from tony.cli.text.status_changes import StatusChanges
 from tony.jobs.log_reader import LogLine
 from tony.model.job_report import JobReport
 from tony.model.states import TaskState

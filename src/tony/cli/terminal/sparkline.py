@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tony.cli.terminal.terminal_text import safe
-from tony.model.metric_series import series_of
+from tony.model.metric_definitions import series_of
 from tony.model.progress import JobProgress
 from tony.units import Unit, format_amount, format_duration
 

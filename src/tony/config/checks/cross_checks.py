@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tony.config.checks import start_order
 from tony.config.checks.elastic_roles import check_sizes
-from tony.config.convert import MAX_ARGUMENT
 from tony.config.files import paths
 from tony.config.files.layers import quoted
-from tony.config.files.secret_names import is_reference
 from tony.config.files.secret_references import webhook_error
+from tony.config.secret_masking import is_reference
 from tony.config.table import value_format
+from tony.config.table.converted_settings import ENV_NAME, ValueTable
 from tony.config.table.settings_table import MAX_INSTANCES, Key
 from tony.config.table.suggest import closest_match, format_known_names, suggest_names
-from tony.config.table.value_table import ENV_NAME, ValueTable
+from tony.config.value_conversion import MAX_ARGUMENT
 from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.placeholders import check as placeholder_errors
 from tony.model.placeholders import find_addressed_roles, near_misses

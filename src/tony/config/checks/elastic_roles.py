@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tony.config.checks.notes import Note
-from tony.config.convert import ELASTIC_EXAMPLE
+from tony.config.checks.hints import Note
 from tony.config.files.layers import Layer
-from tony.config.table.value_table import ValueTable
+from tony.config.table.converted_settings import ValueTable
+from tony.config.value_conversion import ELASTIC_EXAMPLE
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, RoleKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from tony.config.table.converted_settings import ValueTable
 from tony.config.table.settings_table import Key
-from tony.config.table.value_table import ValueTable
 from tony.model.job_spec import Role
 from tony.model.states import AfterCondition
 

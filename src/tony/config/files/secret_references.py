@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.config.files.file_reader import FileRejectedError, read_text
-from tony.config.files.secret_names import is_reference
+from tony.config.secret_masking import is_reference
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 

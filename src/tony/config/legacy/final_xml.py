@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tony.config.files.secret_names import masked
+from tony.config.secret_masking import masked
 from tony.errors import RecordError
 from tony.hadoop.configuration import ConfigurationError, properties_of
 from tony.model.ids import ROLE_NAME

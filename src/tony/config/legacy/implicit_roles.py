@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.config.legacy import files
+from tony.config.legacy import file_settings
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.roles import resources
@@ -49,7 +49,7 @@ def _single_task(draft: DraftJob, role: str) -> None:
     if text and origin:
         draft.put((*place, "command"), f"{_HOME}{text}" if role == FIRST else text, origin)
     draft.put((*place, "env", "PREPROCESSING_JOB"), "true", LegacyOrigin(DEFAULTS))
-    draft.put_list((*place, "files"), files.am_files(draft))
+    draft.put_list((*place, "files"), file_settings.am_files(draft))
 
 
 def _tensorboard(draft: DraftJob, flags: Flags, folder: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from tony.config.files.layers import dotted, quoted
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
+from tony.config.table.schema_tree import settings
 from tony.config.table.settings_table import Key
-from tony.config.table.settings_tree import settings
 
 #: Tables that are written on one line.
 _INLINE = frozenset({"timeout_after"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.config.checks.notes import Note
+from tony.config.checks.hints import Note
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.model.placeholders import escaped

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tony.config.legacy import (
-    files,
+    file_settings,
     implicit_roles,
-    job,
+    job_settings,
+    preflight_checks,
     role_kinds,
     roles,
     site_limits,
     unused_settings,
-    warnings,
     yarn_settings,
 )
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.settings import read
+from tony.config.legacy.settings_reader import read
 from tony.config.legacy.task_types import shape
 
 
@@ -35,12 +35,12 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
     draft = DraftJob(settings=settings, problems=problems)
     unused_settings.check(draft)
     types = shape(draft)
-    job.translate(draft, flags, types)
+    job_settings.translate(draft, flags, types)
     roles.translate(draft, types)
     role_kinds.translate(draft, types)
-    files.translate(draft, flags, types)
+    file_settings.translate(draft, flags, types)
     yarn_settings.translate(draft, types, cwd)
     implicit_roles.translate(draft, flags, types)
     site_limits.check(draft, types)
-    warnings.check(draft, flags, types, cwd)
+    preflight_checks.check(draft, flags, types, cwd)
     return draft, complete

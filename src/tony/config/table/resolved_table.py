@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tony.config.files.call_settings import from_spec
 from tony.config.files.layers import Layer, dotted, merge
-from tony.config.files.secret_names import build_mask, mask_value, masked
 from tony.config.load import Resolved
+from tony.config.secret_masking import build_mask, mask_value, masked
+from tony.config.table.converted_settings import read
+from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key, Kind
-from tony.config.table.settings_tree import find
 from tony.config.table.value_format import canonical
-from tony.config.table.value_table import read
 from tony.model.job_spec import JobSpec
 
 

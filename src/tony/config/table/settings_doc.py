@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tony.config.files.layers import quoted
 from tony.config.files.site_policy import LIMITS
+from tony.config.table.schema_tree import settings
 from tony.config.table.settings_table import Kind, Setting
-from tony.config.table.settings_tree import settings
 from tony.config.table.value_format import canonical
 
 

@@ -2,7 +2,7 @@
 
 A later attempt has the log, so it knows what was decided, but not which of that was done, nor what has happened since.
 It first finds out what is left, without classifying failures meanwhile, and then repeats the requests that still hold.
-Executors learn what concerns them when they reconnect (`core/reattach.py`).
+Executors learn what concerns them when they reconnect (`core/reattach_actions.py`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.policies import gang_release
+from tony.core.policies import gang_backoff
 from tony.core.state import Container, ContainerIntent, RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
@@ -54,7 +54,7 @@ def start_gang_timeout(ctx: StepContext) -> None:
     limit = state.spec.gang_patience
     together = state.gangs or state.spec.distributed_mode is not DistributedMode.GANG
     if limit and not together and state.active and not state.pausing:
-        state.timers.set("gang-patience", ctx.now + gang_release.gang_timeout(limit, state.release_count, state.job_id))
+        state.timers.set("gang-patience", ctx.now + gang_backoff.gang_timeout(limit, state.release_count, state.job_id))
 
 
 def on_queued(ctx: StepContext, event: ev.Queued) -> None:

@@ -8,13 +8,13 @@ import os
 from collections.abc import Callable
 
 from tony import clock
-from tony.bootstrap import settle
 from tony.errors import ExitCode
 from tony.executor.control.am_connection import Connect, Reach
 from tony.executor.executor import Executor
 from tony.executor.output.writer_thread import WriterThread, WriterThreadHandler
 from tony.executor.program.program_environment import find_task_secrets
 from tony.executor.program.watchdog import Watchdog
+from tony.isolated_interpreter import settle
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 

@@ -42,7 +42,7 @@ class Devices:
         self._xids: dict[int, int] = {}
 
     def poll(self) -> dict[str, float]:
-        """Return metrics by the names of `model/metric_series.py`, without those that the driver does not provide."""
+        """Return metrics by the names of `model/metric_definitions.py`, if the driver provides them."""
         if self._handles is None:
             self._open()
         found: dict[str, float] = {}

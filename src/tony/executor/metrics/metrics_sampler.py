@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.executor.metrics.progress_listener import Advance, CheckpointReport, ProgressListener
 from tony.linux.process_usage import ProcessUsage
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.protocol.messages import Sample, Saved
 
 if TYPE_CHECKING:

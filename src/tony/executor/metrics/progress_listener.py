@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony import clock
-from tony.model.metric_series import MOST_OF_A_PROGRAM, NAME, OF_PROGRAMS
+from tony.model.metric_definitions import MOST_OF_A_PROGRAM, NAME, OF_PROGRAMS
 from tony.rpc.sockets import short_path
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Advance:
         )
 
     def values(self) -> dict[str, float]:
-        """Return the values by the names of `model/metric_series.py`."""
+        """Return the values by the names of `model/metric_definitions.py`."""
         counts = {"step": self.step, "total": self.total}
         return {**{name: value for name, value in counts.items() if value is not None}, **self.metrics}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tony.executor.metrics.progress_listener import Advance, own_name
 from tony.executor.metrics.tfevents import HEAD, DamagedFileError, TFRecord, is_short, length_of, record
-from tony.model.metric_series import MOST_OF_A_PROGRAM
+from tony.model.metric_definitions import MOST_OF_A_PROGRAM
 
 #: Directory entries that are listed.
 _MAX_NAMES = 2000

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from tony.executor.program.program_environment import MARKER, LaunchFailed, in_container
 from tony.executor.program.reaper import Reaper
-from tony.executor.program.run_command import run_captured, spawn_command
+from tony.executor.program.subprocess_output import run_captured, spawn_command
 from tony.protocol.launch import ContainerPart, TaskPart
 
 log = logging.getLogger(__name__)

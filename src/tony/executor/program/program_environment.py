@@ -20,7 +20,7 @@ from tony.executor.network.host_address import ip_of
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.model.cluster_spec import place_among
 from tony.model.codec import Json
-from tony.model.container_env import expand_variables
+from tony.model.env_expansion import expand_variables
 from tony.model.ids import TaskId
 from tony.model.masking import find_secrets
 from tony.model.placeholders import fill, find_addressed_roles

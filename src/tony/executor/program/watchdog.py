@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
 
-from tony.bootstrap import command
+from tony.isolated_interpreter import command
 from tony.linux import cgroup, oom_score, process
 
 log = logging.getLogger(__name__)

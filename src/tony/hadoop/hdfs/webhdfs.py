@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from tony.hadoop.hdfs.download import Download
+from tony.hadoop.hdfs.download_stream import Download
 from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
 from tony.hadoop.hdfs.upload_body import Content, Pieces

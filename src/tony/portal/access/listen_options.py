@@ -14,7 +14,7 @@ from tony.address import format_host
 from tony.errors import UserError
 from tony.jobs.whoami import user_name
 from tony.portal.access.tokens import TokenFile
-from tony.web.auth import PERSON, AuthConfig, TrustedProxy
+from tony.web.user_authentication import PERSON, AuthConfig, TrustedProxy
 
 #: Address that only this machine can reach.
 LOOPBACK = "127.0.0.1"

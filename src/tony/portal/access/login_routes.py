@@ -12,8 +12,8 @@ from starlette.routing import Route
 from tony.errors import TonyError
 from tony.portal.access.tokens import SESSION, TokenFile
 from tony.web.app import problem, refused
-from tony.web.auth import Authenticator
 from tony.web.thread_lanes import LISTS
+from tony.web.user_authentication import Authenticator
 
 #: Maximum bytes of the form.
 _MAX_FORM_BYTES = 8192

@@ -29,7 +29,7 @@ from tony import clock
 from tony.errors import RecordError, StorageError, TonyError, UserError
 from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.web.auth import PERSON, TokenOwner
+from tony.web.user_authentication import PERSON, TokenOwner
 
 #: Default lifetime of a token in seconds; maximum lifetime of a cookie.
 USUAL = 90 * 86400.0

@@ -22,15 +22,15 @@ from tony.errors import InvalidTransition, RecordError
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import ROLE_NAME, TaskId
-from tony.model.job_record import ORIGINAL, RECORD_VERSION, JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+from tony.model.submission_record import ORIGINAL, RECORD_VERSION, JobRecord
 from tony.portal.histories.avro import records
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.storage.stores.store import FileStore, Item, joined
+from tony.storage.stores.file_store import FileStore, Item, joined
 
 _ENDED = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(\d{1,15})-(.+)-([A-Z]+)\.jhist", re.ASCII)
 _RUNNING = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(.+)\.jhist\.inprogress", re.ASCII)

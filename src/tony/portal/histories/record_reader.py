@@ -13,12 +13,12 @@ from tony.history.directory_scan import head_from
 from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding
 from tony.model.codec import Json
 from tony.model.job_summary import JobHead
-from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
+from tony.model.strict_json import BadJson, loads
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.job_index.index_entry import IndexEntry
-from tony.storage.stores.store import FileStore, Item, joined
+from tony.storage.stores.file_store import FileStore, Item, joined
 
 #: Maximum bytes of the two files: the summary of a job with 100,000 tasks has 40 MiB.
 MOST_JOB = 16 << 20

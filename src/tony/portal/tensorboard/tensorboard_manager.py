@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tony import clock
 from tony.errors import InfraError, UserError
-from tony.linux.threads import acting_for
+from tony.linux.thread_pools import acting_for
 from tony.portal.tensorboard.tensorboard_server import READY, SOCKET, SUMMARIES
 from tony.web.thread_lanes import LISTS, STORES
 

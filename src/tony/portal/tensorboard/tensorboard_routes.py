@@ -26,27 +26,27 @@ from starlette.routing import Route
 
 from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
 from tony.jobs.tunnel_client import opened
-from tony.linux.threads import Slots
+from tony.linux.thread_pools import Slots
 from tony.model.ids import JOB_ID, TaskId
 from tony.model.job_query import Query
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 from tony.portal.histories.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.reverse_proxy import RequestTooLargeError, forward_request
 from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
 from tony.portal.tensorboard.tensorboard_manager import NotInstalled, TensorBoardManager
 from tony.rpc.tunnel import carry
-from tony.storage.stores.store import FileStore
+from tony.storage.stores.file_store import FileStore
 from tony.web.app import problem, refused
-from tony.web.auth import Authenticator
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, jobs_for
 from tony.web.links import Links
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 from tony.web.thread_lanes import STORES
+from tony.web.user_authentication import Authenticator
 
 #: Maximum jobs shown together, and jobs offered to add.
 _MAX_JOBS = 8

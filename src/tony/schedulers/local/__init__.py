@@ -1,7 +1,7 @@
 """The embedded scheduler: processes on this machine, with a shared ledger of the memory and GPUs in use.
 
 In the client: `submitter` refuses unsatisfiable requests (`feasibility`, `unsupported_settings`) and starts an AM
-(`supervision/am_start`, `standby`). `supervisor` is the AM's parent and starts the next AM attempt if it is killed.
+(`supervision/am_start`, `am_prefork`). `supervisor` is the AM's parent and starts the next AM attempt if it is killed.
 
 In the AM: `allocator` takes a container from granted to ended. `role_allocation` selects the next role,
 `containers/task_launcher` copies a task's files and starts its executor (`executor_processes`, `fork_server`). After a

@@ -11,12 +11,12 @@ import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
 
-from tony.bootstrap import command
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
-from tony.linux import cgroup, process, resource_limits
+from tony.isolated_interpreter import command
+from tony.linux import cgroup, process, resource_limit_errors
 from tony.linux.open_file_limit import allow_open_files
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import ContainerAllocator, KnownContainer, PreparedJob, Sink
@@ -104,7 +104,7 @@ class LocalAllocator(ContainerAllocator):
             self._server.open()  # early, while this process has a single thread
         except OSError as error:
             raise SchedulerError(
-                f"cannot start the executors' fork server: {resource_limits.describe_os_error(error)}"
+                f"cannot start the executors' fork server: {resource_limit_errors.describe_os_error(error)}"
             ) from error
         self._recovered = not self._recovery.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
@@ -220,7 +220,7 @@ class LocalAllocator(ContainerAllocator):
                 return
             cgroup.remove(held.groups)
             self._forget(held)
-            why = resource_limits.describe_os_error(error)
+            why = resource_limit_errors.describe_os_error(error)
             raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error
 
     async def _start(

@@ -6,7 +6,7 @@ import resource
 from collections.abc import Sequence
 
 from tony.errors import Problem
-from tony.linux import resource_limits
+from tony.linux import resource_limit_errors
 from tony.model.job_spec import JobSpec
 from tony.schedulers.local.claims.peak_demand import coexisting
 
@@ -47,7 +47,7 @@ def resource_limit_problems(spec: JobSpec) -> Sequence[Problem]:
     if most != resource.RLIM_INFINITY and most < wanted:
         text = f"{job} {wanted} open files in one process, but the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
-    allowed = resource_limits.process_limit()
+    allowed = resource_limit_errors.process_limit()
     wanted = processes(spec)
     if allowed is not None and allowed < wanted:
         text = f"{job} {wanted} processes and threads or more, but the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"

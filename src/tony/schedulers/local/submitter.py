@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tony.bootstrap import command
 from tony.errors import Problem
-from tony.linux.threads import to_thread
+from tony.isolated_interpreter import command
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import tony
-from tony.schedulers.shipping.build_cache import build_once
+from tony.schedulers.shipping.archive_build_cache import build_once
 from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.schedulers.shipping.runtime_archive import build_zip
 from tony.schedulers.yarn.launch_payload import ARCHIVE

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.errors import ConfigError, Problem
-from tony.model.job_record import JobRecord
-from tony.schedulers.shipping.build_cache import build_once
+from tony.model.submission_record import JobRecord
+from tony.schedulers.shipping.archive_build_cache import build_once
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_size
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import ConfigError, Problem
-from tony.schedulers.shipping.build_cache import build_once
+from tony.schedulers.shipping.archive_build_cache import build_once
 from tony.schedulers.shipping.elf_libraries import read_libraries, with_search_path
 from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.schedulers.yarn.settings import OWN_PYTHON

@@ -25,10 +25,10 @@ from tony.hadoop.wire.yarn_records import (
     StringPair,
     Url,
 )
-from tony.model.container_env import for_shell
-from tony.model.job_record import JobRecord
+from tony.model.env_expansion import for_shell
 from tony.model.job_spec import JobSpec, Resources
 from tony.model.staged import Placement, StagedRole
+from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import ATTEMPTS_WITHIN
 from tony.schedulers.yarn.client.unrecorded_applications import all_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tony.model.codec import from_plain, to_plain
-from tony.model.job_record import JobRecord
-from tony.model.json_text import loads
 from tony.model.staged import StagedRole
+from tony.model.strict_json import loads
+from tony.model.submission_record import JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
 
 #: Keys of the payloads in a container's credentials.

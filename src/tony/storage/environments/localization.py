@@ -19,7 +19,7 @@ from tony.model.staged import Placement, StagedItem, StagedRole
 from tony.storage.cache.file_copy import Copier, SourceChangedError, clear
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import copy_tree_for_task
-from tony.storage.environments.python_interpreters import Interpreter, from_archive, from_node
+from tony.storage.environments.environment_cache import Interpreter, from_archive, from_node
 from tony.storage.stores.disk_errors import explain_os_error
 
 __all__ = ["Interpreter", "localize"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tony.storage.staging.glob_regex import quick
+from tony.storage.staging.bounded_glob_regex import quick
 from tony.storage.staging.tracked_files import TrackedFiles, is_in_repository
 
 OWN_FILE = ".tonyignore"

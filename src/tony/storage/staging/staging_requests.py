@@ -15,10 +15,10 @@ from tony.config.files.paths import is_archive
 from tony.model.staged import Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, Format, detect, unsupported
 from tony.storage.archives.symlink_resolution import MAX_FOLLOWED, resolve
-from tony.storage.cache import cache_store
+from tony.storage.cache import cache_ingest
 from tony.storage.cache.object_cache import Cache, Stored
-from tony.storage.environments.python_interpreters import missing_python_error, prefix_in
-from tony.storage.staging.file_entries import FileEntry, remote_scheme
+from tony.storage.environments.environment_cache import missing_python_error, prefix_in
+from tony.storage.staging.file_entry_syntax import FileEntry, remote_scheme
 from tony.storage.staging.folder_scan import Scan, scan
 from tony.storage.staging.remote_files import RemoteFile, RemoteFiles
 
@@ -154,12 +154,12 @@ def store(
         ValueError: a remote file may not be read, or no longer exists.
     """
     if request.scan is not None:
-        stored = cache_store.store_folder(
+        stored = cache_ingest.store_folder(
             cache, request.scan, lambda: scan(request.path, git=request.git, without=request.without), request.name
         )
     else:
-        remote = request.remote and files and cache_store.store_remote_file(cache, request.remote, files)
-        stored = remote or cache_store.file(cache, request.path, request.name)
+        remote = request.remote and files and cache_ingest.store_remote_file(cache, request.remote, files)
+        stored = remote or cache_ingest.file(cache, request.path, request.name)
         if request.format is not None:
             _check_archive(request, request.format, cache, stored, same_host=same_host)
     kind = Format.TAR if request.scan is not None else request.format
@@ -176,7 +176,7 @@ def store(
 
 def _check_archive(request: StagingRequest, kind: Format, cache: Cache, stored: Stored, *, same_host: bool) -> None:
     """Read an archive to its end, once per content and use, to refuse a damaged one before the job starts."""
-    if cache_store.is_checked(cache, request.path, stored.digest, request.placement.value):
+    if cache_ingest.is_checked(cache, request.path, stored.digest, request.placement.value):
         return
     is_python = request.placement is Placement.PYTHON
     try:
@@ -189,7 +189,7 @@ def _check_archive(request: StagingRequest, kind: Format, cache: Cache, stored: 
         if not stored.reused:
             cache.object(stored.digest).unlink(missing_ok=True)
         raise
-    cache_store.set_checked(cache, request.path, stored.digest, request.placement.value)
+    cache_ingest.set_checked(cache, request.path, stored.digest, request.placement.value)
 
 
 def _require_python(contents: Contents, name: str, *, same_host: bool) -> None:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from tony import clock
 from tony.model.job_report import JobReport
 from tony.web.api.operation import ApiError, OperationCall
-from tony.web.api.responses import Asked, TaskStacks
+from tony.web.api.response_types import Asked, TaskStacks
 from tony.web.authorization import PortalAction
 from tony.web.job_source import JobView
 

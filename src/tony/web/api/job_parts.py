@@ -9,21 +9,21 @@ from typing import TypeVar
 from starlette.responses import Response, StreamingResponse
 
 from tony.advice.recommendation import Advice
-from tony.config.files.secret_names import redact
 from tony.config.load import Resolved
+from tony.config.secret_masking import redact
 from tony.config.table.resolved_table import resolved_rows
 from tony.errors import RecordError
 from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import Metrics, RolePoints
 from tony.jobs.event_text import describe
 from tony.jobs.progress import find_job_progress, read_reports
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
-from tony.model.job_record import JobRecord
-from tony.model.metric_series import series_of
+from tony.model.metric_definitions import series_of
+from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Points
 from tony.web.api.operation import ApiError, OperationCall
-from tony.web.api.responses import (
+from tony.web.api.response_types import (
     Configuration,
     EventLine,
     EventList,

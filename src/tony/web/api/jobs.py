@@ -9,11 +9,11 @@ from tony.jobs.comparison import ComparedJob, Comparison
 from tony.model.job_query import from_words
 from tony.model.job_report import JobReport, TaskReport
 from tony.web.api.operation import ApiError, OperationCall
-from tony.web.api.responses import JobList, Me, TaskList
+from tony.web.api.response_types import JobList, Me, TaskList
 from tony.web.authorization import jobs_for
 from tony.web.job_comparison import comparison
-from tony.web.principal import User
 from tony.web.unused_resources import WEEK, Wasted, waste_for
+from tony.web.user_permissions import User
 
 
 async def me(call: OperationCall) -> Me:

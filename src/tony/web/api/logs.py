@@ -8,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tony.jobs.log_names import LogName
 from tony.web.api.operation import ApiError, OperationCall
-from tony.web.api.responses import LogList, LogPiece
+from tony.web.api.response_types import LogList, LogPiece
 from tony.web.job_source import Logs, LogSearchResult
 from tony.web.pages.files import kept_as
 

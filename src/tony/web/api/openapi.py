@@ -13,7 +13,7 @@ from tony import __version__
 from tony.model.codec import Json
 from tony.model.job_query import LONGEST
 from tony.web.api.operation import Operation, Parameter, ParameterKind
-from tony.web.api.responses import ChangeBody, ErrorAnswer
+from tony.web.api.response_types import ChangeBody, ErrorAnswer
 
 _PLAIN: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 _TASK = r"^[A-Za-z][A-Za-z0-9_-]{0,62}:[0-9]{1,9}$"

@@ -17,7 +17,7 @@ from tony.protocol.messages import Points
 from tony.web.api import job_actions, job_parts, jobs, logs
 from tony.web.api.openapi import document
 from tony.web.api.operation import Operation, OperationCall, Parameter, ParameterKind
-from tony.web.api.responses import (
+from tony.web.api.response_types import (
     Asked,
     Configuration,
     EventList,

@@ -29,13 +29,13 @@ from tony.errors import (
     TonyError,
     UnknownJobError,
 )
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.json_text import loads
+from tony.model.strict_json import loads
 from tony.protocol.error_codes import Code
 from tony.web.api.operation import NO_JOB, ApiError, Operation, OperationCall
 from tony.web.api.operation_table import OPERATIONS
-from tony.web.api.responses import ChangeBody, ErrorAnswer, ErrorFacts
+from tony.web.api.response_types import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
 from tony.web.secret_patterns import JSON

@@ -11,7 +11,7 @@ from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, Sett
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.metric_series import OF_PROGRAMS, series_of
+from tony.model.metric_definitions import OF_PROGRAMS, series_of
 from tony.units import Unit
 from tony.web.authorization import find_job, jobs_for
 from tony.web.job_comparison import comparison

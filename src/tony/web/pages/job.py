@@ -15,7 +15,7 @@ from tony.history.timeline import MarkerKind, Timeline
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints
 from tony.jobs.progress import Reports, find_job_progress, read_reports
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration

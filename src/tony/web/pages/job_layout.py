@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from tony import clock
 from tony.errors import TonyError
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
+from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction
 from tony.web.job_source import JobView
 from tony.web.request import PageRequest

@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
-from tony.model.metric_series import OF_PROGRAMS, series_of
+from tony.model.metric_definitions import OF_PROGRAMS, series_of
 from tony.units import Unit
 from tony.web.page_text import measured
 from tony.web.pages.job_layout import await_with_timeout, frame

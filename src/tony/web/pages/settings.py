@@ -7,8 +7,8 @@ from starlette.responses import Response
 from tony.config.load import Resolved
 from tony.config.table.resolved_table import ResolvedRow, resolved_rows
 from tony.errors import TonyError
-from tony.linux.threads import to_thread
-from tony.model.job_record import JobRecord
+from tony.linux.thread_pools import to_thread
+from tony.model.submission_record import JobRecord
 from tony.web.pages.job_layout import Unknown, frame, known
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from starlette.responses import Response
 
-from tony.config.files.secret_names import masked
+from tony.config.secret_masking import masked
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
+from tony.model.submission_record import JobRecord
 from tony.web import ansi_html
 from tony.web.job_source import LogFileInfo, Logs
 from tony.web.pages.job_layout import Unknown, await_with_timeout, frame, known

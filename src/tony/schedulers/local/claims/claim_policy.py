@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tony.model.json_text import BadJson, loads
+from tony.model.strict_json import BadJson, loads
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.units import format_size
 

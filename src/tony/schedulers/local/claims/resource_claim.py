@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tony.errors import SchedulerError
-from tony.model.job_record import JobRecord
+from tony.model.submission_record import JobRecord
 from tony.schedulers.local.claims.claim_policy import Claim, grown
 from tony.schedulers.local.claims.claim_queue import acquire_claim
 from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim

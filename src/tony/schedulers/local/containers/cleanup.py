@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tony.linux import cgroup, process
 from tony.model.codec import from_plain, to_plain
-from tony.model.json_text import loads
+from tony.model.strict_json import loads
 
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 PROGRAM_VARIABLE = "TONY_TASK"

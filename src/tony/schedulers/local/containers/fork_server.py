@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tony import bootstrap
+from tony import isolated_interpreter
 from tony.linux import process_title
 from tony.linux.inherited_fds import close_others
 from tony.model import codec
@@ -74,7 +74,7 @@ class ForkServer:
         """Start a program in a session of its own; return its pid. Restarts the server if it was killed.
 
         Args:
-            argv: one of `bootstrap.command` runs in a fork; any other is executed.
+            argv: one of `isolated_interpreter.command` runs in a fork; any other is executed.
             env: variables added to our environment.
             kept: descriptors that stay open as long as the program runs.
 
@@ -137,7 +137,7 @@ class ForkServer:
 
 def load_executor() -> None:
     """Load the executor's modules, and do in advance what each fork would have to do for itself."""
-    bootstrap.load(*_EXECUTOR)
+    isolated_interpreter.load(*_EXECUTOR)
     codec.prepare(LaunchContext, *MESSAGES.values())
 
 
@@ -163,7 +163,7 @@ def _fork(theirs: socket.socket) -> int:
 
 
 def _spawn(theirs: socket.socket) -> int:
-    argv = bootstrap.command(__name__, str(theirs.fileno()))
+    argv = isolated_interpreter.command(__name__, str(theirs.fileno()))
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
     process.returncode = 0  # `ForkServer` waits for it, not this object
     return process.pid
@@ -206,7 +206,7 @@ def _handle(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
     if "reap" in request:
         return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
     env = {**request["env"], **os.environ, **request["env"]}
-    if bootstrap.module_of(request["argv"]) is None or not process_title.has_room(request["env"]):
+    if isolated_interpreter.module_of(request["argv"]) is None or not process_title.has_room(request["env"]):
         return {"pid": _execute(request["argv"], request["folder"], env, files)}
     pid = os.fork()
     if pid == 0:
@@ -231,9 +231,9 @@ def _become(argv: Sequence[str], folder: str, env: Mapping[str, str], files: Seq
             os.dup2(source, target)
         close_others(kept)
         os.chdir(folder)
-        module = bootstrap.module_of(argv)
+        module = isolated_interpreter.module_of(argv)
         process_title.assume(f"{module} in {folder}", env)
-        bootstrap.enter(argv)
+        isolated_interpreter.enter(argv)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)

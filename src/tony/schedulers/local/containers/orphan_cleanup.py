@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.layout import JobFolder
 from tony.schedulers.local.containers import cleanup
 from tony.schedulers.local.containers.cleanup import LaunchRecord

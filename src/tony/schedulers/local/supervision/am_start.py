@@ -10,13 +10,13 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from tony.bootstrap import command
 from tony.errors import SchedulerError
-from tony.linux import resource_limits
+from tony.isolated_interpreter import command
+from tony.linux import resource_limit_errors
 from tony.model.layout import JobFolder
 from tony.schedulers.local.containers.executor_processes import describe_end
 from tony.schedulers.local.settings import DEFAULT_MASTER
-from tony.schedulers.local.supervision import standby
+from tony.schedulers.local.supervision import am_prefork
 
 #: Seconds an application master may take to start; it takes a tenth of a second on an idle machine.
 _START_SECONDS = 60.0
@@ -64,7 +64,7 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
         threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
 
 
-def _kill(process: subprocess.Popen[bytes] | standby.PreforkAm) -> None:
+def _kill(process: subprocess.Popen[bytes] | am_prefork.PreforkAm) -> None:
     """Kill a starting AM and its supervisor: they are one process group."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
@@ -72,9 +72,9 @@ def _kill(process: subprocess.Popen[bytes] | standby.PreforkAm) -> None:
     process.kill()
 
 
-def _use_prefork(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.PreforkAm, int] | None:
+def _use_prefork(folder: JobFolder, argv: Sequence[str] | None) -> tuple[am_prefork.PreforkAm, int] | None:
     """Use the pre-forked AM, if there is one."""
-    found = None if argv else standby.take()
+    found = None if argv else am_prefork.take()
     if found is None:
         return None
     try:
@@ -101,7 +101,7 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
     except OSError as error:
         os.close(ready)
         raise SchedulerError(
-            f"the application master cannot be started: {resource_limits.describe_os_error(error)}"
+            f"the application master cannot be started: {resource_limit_errors.describe_os_error(error)}"
         ) from error
     finally:
         os.close(up)
@@ -109,7 +109,7 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
     return process, ready
 
 
-async def _wait_up(process: subprocess.Popen[bytes] | standby.PreforkAm, ready: int, folder: JobFolder) -> None:
+async def _wait_up(process: subprocess.Popen[bytes] | am_prefork.PreforkAm, ready: int, folder: JobFolder) -> None:
     """Wait for the end of the pipe, which means up or dead. If dead, the supervisor may start the next AM attempt."""
     loop = asyncio.get_running_loop()
     ready_event = asyncio.Event()

@@ -26,9 +26,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tony import bootstrap, clock
+from tony import clock, isolated_interpreter
 from tony.errors import ExitCode
-from tony.linux import liveness_lock, process, process_title, resource_limits
+from tony.linux import liveness_lock, process, process_title, resource_limit_errors
 from tony.linux.fd_store import FdStore
 from tony.model.layout import JobFolder
 
@@ -106,7 +106,7 @@ def main() -> int:
     """
     *others, folder, pipe = sys.argv[1:]
     module, *others = others or [MASTER[0]]
-    bootstrap.load(module, *MASTER)
+    isolated_interpreter.load(module, *MASTER)
 
     def attempt(first: bool) -> int:
         sys.argv[1:] = [*others, folder, pipe] if first else [*others, folder]
@@ -137,7 +137,10 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         try:
             am = _fork(deaths)
         except OSError as error:
-            print(f"cannot start the application master: {resource_limits.describe_os_error(error)}", file=sys.stderr)
+            print(
+                f"cannot start the application master: {resource_limit_errors.describe_os_error(error)}",
+                file=sys.stderr,
+            )
             return ExitCode.INFRASTRUCTURE
         if am == 0:
             for number, handler in usual.items():

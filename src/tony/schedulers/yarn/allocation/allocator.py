@@ -30,14 +30,13 @@ from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, Fin
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, scheduler_proxy
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import ContainerAllocator, Journal, KnownContainer, PageProxy, PreparedJob, Sink
 from tony.schedulers.yarn.allocation.attempt_diagnostics import find_termination_reason
-from tony.schedulers.yarn.allocation.container_env import ContainerEnv
 from tony.schedulers.yarn.allocation.container_recovery import ContainerRecovery
 from tony.schedulers.yarn.allocation.container_request import build_container_request
 from tony.schedulers.yarn.allocation.container_table import ContainerTable
@@ -48,9 +47,10 @@ from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.placement_constraints import placed
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster.delegation_tokens import tokens_for_programs
+from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.job_store.event_log_replication import HdfsJournal
 from tony.schedulers.yarn.job_store.job_folder import JobFiles
-from tony.schedulers.yarn.job_store.previous_attempts import PreviousAttempts
+from tony.schedulers.yarn.job_store.previous_attempt_files import PreviousAttempts
 from tony.schedulers.yarn.job_store.record_publisher import RecordPublisher
 from tony.schedulers.yarn.launch_contexts import gpus, task_container
 from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, encode_payload

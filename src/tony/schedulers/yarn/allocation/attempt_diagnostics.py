@@ -12,10 +12,10 @@ from tony.hadoop.remote_text import shown
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.am_rm_client import AttemptOver
 from tony.hadoop.yarn.application_client import ENDED
-from tony.schedulers.yarn.allocation.container_env import ContainerEnv
-from tony.schedulers.yarn.client.application_lifetime import KEY as LIFETIME
-from tony.schedulers.yarn.client.application_lifetime import overdue
+from tony.schedulers.yarn.client.lifetime_diagnostics import KEY as LIFETIME
+from tony.schedulers.yarn.client.lifetime_diagnostics import overdue
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload
 from tony.schedulers.yarn.settings import read_settings
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tony.config.files.remote_paths import parts
 from tony.errors import ConfigError, Problem
-from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob
+from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping.pages_archive import store_pages
 from tony.schedulers.shipping.plugin_archive import store_plug_in
 from tony.schedulers.shipping.runtime_archive import store_runtime

@@ -19,7 +19,7 @@ from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus
 from tony.hadoop.yarn.application_client import ENDED
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.schedulers.interface import LogSink
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 

@@ -8,8 +8,8 @@ from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
-from tony.model.job_record import JobRecord
 from tony.model.staged import StagedRole
+from tony.model.submission_record import JobRecord
 from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.launch_contexts import capability, master_container, submission, task_container
 from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode
-from tony.schedulers.yarn.allocation.demand_spec import (
+from tony.schedulers.yarn.allocation.container_demand import (
     CORES,
     MEMORY,
     ContainerDemand,

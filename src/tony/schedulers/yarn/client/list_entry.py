@@ -11,7 +11,7 @@ from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.interface import ListEntry
-from tony.schedulers.yarn.client.application_lifetime import is_over
+from tony.schedulers.yarn.client.lifetime_diagnostics import is_over
 
 _STATES: Mapping[ApplicationState, JobState] = {
     ApplicationState.NEW: JobState.SUBMITTED,

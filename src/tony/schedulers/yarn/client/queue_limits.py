@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.schedulers.yarn.allocation.demand_spec import MEMORY, ContainerDemand, amount_text, nodes_for
+from tony.schedulers.yarn.allocation.container_demand import MEMORY, ContainerDemand, amount_text, nodes_for
 from tony.schedulers.yarn.client.capacity import ClusterCapacity
 
 

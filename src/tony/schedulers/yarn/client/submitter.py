@@ -20,7 +20,7 @@ from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus, NodeState
 from tony.hadoop.yarn.application_client import ENDED
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
@@ -35,14 +35,14 @@ from tony.schedulers.interface import (
     Submitter,
     WebLink,
 )
-from tony.schedulers.yarn.allocation.demand_spec import suitable_node_counts
+from tony.schedulers.yarn.allocation.container_demand import suitable_node_counts
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.client.application_lifetime import KEY as LIFETIME
-from tony.schedulers.yarn.client.application_lifetime import overdue
 from tony.schedulers.yarn.client.artifacts import build_artifacts, file_systems, in_place
 from tony.schedulers.yarn.client.cache_upload import CacheUploader
 from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
 from tony.schedulers.yarn.client.feasibility import notices, unsatisfiable_requests
+from tony.schedulers.yarn.client.lifetime_diagnostics import KEY as LIFETIME
+from tony.schedulers.yarn.client.lifetime_diagnostics import overdue
 from tony.schedulers.yarn.client.list_entry import to_list_entry
 from tony.schedulers.yarn.client.queue_position import WAITING, describe_queue_position
 from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, is_ours, staging_of

@@ -142,7 +142,7 @@ class ClusterClients:
         return asyncio.run(self._recover_lease(path))
 
     async def _recover_lease(self, path: str) -> bool:
-        from tony.hadoop.client_factory import name_node_for  # late: hardly ever needed
+        from tony.hadoop.namenode_factory import name_node_for  # late: hardly ever needed
 
         async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
             return await client.recover_lease(path)

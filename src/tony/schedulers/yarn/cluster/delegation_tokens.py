@@ -83,7 +83,7 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
 
 async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
     """Return a new token of a file system; None from one that requires none."""
-    from tony.hadoop.client_factory import name_node_for  # late: most clusters require no tokens
+    from tony.hadoop.namenode_factory import name_node_for  # late: most clusters require no tokens
 
     async with name_node_for(settings, logins, service, policy=POLICY) as client:
         return await client.delegation_token(token_renewer(settings, logins.user))

@@ -27,7 +27,7 @@ from tony.hadoop.ipc.errors import (
     LoginError,
     QuotaExceededError,
 )
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.interface import Journal
 from tony.schedulers.yarn.job_store.job_folder import JobFiles, closed_name

@@ -27,10 +27,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tony import clock
-from tony.config.files.secret_names import redact
+from tony.config.secret_masking import redact
 from tony.errors import InfraError
 from tony.hadoop.ipc.errors import HadoopError
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
 from tony.protocol.launch import JobCredentials

@@ -28,7 +28,7 @@ if sys.version_info < MINIMUM:
     said += ", and PATH has no newer one (" + os.environ.get("PATH", "") + "). Set scheduler.yarn.python to "
     sys.exit(said + 'a newer one, or to "own" to ship yours.')
 
-gc.disable()  # loaded modules never become garbage; `bootstrap.settle` enables it again
+gc.disable()  # loaded modules never become garbage; `isolated_interpreter.settle` enables it again
 here = os.path.dirname(os.path.abspath(__file__))
 programs = os.path.join(here, "programs-" + sys.implementation.cache_tag + ".zip")
 sys.path.insert(0, programs if os.path.exists(programs) else os.path.join(here, "programs.zip"))

@@ -24,11 +24,11 @@ from starlette.requests import Request
 
 from tony import clock
 from tony.linux.peer_credentials import is_ours
-from tony.linux.threads import set_user
+from tony.linux.thread_pools import set_user
 from tony.web.authorization import AccessDenied, PortalUser
 from tony.web.login_throttle import LoginThrottle
-from tony.web.principal import AuthMethod, Groups, User
 from tony.web.thread_lanes import LISTS
+from tony.web.user_permissions import AuthMethod, Groups, User
 from tony.web.uvicorn_server import PEER
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

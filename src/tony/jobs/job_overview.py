@@ -10,12 +10,12 @@ from tony.history.goodput import GoodputLedger, ledger
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
-from tony.jobs import facts
-from tony.jobs.remote_jobs import refresh
-from tony.linux.threads import to_thread
-from tony.model.job_record import JobRecord
+from tony.jobs import job_status
+from tony.jobs.remote_job_sync import refresh
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ async def load_overview(home: Home, job_id: str) -> JobOverview:
         InfraError: its AM or the files of its cluster cannot be reached.
     """
     record = record_of(home, job_id)
-    report = await facts.load_report(home, job_id)
+    report = await job_status.load_report(home, job_id)
     await refresh(home, job_id)
     line, goodput = await to_thread(_build_timeline, home.job(job_id), record, ended=report.state.ended)
     return JobOverview(record=record, report=report, line=line, goodput=goodput)

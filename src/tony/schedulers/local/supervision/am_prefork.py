@@ -41,7 +41,7 @@ class PreforkAm:
         self._ready = ready
 
     def become(self, argv: Sequence[str], folder: Path, log: Path) -> int:
-        """Turn it into the program of a `bootstrap.command` argv; the number of a pipe is appended as last argument.
+        """Turn it into the program of an `isolated_interpreter.command`; appends the number of a pipe as last argument.
 
         Args:
             folder: its working directory.
@@ -143,12 +143,12 @@ def take() -> PreforkAm | None:
 
 def _load() -> None:
     """Load the modules of AM and executors, and do in advance what each of them would have to do."""
-    from tony import bootstrap
+    from tony import isolated_interpreter
     from tony.schedulers.local.supervision.supervisor import MASTER
 
-    bootstrap.load(*MASTER)
+    isolated_interpreter.load(*MASTER)
     from tony.model import codec
-    from tony.model.job_record import JobRecord
+    from tony.model.submission_record import JobRecord
     from tony.protocol.launch import JobCredentials
     from tony.schedulers.local.containers.fork_server import load_executor
 
@@ -177,18 +177,18 @@ def _wait(commands: int, ready: int, masked: set[int | signal.Signals]) -> NoRet
 
 def _forget_client(kept: Collection[int]) -> None:
     """Release everything that belongs to the client: its streams, and inherited files (a shell's `9>lock`)."""
-    from tony import bootstrap
+    from tony import isolated_interpreter
     from tony.linux.inherited_fds import close_others
 
     nothing = os.open(os.devnull, os.O_RDWR)
     for target in range(3):
         os.dup2(nothing, target)
     close_others(kept)
-    bootstrap.seclude()
+    isolated_interpreter.seclude()
 
 
 def _become_am(content: bytes, ready: int) -> NoReturn:
-    from tony import bootstrap
+    from tony import isolated_interpreter
     from tony.linux import process_title
 
     folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
@@ -198,5 +198,5 @@ def _become_am(content: bytes, ready: int) -> NoReturn:
     os.close(output)
     os.chdir(folder)
     process_title.assume(f"tony.schedulers.local.supervision.supervisor {folder}")
-    bootstrap.settle()
-    bootstrap.enter([*argv, str(ready)])
+    isolated_interpreter.settle()
+    isolated_interpreter.enter([*argv, str(ready)])

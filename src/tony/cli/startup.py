@@ -13,7 +13,7 @@ _INTERRUPTED = 130
 _SHARED_MODULES = (
     "asyncio",
     "json",
-    "tony.model.job_record",
+    "tony.model.submission_record",
     "tony.model.job_report",
     "tony.protocol.launch",
     "tony.rpc.client_connection",
@@ -35,16 +35,16 @@ def main() -> int:
 def _main_with_standby() -> int:
     import gc
 
-    gc.disable()  # loaded modules never become garbage; `bootstrap.settle` enables it again
-    from tony import bootstrap
-    from tony.schedulers.local.supervision import standby
+    gc.disable()  # loaded modules never become garbage; `isolated_interpreter.settle` enables it again
+    from tony import isolated_interpreter
+    from tony.schedulers.local.supervision import am_prefork
 
-    bootstrap.load(*_SHARED_MODULES)
-    standby.prepare()
+    isolated_interpreter.load(*_SHARED_MODULES)
+    am_prefork.prepare()
     try:
         return _main()
     finally:
-        left = standby.take()
+        left = am_prefork.take()
         if left:
             left.dismiss()
 

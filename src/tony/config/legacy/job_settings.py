@@ -8,8 +8,8 @@ from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import VARIABLES
 from tony.config.legacy.task_command import command_from_flags, text_of
 from tony.config.legacy.task_types import LegacyTaskTypes
+from tony.config.table.converted_settings import RESERVED_ENV
 from tony.config.table.value_format import name as shown
-from tony.config.table.value_table import RESERVED_ENV
 from tony.model.masking import is_secret
 from tony.model.placeholders import escaped
 

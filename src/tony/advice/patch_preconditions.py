@@ -10,12 +10,12 @@ from typing import Any
 from tony.advice.patch import parts_of
 from tony.advice.recommendation import SettingChange
 from tony.config.files.call_settings import from_spec
-from tony.config.files.secret_names import redact
 from tony.config.load import Resolved, is_linkedin_xml, load
+from tony.config.secret_masking import redact
 from tony.errors import UserError
-from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.masking import is_secret
+from tony.model.submission_record import JobRecord
 
 
 def is_toml(path: Path) -> bool:

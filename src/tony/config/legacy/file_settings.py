@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 
-from tony.config.checks.notes import Note
+from tony.config.checks.hints import Note
 from tony.config.files.remote_paths import is_address
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin

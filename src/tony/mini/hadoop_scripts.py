@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from tony.mini.daemons import tool_command
+from tony.mini.daemon_commands import tool_command
 from tony.mini.layout import Places
 
 #: Subcommand -> Java class, as in Hadoop's own script.

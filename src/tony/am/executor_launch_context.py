@@ -6,10 +6,10 @@ from tony.core.actions import Launch
 from tony.errors import PlatformError, TonyError
 from tony.frameworks.base import Framework
 from tony.model.ids import TaskId
-from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.staged import Placement
 from tony.model.states import Meeting
+from tony.model.submission_record import JobRecord
 from tony.protocol.launch import TaskPart
 
 #: Seconds for which an executor tries to reach an AM that is not known to be dead.

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tony.config.convert import WrongValue, convert
 from tony.config.files.layers import Branch, Layer, Leaf, Written, dotted
-from tony.config.files.secret_names import MASK, mask_value, masked
+from tony.config.secret_masking import MASK, mask_value, masked
+from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key, Setting
-from tony.config.table.settings_tree import SettingsNode, schema
 from tony.config.table.suggest import closest_match, suggest_names
 from tony.config.table.value_format import format_as_toml
+from tony.config.value_conversion import WrongValue, convert
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 from tony.model.masking import is_secret

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tony import clock
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
+from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction
 from tony.web.thread_lanes import LISTS
 

@@ -5,12 +5,15 @@ import sys
 
 import pytest
 
-from tony import bootstrap
+from tony import isolated_interpreter
 
 
 def test_module_of_is_the_inverse_of_command() -> None:
     """Whoever has an argv can tell whether it is one of our programs."""
-    assert bootstrap.module_of(bootstrap.command("tony.executor.main", "a", "b")) == "tony.executor.main"
+    assert (
+        isolated_interpreter.module_of(isolated_interpreter.command("tony.executor.main", "a", "b"))
+        == "tony.executor.main"
+    )
 
 
 @pytest.mark.parametrize(
@@ -18,7 +21,7 @@ def test_module_of_is_the_inverse_of_command() -> None:
 )
 def test_other_programs_are_none_of_ours(argv: list[str]) -> None:
     """Everything else is executed as it is."""
-    assert bootstrap.module_of(argv) is None
+    assert isolated_interpreter.module_of(argv) is None
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -33,7 +36,7 @@ def test_a_secluded_fork_sees_what_a_fresh_interpreter_sees() -> None:
     standard = eval(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
     own, *others = eval(run(code).stdout)
     assert others == standard
-    assert own == bootstrap.command("x")[5]
+    assert own == isolated_interpreter.command("x")[5]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
-from tony.jobs import remote_jobs
+from tony.jobs import remote_job_sync
 from tony.jobs.am_client import PATIENCE, ask_report, describe_delay
 from tony.jobs.finalize_lost import close_lost
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
 from tony.schedulers import registry
 from tony.schedulers.interface import Submitter
@@ -84,7 +84,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
             return found
         if clock.monotonic() > give_up:
             if not submitter.capabilities.same_host:
-                return await remote_jobs.unanswered(folder, record, submitter)
+                return await remote_job_sync.unanswered(folder, record, submitter)
             raise ConnectionFailed(
                 f"the application master of {job_id} is alive but does not answer; see {folder.am_log}", gone=True
             )
@@ -94,7 +94,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
 async def _poll(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
     """Poll once; return None if the job is changing state right now and must be polled again."""
     if not submitter.capabilities.same_host:
-        return await remote_jobs.poll_job(folder, record, submitter)
+        return await remote_job_sync.poll_job(folder, record, submitter)
     if _is_being_submitted(folder, record):
         return pending_report(folder, record)
     if submitter.am_alive(folder) is False:

@@ -22,12 +22,12 @@ from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, dec
 from tony.jobs.log_names import LogName
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
-from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
+from tony.model.strict_json import BadJson, loads
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.jhist_reader import Original
 from tony.portal.job_index.index_entry import IndexEntry
-from tony.storage.stores.store import FileStore, Item, joined
+from tony.storage.stores.file_store import FileStore, Item, joined
 
 #: Files that are copied, and maximum bytes of each.
 _FILES = {"job.json": LONGEST_OF_OTHERS, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}

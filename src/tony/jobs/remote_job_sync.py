@@ -21,11 +21,11 @@ from tony.jobs import aborted_submissions, cached_status
 from tony.jobs.am_client import AmLocation, ask_report, whereabouts
 from tony.jobs.finalize_lost import add_signal_source, close_lost, was_killed_by_signal
 from tony.jobs.state_dir import prepare
-from tony.linux.threads import to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
-from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.interface import ApplicationStatus, Submitter
 
