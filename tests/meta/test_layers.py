@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": BELOW_MODEL | {"model"},
     "config": PURE | {"schedulers", "hadoop"},
     "rpc": PURE,
-    "storage": PURE,
+    "storage": PURE | {"hadoop", "mini"},
     "schedulers": PURE | {"storage", "rpc", "hadoop", "mini"},
     "history": MIDDLE,
     "am": MIDDLE | {"history"},
@@ -51,11 +51,12 @@ ALLOWED: dict[str, set[str]] = {
     "testing": BASE | {"core", "protocol", "schedulers"},
 }
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; it reads XML as Hadoop does.
-#: Schedulers may ask whether a small cluster runs.
+#: Schedulers and files in HDFS may ask whether a small cluster runs.
 ONLY = {
     ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.value_parsing"},
     ("config", "schedulers"): {"tony.schedulers.settings_schema", "tony.schedulers.registry", "tony.schedulers"},
     ("schedulers", "mini"): {"tony.mini"},
+    ("storage", "mini"): {"tony.mini"},
 }
 #: Packages of the checkout that are not in the wheel.
 OUTSIDE = {"tests", "bench"}

@@ -12,7 +12,7 @@ import pytest
 from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
 from tony.errors import StorageError, TonyError, UserError
 from tony.model.layout import Home
-from tony.schedulers.cluster_store import ClusterStore
+from tony.storage.hdfs.hdfs_store import HdfsStore
 from tony.storage.stores.file_store import PIECE, FileStore, joined
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore
@@ -37,7 +37,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / "core-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
         monkeypatch.setenv("HADOOP_USER_NAME", "ann")
-        made = ClusterStore("hdfs:///history", Home(tmp_path))
+        made = HdfsStore("hdfs:///history", Home(tmp_path))
         yield made
         made.close()
 

@@ -32,7 +32,7 @@ from tony.hadoop.wire.namenode import PROTOCOL
 from tony.hadoop.wire.proto import ProtoMessage, required
 from tony.hadoop.wire.rpc import Token
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.cluster.delegation_tokens import POLICY, credentials_of_job
+from tony.storage.hdfs.delegation_tokens import POLICY, credentials_of_job
 
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),

@@ -40,10 +40,11 @@ def local_settings_file(flags: Flags) -> Iterator[Flags]:
 
 
 def _read(address: str) -> bytes:
-    from tony.schedulers.cluster_files import files_from_environment
+    from tony.storage.hdfs.hdfs_discovery import find_hdfs
+    from tony.storage.hdfs.hdfs_files import HdfsFiles
     from tony.storage.staging.remote_files import RemoteFile
 
-    files = files_from_environment(home())
+    files = HdfsFiles(find_hdfs(home(), {}))
     try:
         found = files.look(address)
         if not isinstance(found, RemoteFile):

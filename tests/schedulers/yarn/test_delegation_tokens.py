@@ -17,13 +17,13 @@ from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token import HadoopToken
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.cluster.delegation_tokens import (
+from tony.schedulers.yarn.settings import read_settings
+from tony.storage.hdfs.delegation_tokens import (
     FileLogin,
     credentials_of_job,
     token_renewer,
     tokens_for_programs,
 )
-from tony.schedulers.yarn.settings import read_settings
 
 #: Without a ticket all of this can be tried where there is no security, too.
 ALWAYS = {"dfs.namenode.delegation.token.always-use": "true"}

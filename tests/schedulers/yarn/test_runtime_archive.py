@@ -171,7 +171,7 @@ def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
         "tony.schedulers.yarn.cluster.cluster_discovery",
         "tony.schedulers.yarn.client.submitter",
     }
-    clients |= {"tony.config.files.yaml_reader", "tony.schedulers.cluster_files", "tony.schedulers.cluster_store"}
+    clients |= {"tony.config.files.yaml_reader", "tony.storage.hdfs.hdfs_discovery", "tony.storage.hdfs.hdfs_store"}
     for programs in (unpacked / "programs.zip", compiled(unpacked)):
         modules = [name.rpartition(".")[0].replace("/", ".") for name in names(programs) if "/__init__." not in name]
         modules = [name for name in modules if name not in clients and not name.startswith("tony.python_hooks.")]

@@ -7,7 +7,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tony.config.files import remote_paths
@@ -19,9 +19,26 @@ from tony.storage.stores.local_store import LocalStore
 
 #: Schemes for folders of this machine. They are opened directly: fsspec would follow links in them.
 _HERE = frozenset(("file", "local"))
+
+
+def _open_hdfs(address: str, home: Home) -> FileStore:
+    from tony.storage.hdfs.hdfs_store import HdfsStore
+
+    return HdfsStore(address, home)
+
+
+def _open_fsspec(address: str, home: Home) -> FileStore:
+    from tony.storage.stores.fsspec_store import FsspecStore
+
+    return FsspecStore(address)
+
+
 #: Supported file systems. fsspec knows some fifty more: some connect to any host by any protocol, some execute what
 #: they read.
-SCHEMES = frozenset(("hdfs", "s3", "gs", "abfs", "abfss"))
+SCHEMES: Mapping[str, Callable[[str, Home], FileStore]] = {
+    "hdfs": _open_hdfs,
+    **dict.fromkeys(("s3", "gs", "abfs", "abfss"), _open_fsspec),
+}
 
 
 def open_location(text: str, home: Home, environment: Mapping[str, str]) -> FileStore:
@@ -52,13 +69,7 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> File
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
         raise UserError(f"{text}: {scheme}:// is not supported for histories. Use a local folder, or {known}.")
-    if scheme == "hdfs":
-        from tony.schedulers.cluster_store import ClusterStore
-
-        return ClusterStore(text, home)
-    from tony.storage.stores.fsspec_store import FsspecStore
-
-    return FsspecStore(text)
+    return SCHEMES[scheme](text, home)
 
 
 def file_system_of(address: str) -> tuple[str, str]:

@@ -71,9 +71,10 @@ class LocalSubmitter(Submitter):
         return [*unsupported_settings(spec), *fallback]
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        from tony.schedulers.cluster_files import files_from_environment  # late: most jobs name no URI
+        from tony.storage.hdfs.hdfs_discovery import find_hdfs  # late: most jobs name no URI
+        from tony.storage.hdfs.hdfs_files import HdfsFiles
 
-        return files_from_environment(self._home, others)
+        return HdfsFiles(find_hdfs(self._home, others))
 
     def render(self, job: PreparedJob) -> Json:
         spec = job.record.spec

@@ -46,7 +46,6 @@ from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequ
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.placement_constraints import placed
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.cluster.delegation_tokens import tokens_for_programs
 from tony.schedulers.yarn.current_container import ContainerEnv
 from tony.schedulers.yarn.job_store.event_log_replication import HdfsJournal
 from tony.schedulers.yarn.job_store.job_folder import JobFiles
@@ -55,6 +54,7 @@ from tony.schedulers.yarn.job_store.record_publisher import RecordPublisher
 from tony.schedulers.yarn.launch_contexts import gpus, task_container
 from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, encode_payload
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
+from tony.storage.hdfs.delegation_tokens import tokens_for_programs
 from tony.units import format_size
 
 #: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.

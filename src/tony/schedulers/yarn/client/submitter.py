@@ -139,10 +139,10 @@ class YarnSubmitter(Submitter):
         return render_dry_run(job.record)
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        from tony.schedulers.cluster_files import ClusterFiles  # late: most jobs name no URI
+        from tony.storage.hdfs.hdfs_files import HdfsFiles  # late: most jobs name no URI
 
         settings, _ = read_settings(spec.scheduler_settings)
-        return ClusterFiles(self._cluster or find_cluster(settings, self._home), in_place=True)
+        return HdfsFiles(self._cluster or find_cluster(settings, self._home), in_place=True)
 
     # --- submitting -----------------------------------------------------------------------------------------------
 

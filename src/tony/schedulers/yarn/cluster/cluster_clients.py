@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from tony.errors import SchedulerError
-from tony.hadoop.authentication import Logins
-from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers, usual_web_address
+from tony.hadoop.configuration.service_addresses import resource_managers
 from tony.hadoop.failover import FailoverProxy, connection_options
-from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.schedulers.yarn.cluster.delegation_tokens import POLICY, FileLogin, credentials_of_job
-
-if TYPE_CHECKING:
-    from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.storage.hdfs.delegation_tokens import POLICY
+from tony.storage.hdfs.hdfs_clients import HdfsClients
 
 #: Settings that AM and executors need inside the cluster; they cannot rely on the nodes' own files.
 _REQUIRED_SETTINGS = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
@@ -27,47 +18,14 @@ _EXCLUDED_SETTINGS = ("yarn.nodemanager.", "yarn.scheduler.capacity.", "dfs.data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterClients:
-    """Clients of one Hadoop cluster.
+class ClusterClients(HdfsClients):
+    """Clients of one Hadoop cluster: of its file systems and of its ResourceManager.
 
     Attributes:
-        files: its default file system.
-        logins: identities for its daemons.
-        file_login: the identity for WebHDFS.
         advice: what to do if its ResourceManager does not respond, as a sentence.
     """
 
-    configuration: Configuration
-    files: NameService
-    logins: Logins = field(repr=False)
-    file_login: FileLogin = field(repr=False)
     advice: str = ""
-
-    @property
-    def user(self) -> str:
-        """The user that we are on the cluster, or act for (proxy user)."""
-        return self.logins.acts_for or self.logins.user
-
-    @classmethod
-    def of(
-        cls, configuration: Configuration, environ: Mapping[str, str], credentials: TokenCredentials | None = None
-    ) -> ClusterClients:
-        """Return the cluster that a configuration describes.
-
-        Args:
-            credentials: tokens; None for those of HADOOP_TOKEN_FILE_LOCATION.
-
-        Raises:
-            ConfigurationError: a required setting is missing or invalid.
-        """
-        logins = Logins(configuration, environ, credentials)
-
-        return cls(
-            configuration=configuration,
-            files=name_service(configuration),
-            logins=logins,
-            file_login=FileLogin(configuration, logins),
-        )
 
     def applications(self) -> ApplicationClient:
         """Return a client of the ResourceManager; close it after use."""
@@ -84,75 +42,6 @@ class ClusterClients:
                 options=connection_options(self.configuration),
             )
         )
-
-    def web_files(self, key: str = "fs.defaultFS") -> WebHdfs:
-        """Return a WebHDFS client of a file system; it blocks, and must be closed.
-
-        Args:
-            key: the setting that names the file system; a path alone means the default one.
-
-        Raises:
-            ConfigurationError: it is not HDFS, or its NameNodes are unknown.
-            SchedulerError: none of its NameNodes has a web address.
-        """
-        named = self.configuration.get(key) or ""
-        files = self.files
-        if "://" in named and key != "fs.defaultFS":
-            files = name_service(self.configuration, named)
-        else:
-            key = "fs.defaultFS"
-        return self.web_files_of(files, f"{key}, {self.configuration.source(key)}")
-
-    def web_files_of(self, files: NameService, source: str = "") -> WebHdfs:
-        """Return a WebHDFS client of a file system that no setting names.
-
-        Args:
-            source: where it is named, for messages.
-
-        Raises:
-            SchedulerError: none of its NameNodes has a web address.
-        """
-        urls = [f"{node.web_scheme}://{node.web}" for node in files.name_nodes if node.web]
-        if not urls and files.logical:
-            raise SchedulerError(
-                f"the file system {files.uri}{source and f' ({source})'} has no web address: "
-                "dfs.namenode.http-address is not set. Set it in hdfs-site.xml."
-            )
-        from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: it imports http.client
-
-        login = self.file_login if files == self.files else FileLogin(self.configuration, self.logins, files)
-        # For a NameNode that is not in the configuration, try the default port.
-        urls = urls or [usual_web_address(node) for node in files.name_nodes]
-        return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
-
-    async def credentials_of_job(self, file_systems: Sequence[str]) -> TokenCredentials:
-        """Return the tokens for a job's processes; see `delegation_tokens`.
-
-        Raises:
-            HadoopError: a file system cannot be reached, or issues no token.
-        """
-        return await credentials_of_job(self.configuration, self.logins, file_systems)
-
-    def recover_lease(self, path: str) -> bool:
-        """Recover the lease of a dead writer; return True when the file is closed. Blocks; not in a running loop.
-
-        Raises:
-            HadoopError: the NameNode cannot be reached, or refuses.
-        """
-        return asyncio.run(self._recover_lease(path))
-
-    async def _recover_lease(self, path: str) -> bool:
-        from tony.hadoop.namenode_factory import name_node_for  # late: hardly ever needed
-
-        async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
-            return await client.recover_lease(path)
-
-    def path(self, staging: str) -> str:
-        """Return the staging folder's path in the file system."""
-        if staging.startswith("/"):
-            return staging.rstrip("/") or "/"
-        prefix = self.configuration.get("dfs.user.home.dir.prefix", "/user")
-        return f"{prefix}/{self.user}/{staging}".rstrip("/")
 
     def needed_settings(self) -> dict[str, str]:
         """Return the Hadoop settings that AM and executors need inside the cluster."""

@@ -16,10 +16,10 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers import registry
-from tony.schedulers.cluster_files import ClusterFiles, files_from_environment
 from tony.schedulers.yarn.client.artifacts import file_systems, in_place
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.storage.hdfs.hdfs_files import HdfsFiles
 from tony.storage.staging.remote_files import NotThere, RemoteFile, RemoteFolder
 
 
@@ -46,7 +46,7 @@ def hdfs() -> Iterator[PlayedWebHdfs]:
 
 
 @contextmanager
-def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[ClusterFiles]:
+def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[HdfsFiles]:
     """Those of a cluster that knows two file systems, which are one."""
     given = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": f"127.0.0.1:{hdfs.port}"}
     other = {
@@ -55,7 +55,7 @@ def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[ClusterFile
         "dfs.namenode.http-address.other": f"127.0.0.1:{hdfs.port}",
     }
     cluster = ClusterClients.of(Configuration.load(None, {}, given={**given, **other}), {"HADOOP_USER_NAME": "ann"})
-    with closing(ClusterFiles(cluster, in_place=in_place)) as files:
+    with closing(HdfsFiles(cluster, in_place=in_place)) as files:
         yield files
 
 
@@ -129,7 +129,7 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.other_schedulers == {"yarn": {"conf": str(tmp_path), "queue": "q"}}
     assert not registry.load("local").submitter(home).remote_files(said.spec, said.other_schedulers).in_place
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    assert not files_from_environment(home).in_place
+    assert not registry.load("local").submitter(home).remote_files(said.spec, {}).in_place
     spec = JobSpec(scheduler="yarn", scheduler_settings={"conf": str(tmp_path)})
     assert registry.load("yarn").submitter(home).remote_files(spec, {}).in_place
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from tony.config.files import remote_paths
 from tony.errors import StorageError, UserError
@@ -13,39 +12,29 @@ from tony.hadoop.configuration.service_addresses import name_service
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster, named_folder
-from tony.schedulers.yarn.settings import read_settings
+from tony.storage.hdfs.hdfs_discovery import find_hdfs
 from tony.storage.stores.file_store import PIECE, FileStore, Item
 
 
-class ClusterStore(FileStore):
+class HdfsStore(FileStore):
     """One folder in HDFS.
 
     Args:
         address: `hdfs://namenode/folder`, or `hdfs:///folder` in the default file system.
         home: its running `tony mini` is the cluster if no other is configured.
-        settings: scheduler -> its settings; those of `yarn` name the Hadoop configuration.
 
     Raises:
         UserError: the address is invalid, or no Hadoop configuration is set.
         SchedulerError: the file system has no web address.
     """
 
-    def __init__(
-        self, address: str, home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})
-    ) -> None:
-        yarn_settings, _ = read_settings(settings.get("yarn", {}))
+    def __init__(self, address: str, home: Home) -> None:
         try:
             self.address = remote_paths.checked(address)
             system, self._root = remote_paths.parts(self.address)
-            if not named_folder(yarn_settings, home):
-                raise ValueError(
-                    "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR to the "
-                    "folder with core-site.xml and hdfs-site.xml."
-                )
-            cluster = find_cluster(yarn_settings, home)
+            hdfs = find_hdfs(home, {})
             self._made: set[str] = set()
-            self._files = cluster.web_files_of(name_service(cluster.configuration, system or None))
+            self._files = hdfs.web_files_of(name_service(hdfs.configuration, system or None))
         except (ValueError, ConfigurationError) as error:
             raise UserError(f"{address}: {error}") from error
 

@@ -1,9 +1,7 @@
-"""Files in a Hadoop cluster's file systems, read over HTTP (WebHDFS), for URIs in a job file."""
+"""Files in HDFS, read over HTTP (WebHDFS), for URIs in a job file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tony.config.files import remote_paths
@@ -11,10 +9,7 @@ from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, name_service
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
-from tony.model.layout import Home
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster, named_folder
-from tony.schedulers.yarn.settings import read_settings
+from tony.storage.hdfs.hdfs_clients import HdfsClients
 from tony.storage.staging.remote_files import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
 
 if TYPE_CHECKING:
@@ -23,16 +18,16 @@ if TYPE_CHECKING:
 _OTHERS_READ, _OTHERS_ENTER = 0o004, 0o001
 
 
-class ClusterFiles(RemoteFiles):
+class HdfsFiles(RemoteFiles):
     """The file systems that one Hadoop configuration knows.
 
     Args:
         in_place: the job's nodes belong to that cluster and fetch the files themselves.
     """
 
-    def __init__(self, cluster: ClusterClients, *, in_place: bool) -> None:
+    def __init__(self, clients: HdfsClients, *, in_place: bool = False) -> None:
         self.in_place = in_place
-        self._cluster = cluster
+        self._hdfs = clients
         self._clients: dict[NameService, WebHdfs] = {}
         self._folders: dict[tuple[NameService, str], bool] = {}
 
@@ -71,13 +66,13 @@ class ClusterFiles(RemoteFiles):
     def _split(self, address: str) -> tuple[NameService, str]:
         system, path = remote_paths.parts(address)
         try:
-            return name_service(self._cluster.configuration, system or None), path
+            return name_service(self._hdfs.configuration, system or None), path
         except ConfigurationError as error:
             raise ValueError(f"unknown file system: {error}") from error
 
     def _client(self, service: NameService) -> WebHdfs:
         if service not in self._clients:
-            self._clients[service] = self._cluster.web_files_of(service)
+            self._clients[service] = self._hdfs.web_files_of(service)
         return self._clients[service]
 
     def _file(self, service: NameService, path: str, status: FileStatus) -> RemoteFile:
@@ -102,25 +97,3 @@ class ClusterFiles(RemoteFiles):
             known = above and bool(self._client(service).status(folder).permission & _OTHERS_ENTER)
             self._folders[service, folder] = known
         return known
-
-
-def files_from_environment(
-    home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})
-) -> ClusterFiles:
-    """Return the file systems of the cluster that the job, the environment or a running `tony mini` names.
-
-    Args:
-        settings: scheduler -> its settings in the job file; those of `yarn` name the configuration.
-
-    Raises:
-        ValueError: no cluster is configured.
-        ConfigurationError: its configuration is invalid.
-    """
-    yarn_settings, _ = read_settings(settings.get("yarn", {}))
-    if not named_folder(yarn_settings, home):
-        raise ValueError(
-            "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (or "
-            "scheduler.yarn.conf) to the folder with core-site.xml and hdfs-site.xml, or copy the file here first: "
-            "hdfs dfs -get."
-        )
-    return ClusterFiles(find_cluster(yarn_settings, home), in_place=False)

@@ -1,0 +1,129 @@
+"""Clients of the file systems that one Hadoop configuration knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from tony.errors import SchedulerError
+from tony.hadoop.authentication import Logins
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.configuration.service_addresses import NameService, name_service, usual_web_address
+from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin, credentials_of_job
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HdfsClients:
+    """Clients of the file systems that one Hadoop configuration knows.
+
+    Attributes:
+        files: the default file system.
+        logins: identities for the daemons.
+        file_login: the identity for WebHDFS.
+    """
+
+    configuration: Configuration
+    files: NameService
+    logins: Logins = field(repr=False)
+    file_login: FileLogin = field(repr=False)
+
+    @property
+    def user(self) -> str:
+        """The user that we are on the cluster, or act for (proxy user)."""
+        return self.logins.acts_for or self.logins.user
+
+    @classmethod
+    def of(
+        cls, configuration: Configuration, environ: Mapping[str, str], credentials: TokenCredentials | None = None
+    ) -> Self:
+        """Return the clients for a configuration.
+
+        Args:
+            credentials: tokens; None for those of HADOOP_TOKEN_FILE_LOCATION.
+
+        Raises:
+            ConfigurationError: a required setting is missing or invalid.
+        """
+        logins = Logins(configuration, environ, credentials)
+
+        return cls(
+            configuration=configuration,
+            files=name_service(configuration),
+            logins=logins,
+            file_login=FileLogin(configuration, logins),
+        )
+
+    def web_files(self, key: str = "fs.defaultFS") -> WebHdfs:
+        """Return a WebHDFS client of a file system; it blocks, and must be closed.
+
+        Args:
+            key: the setting that names the file system; a path alone means the default one.
+
+        Raises:
+            ConfigurationError: it is not HDFS, or its NameNodes are unknown.
+            SchedulerError: none of its NameNodes has a web address.
+        """
+        named = self.configuration.get(key) or ""
+        files = self.files
+        if "://" in named and key != "fs.defaultFS":
+            files = name_service(self.configuration, named)
+        else:
+            key = "fs.defaultFS"
+        return self.web_files_of(files, f"{key}, {self.configuration.source(key)}")
+
+    def web_files_of(self, files: NameService, source: str = "") -> WebHdfs:
+        """Return a WebHDFS client of a file system that no setting names.
+
+        Args:
+            source: where it is named, for messages.
+
+        Raises:
+            SchedulerError: none of its NameNodes has a web address.
+        """
+        urls = [f"{node.web_scheme}://{node.web}" for node in files.name_nodes if node.web]
+        if not urls and files.logical:
+            raise SchedulerError(
+                f"the file system {files.uri}{source and f' ({source})'} has no web address: "
+                "dfs.namenode.http-address is not set. Set it in hdfs-site.xml."
+            )
+        from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: it imports http.client
+
+        login = self.file_login if files == self.files else FileLogin(self.configuration, self.logins, files)
+        # For a NameNode that is not in the configuration, try the default port.
+        urls = urls or [usual_web_address(node) for node in files.name_nodes]
+        return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
+
+    async def credentials_of_job(self, file_systems: Sequence[str]) -> TokenCredentials:
+        """Return the tokens for a job's processes; see `delegation_tokens`.
+
+        Raises:
+            HadoopError: a file system cannot be reached, or issues no token.
+        """
+        return await credentials_of_job(self.configuration, self.logins, file_systems)
+
+    def recover_lease(self, path: str) -> bool:
+        """Recover the lease of a dead writer; return True when the file is closed. Blocks; not in a running loop.
+
+        Raises:
+            HadoopError: the NameNode cannot be reached, or refuses.
+        """
+        return asyncio.run(self._recover_lease(path))
+
+    async def _recover_lease(self, path: str) -> bool:
+        from tony.hadoop.namenode_factory import name_node_for  # late: hardly ever needed
+
+        async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
+            return await client.recover_lease(path)
+
+    def path(self, staging: str) -> str:
+        """Return the staging folder's path in the file system."""
+        if staging.startswith("/"):
+            return staging.rstrip("/") or "/"
+        prefix = self.configuration.get("dfs.user.home.dir.prefix", "/user")
+        return f"{prefix}/{self.user}/{staging}".rstrip("/")
