@@ -22,7 +22,7 @@ demo: env ## train on real data over a chief, two workers and an evaluator, and 
 demo-failure: env ## the same, while a worker and then the application master are killed
 	@$(bin)/python scripts/demo_failure.py
 
-test: env ## all that CI does: system packages, checks, every test
+test: env ## all that CI does: system packages, checks, the tests that your changes need
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory check
 	scripts/test
@@ -31,7 +31,7 @@ test-fast: env ## the inner loop: checks and the tests that start no process, be
 	@$(MAKE) --no-print-directory check
 	scripts/test --fast
 
-test-all: env ## as `make test`, and the long tests too
+test-all: env ## as `make test`, with every test
 	@scripts/system-packages --long
 	@$(MAKE) --no-print-directory check
 	scripts/test --long

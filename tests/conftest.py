@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.change_detection import find_changed_packages, is_due
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
@@ -65,8 +66,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this run is not for, and say which tests run in one process of a parallel run."""
     everything = config.getoption("long") or is_named(config)
-    changed = frozenset() if everything else find_changed_packages(ROOT)
-    left_out = [item for item in items if not everything and not is_due(item, changed)]
+    changed = None if everything else find_changed_packages(ROOT)
+    left_out = [
+        item
+        for item in items
+        if (mark := item.get_closest_marker("on_change"))
+        and not is_due(item.nodeid.partition("::")[0], mark.args, changed)
+    ]
     if config.getoption("long") is False:
         left_out += [item for item in items if item not in left_out and item.get_closest_marker("long")]
     if config.getoption("fast"):
@@ -89,36 +95,6 @@ def is_fast(item: pytest.Item) -> bool:
     """Return True if the test is pure, or nearly so."""
     marks = {mark.name for mark in item.iter_markers()}
     return item.nodeid.split("/")[1] in FAST and marks.isdisjoint({"e2e", "framework", "long", "slow"})
-
-
-def is_due(item: pytest.Item, changed: Set[str]) -> bool:
-    """Return True unless the test is for changes in packages that have none."""
-    mark = item.get_closest_marker("on_change")
-    return mark is None or not changed.isdisjoint(mark.args) or f"tests/{item.path.name}" in changed
-
-
-def find_changed_packages(root: Path) -> frozenset[str]:
-    """The packages of `src/tony` and top folders with a change, and `tests/test_x.py` for each changed test.
-
-    A change is what is not committed, and what was committed since `TEST_BASE` (environment), else since
-    `origin/main`, else in the last commit. Without git, everything counts as changed.
-    """
-
-    def ask(*arguments: str) -> list[str]:
-        command = ["git", "-C", str(root), *arguments]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-        return done.stdout.splitlines() if done.returncode == 0 else []
-
-    head = ask("rev-parse", "HEAD")
-    if not head:
-        return frozenset(path.name for path in root.glob("src/tony/*"))
-    base = [os.environ["TEST_BASE"]] if os.environ.get("TEST_BASE") else ask("merge-base", "HEAD", "origin/main")
-    if not base or base == head:
-        base = ask("rev-parse", "HEAD^1")
-    paths = [*ask("diff", "--name-only", *base), *ask("ls-files", "--others", "--exclude-standard")]
-    packages = {Path(path).parts[2 if path.startswith("src/tony/") else 0] for path in paths}
-    tests = {f"tests/{Path(path).name}" for path in paths if path.startswith("tests/")}
-    return frozenset(packages | tests)
 
 
 def group_of(item: pytest.Item) -> str:

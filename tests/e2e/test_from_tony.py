@@ -38,7 +38,7 @@ def run(lab: Lab, flags: list[str]) -> tuple[str, dict[str, str]]:
     return printed, {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
 
 
-@pytest.mark.on_change("frameworks", "python_hooks", "examples")
+@pytest.mark.on_change("frameworks", "python_hooks", "examples", "config", "cli")
 def test_tensorflow_low_level(lab: Lab) -> None:
     """Three workers share the steps over a server that never ends; worker 0 shows the summaries at its port."""
     out = lab.root / "model"

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.lab import TONY, Lab
 from tony.cli.main import COMMANDS
 
-pytestmark = [pytest.mark.e2e, pytest.mark.on_change("cli", "jobs")]
+pytestmark = [pytest.mark.e2e, pytest.mark.on_change("cli", "jobs", "client", "web", "advice", "history", "portal")]
 
 #: Command -> its lines, each of which answers 0 and prints something; `{job}` and `{file}` stand for a job.
 LINES: dict[str, tuple[str, ...]] = {

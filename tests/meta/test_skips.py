@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+TESTS = Path(__file__).parents[1]
 
 SKIPPING_TEST = """
 import pytest
@@ -37,7 +37,8 @@ def project(tmp_path: Path) -> Path:
     """A small project under the real conftest, with nothing allowed yet."""
     tests = tmp_path / "tests"
     (tests / "meta").mkdir(parents=True)
-    shutil.copy(CONFTEST, tests)
+    for name in ("conftest.py", "change_detection.py"):
+        shutil.copy(TESTS / name, tests)
     allow(tmp_path, "")
     return tmp_path
 
@@ -110,8 +111,8 @@ class TestStrictSkips:
 
 def test_listed_files_exist() -> None:
     """An entry whose file is gone is removed, lest it allow something else one day."""
-    lines = (CONFTEST.parent / "meta" / "allowed_skips.txt").read_text(encoding="utf-8").splitlines()
+    lines = (TESTS / "meta" / "allowed_skips.txt").read_text(encoding="utf-8").splitlines()
     listed = [line for line in lines if line and not line.startswith("#")]
     files = [line.partition(" | ")[0].partition("::")[0].partition("[")[0].strip() for line in listed]
-    missing = [file for file in files if not (CONFTEST.parents[1] / file).exists()]
+    missing = [file for file in files if not (TESTS.parent / file).exists()]
     assert not missing

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import tony
+from tests.change_detection import CLUSTER
 from tests.mini_clusters import Clusters, options
 from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
@@ -86,7 +87,7 @@ def test_nobody_else_reaches_it(cluster: MiniCluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["rm", "nm2", "dn1"])
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
     """With the same ports; meanwhile the status tells of it."""
     before = cluster.state
@@ -103,7 +104,7 @@ def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
     assert before.processes[name] != after.processes[name]
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_several_come_back_one_after_the_other(cluster: MiniCluster) -> None:
     """Nobody waits for those that are still dead: they are named."""
     for name in ("nm1", "nm2"):
@@ -113,7 +114,7 @@ def test_several_come_back_one_after_the_other(cluster: MiniCluster) -> None:
     assert cluster.status().waiting_for is None
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
     """SIGSTOP and SIGCONT, for whoever wants to see what a daemon that hangs does to others."""
     cluster.kill("nm1", signal.SIGSTOP)
@@ -125,7 +126,7 @@ def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
     cluster.wait()
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_hdfs_outlives_its_daemon(cluster: MiniCluster) -> None:
     """What was written before the NameNode was killed is there afterwards."""
     path, user = "/webhdfs/v1/tmp/mini-test", "user.name=" + user_name()
@@ -144,7 +145,7 @@ def test_there_is_no_other_daemon(cluster: MiniCluster) -> None:
         cluster.start(options(), print)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_labels(clusters: Clusters) -> None:
     """A label is on the nodes that were named, and queues may use it."""
     cluster = clusters.with_options(options(nodes=2, labels={"fast": "nm2"}))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.change_detection import CLUSTER, RUNTIME
 from tests.e2e.lab import Lab, one_user
 from tests.yarn.lab import YarnLab
 
@@ -41,7 +42,7 @@ SCHEDULERS = {
     "local": Scheduler(make=lambda root, _: Lab(root)),
     "yarn": Scheduler(
         make=lambda root, request: YarnLab(root, request.getfixturevalue("clusters").shared()),
-        packages=("hadoop", "schedulers", "mini"),
+        packages=(*CLUSTER, *RUNTIME),
         always=frozenset(
             {
                 "test_run",

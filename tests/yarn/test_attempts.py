@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.change_detection import CLUSTER, RUNTIME
 from tests.yarn.lab import CEILING, YarnLab, until, user
 from tony.history import event_log
 from tony.history.job_record import record_of
@@ -108,7 +109,7 @@ def test_the_master_is_killed(lab: YarnLab) -> None:
     assert {"events.1.closed.jsonl", "events.2.jsonl", "summary.json"} <= there.keys()
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_killed_while_executors_come_up(lab: YarnLab) -> None:
     """YARN keeps only what it has seen run: the others are asked for again, and none of that is charged."""
     job = lab.detach(lab.roles(WAITS, FOUR))
@@ -121,7 +122,7 @@ def test_killed_while_executors_come_up(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_killed_until_there_are_no_more_attempts(lab: YarnLab) -> None:
     """The last one's death ends the job with its cause, whoever looks, and nothing of it lives on."""
     job, programs = begin(lab, "--set", "am_attempts=2", tasks=2)
@@ -135,7 +136,7 @@ def test_killed_until_there_are_no_more_attempts(lab: YarnLab) -> None:
     assert started(lab) == programs
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_killed_together_with_the_resource_manager(lab: YarnLab) -> None:
     """Both come back, and each node tells the new one what it runs."""
     job, programs = begin(lab, tasks=2)
@@ -146,7 +147,7 @@ def test_killed_together_with_the_resource_manager(lab: YarnLab) -> None:
     assert (status["state"], status["session"], started(lab)) == ("succeeded", 1, programs)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_killed_while_hdfs_takes_nothing(lab: YarnLab) -> None:
     """The next one waits for the log of the first; programs run on all the while."""
     job, programs = begin(lab, tasks=2)
@@ -163,7 +164,7 @@ def wait_attempt_of_any_number(lab: YarnLab, job: str) -> None:
     until(lambda: lab.status(job)["attempt"] > 1 and lab.status(job)["state"] == "running", "another attempt goes on")
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_hdfs_is_away_while_events_come(lab: YarnLab) -> None:
     """A job does not hang on it: a session begins anew meanwhile. All its events are there in the end."""
     job, _ = begin(lab, tasks=2, head="max_restarts = 1")
@@ -177,7 +178,7 @@ def test_hdfs_is_away_while_events_come(lab: YarnLab) -> None:
     assert told[-1]["event"] == "snapshot"
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
     """Nobody answers, and whoever asked goes away: the next attempt obeys."""
     job, programs = begin(lab, tasks=2)
@@ -201,7 +202,7 @@ def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
     assert (started(lab), "kill.json" in lab.listed(record)) == (programs, False)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_an_executor_is_killed(lab: YarnLab) -> None:
     """Its container goes, and is replaced; the three others stay, with what they have."""
     job, _ = begin(lab, head="max_restarts = 1")

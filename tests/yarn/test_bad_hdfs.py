@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until, user
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.mini.readiness import send
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 #: No limit, as HDFS has it.

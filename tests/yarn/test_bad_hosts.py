@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until
 from tests.yarn.test_attempts import events, strike, wait_attempt
 from tony.mini.readiness import send
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
 #: The first host of worker:0 is bad: its program fails there, whenever it is started.
 PROGRAM = """

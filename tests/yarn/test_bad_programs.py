@@ -6,9 +6,14 @@ import json
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.on_change(*CLUSTER, "client", "executor", "rpc", "storage"),
+]
 
 #: As long as a name may be, with everything that somebody could take for something else.
 _ODD_NAME = "../../pwned $(touch pwned) `id` %s {role} <b>&amp;</b> 'x', \"y\" ☃ 漢字 \U0001f680 Grüße "

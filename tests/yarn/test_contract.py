@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 import tony
+from tests.change_detection import CLUSTER
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import CEILING, processes_of
 from tony.hadoop import ids
@@ -45,7 +46,7 @@ from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, Uploade
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
 FAULTS = (faults.LostContainer, faults.ContainerExitsBeforeRegistering)
 CLAUSES = [clause for clause in conformance.clauses(FAULTS) if clause != "impossible_demand_is_refused"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.e2e import from_tony
 from tests.e2e.from_tony import accuracy
 from tests.framework_envs import BUILD, DEBIAN_PYTHON, has_torch
@@ -36,7 +37,7 @@ def run(lab: YarnLab, flags: list[str], timeout: float = 280) -> tuple[str, dict
     return printed, {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini", "frameworks", "examples")
+@pytest.mark.on_change(*CLUSTER, "frameworks", "examples", "config", "cli")
 def test_pytorch(lab: YarnLab) -> None:
     """Two ranks; the XML says nothing of memory, so each has 2 GB."""
     if not has_torch():

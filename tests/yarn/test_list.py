@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -19,7 +20,7 @@ def _listed(lab: YarnLab, *arguments: str) -> dict[str, dict[str, Any]]:
     return {each["job"]: each for each in json.loads(done.stdout)}
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini", "jobs")
+@pytest.mark.on_change(*CLUSTER, "jobs")
 def test_from_everywhere(lab: YarnLab) -> None:
     """A home that knows no job sees those of the cluster, as they stand and how they ended; filters hold."""
     good = lab.detach(lab.job('name = "good"\ncommand = "true"\n'))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.e2e.lab import kill
 from tests.mini_clusters import Clusters, options
 from tests.yarn.lab import YarnLab, until, user
@@ -78,7 +79,7 @@ def test_output_is_seen_while_programs_run(lab: YarnLab) -> None:
         assert f"job {job} (project) succeeded" in told
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
 def test_what_a_killed_executor_had_passed_is_not_lost(lab: YarnLab) -> None:
     """Its node still has it, and the next container's output follows."""
     file = lab.roles(TALKS, "[roles.worker]\n", "max_restarts = 1")
@@ -97,7 +98,7 @@ def test_what_a_killed_executor_had_passed_is_not_lost(lab: YarnLab) -> None:
     assert printed.stdout == "up 0\nup 0\nlast 0\n", printed.stderr
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
 def test_output_beyond_its_limit(lab: YarnLab) -> None:
     """What is kept is the end of it, here as there; the copies take no more room than the originals."""
     program = """
@@ -121,7 +122,7 @@ def test_output_beyond_its_limit(lab: YarnLab) -> None:
     assert here.stdout == away.stdout
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
 def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
     """Nobody is there to ask any more: who follows hears of the end, and YARN has what was printed."""
     file = lab.roles(TALKS, "[roles.worker]\n", "am_attempts = 1")
@@ -166,7 +167,7 @@ def _run(folder: Path, cluster: MiniCluster) -> tuple[YarnLab, str]:
     return lab, job
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
 def test_the_indexed_format(tmp_path: Path, other_format: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs that the cluster collected in its other format are read as well, on pages as by commands."""
     lab, job = _run(tmp_path, other_format)
@@ -184,7 +185,7 @@ def test_the_indexed_format(tmp_path: Path, other_format: MiniCluster, monkeypat
     lab.close()
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
 def test_files_that_are_brought_while_a_job_runs(tmp_path: Path, other_format: MiniCluster) -> None:
     """Those that are included are, and of a job that includes none, none; what comes later is brought in the end."""
     lab = YarnLab(tmp_path, other_format)

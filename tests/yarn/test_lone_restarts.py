@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.change_detection import CLUSTER, RUNTIME
 from tests.e2e.lab import kill
 from tests.yarn.lab import YarnLab, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, *RUNTIME)]
 
 #: Writes down each of its starts, and what it was told; waits until the gate opens.
 PROGRAM = """

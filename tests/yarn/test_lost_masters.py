@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.change_detection import CLUSTER, RUNTIME
 from tests.yarn.lab import CEILING, YarnLab
 from tests.yarn.test_jobs import FAMILY
 from tony.hadoop import ids
@@ -27,7 +28,7 @@ def test_killed_through_yarn(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_its_lifetime_is_over(lab: YarnLab) -> None:
     """YARN ends it then: a time-out with its setting and place, although its master was up."""
     done = lab.submit(lab.roles(FAMILY, head='[scheduler.yarn]\nlifetime = "15s"'))
@@ -46,7 +47,7 @@ async def _kill(lab: YarnLab, job: str) -> None:
         await client.kill(ids.application_id(job), "killed by hand")
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_given_up_by_yarn(lab: YarnLab) -> None:
     """As when the master's node is missed: nobody killed the job, the cluster failed it, and that is what is said."""
     job = lab.detach(lab.roles(FAMILY), "--set", "am_attempts=1")

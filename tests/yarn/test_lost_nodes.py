@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.change_detection import CLUSTER, RUNTIME
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 from tests.yarn.test_attempts import events, finish
@@ -20,7 +21,7 @@ from tony.mini.readiness import send
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, *RUNTIME)]
 
 SETTINGS = {
     "yarn.nm.liveness-monitor.expiry-interval-ms": "6000",

@@ -37,13 +37,14 @@ from xml.sax.saxutils import escape
 import pytest
 
 import tony
+from tests.change_detection import CLUSTER
 from tests.mini_clusters import Clusters
 from tests.original_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, types
 from tests.yarn.lab import YarnLab, until
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, "config", "cli")]
 
 
 class Old:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.e2e.served import SERVER, call, end, get, proxied, put, wait_port
 from tests.yarn.lab import CEILING, YarnLab, until
 from tony.linux.process import with_marker
@@ -75,7 +76,7 @@ def test_cluster_submit(lab: YarnLab) -> None:
     assert lab.status(lab.jobs()[-1])["state"] == "killed"
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "config", "cli")
 def test_notebook_submit(lab: YarnLab) -> None:
     """As soon as the server answers its address is told. Its exit code is ours; Ctrl-C ends it, and the port too."""
     folder = source(lab, SERVER)
@@ -97,7 +98,7 @@ def test_notebook_submit(lab: YarnLab) -> None:
             call(port, "echo")
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "config", "cli")
 def test_local_submit(lab: YarnLab) -> None:
     """A cluster of its own, wherever else one runs; nothing of it is left but the job's record."""
     folder = source(lab, "import os; print('here', os.environ['JOB_NAME'], flush=True)\n")

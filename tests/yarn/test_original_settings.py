@@ -6,12 +6,13 @@ import re
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.config.legacy.jobs import xml
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, "config", "cli")]
 
 
 def test_settings_of_the_application(lab: YarnLab) -> None:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, user
 from tests.yarn.test_bad_hdfs import web
 from tony.hadoop import ids
@@ -16,7 +17,7 @@ from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ContainerLaunchContext, Resource
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
 
 def test_a_job_with_its_own_staging_folder(lab: YarnLab) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.e2e.lab import CEILING, until
 from tests.yarn.lab import YarnLab, user
 from tests.yarn.test_jobs import _get, _own_page
@@ -198,7 +199,7 @@ def _changes_it(lab: YarnLab, page: Page, job: str, address: str) -> None:
     expect(said).to_have_text("Done.")
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER, "am", "web")
 def test_pages_outlive_what_serves_them_and_the_master(lab: YarnLab) -> None:
     """A page process that dies is followed by another, a master by one whose pages know what was before."""
     if chromium() is None:

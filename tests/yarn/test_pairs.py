@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.e2e.test_boards import fetch
 from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters
@@ -120,7 +121,7 @@ async def found_behind_a_standby(
         return proxy.active.id
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_a_resource_manager_is_killed(lab: PairedLab) -> None:
     """The other one takes over: the job keeps what it has and gets more, and whoever asks, submits or ends is heard."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO, "max_restarts = 1"))
@@ -150,7 +151,7 @@ def test_a_resource_manager_is_killed(lab: PairedLab) -> None:
     assert not os.path.exists(f"/proc/{master}")
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     """It lives on as standby, hangs up and refuses; jobs and their followers go over to the other, and come back."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO))
@@ -179,7 +180,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     assert (attempts(lab, job), len(events(lab, job, "granted"))) == (1, 2)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_no_resource_manager_is_active(lab: PairedLab) -> None:
     """Who submits then is told who refuses. Who follows a job that waits in its queue is told, too, and goes on."""
     nodes = ("nm1", "nm2")
@@ -211,7 +212,7 @@ def standing_still(lab: PairedLab, nodes: Sequence[str]) -> Iterator[None]:
             lab.pairs.kill(node, signal.SIGCONT)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_a_name_node_is_killed(lab: PairedLab) -> None:
     """The job goes on, and its record with it; the other one has what was staged, takes more, and gives it to nodes."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO, "max_restarts = 1"))
@@ -237,7 +238,7 @@ def test_a_name_node_is_killed(lab: PairedLab) -> None:
     assert seen == [json.loads(line)["event"] for line in lab.tony("events", job, "--json").stdout.splitlines()]
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_a_name_node_is_standby(lab: PairedLab) -> None:
     """It says so, over RPC and over HTTP; who knows both finds the other, wherever the first of them stands."""
     lab.pairs.activate("nn2")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
 _ATTRIBUTES = "yarn.nodemanager.node-attributes.provider"
 _ATTRIBUTE = "yarn.nodemanager.node-attributes.provider.configured-node-attributes"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.e2e.lab import until
 from tests.e2e.test_boards import fetch, portal_of
 from tests.mini_clusters import Clusters
@@ -24,7 +25,11 @@ from tony.linux.process import is_alive
 from tony.mini.readiness import send
 from tony.model.layout import Home
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini", "portal")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.on_change(*CLUSTER, "portal", "history", "jobs", "storage", "web"),
+]
 
 LINES = 20_000
 #: Writes an event file into HDFS, as a library would that knows such addresses, and prints much.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
@@ -24,7 +25,11 @@ from tony.storage.cache.object_cache import Cache
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.on_change(*CLUSTER, "client", "executor", "rpc", "storage"),
+]
 
 #: What a container needs of a node, and our job below.
 _TOOLS = (

@@ -13,6 +13,7 @@ from typing import Final, cast
 import pytest
 
 import tony
+from tests.change_detection import CLUSTER
 from tests.hadoop import kerberos
 from tests.hadoop.kerberos import Kdc
 from tests.hadoop.url_tokens import from_url_string
@@ -36,7 +37,7 @@ from tony.storage.hdfs.delegation_tokens import POLICY, credentials_of_job
 
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
-    pytest.mark.on_change("hadoop", "schedulers", "mini"),
+    pytest.mark.on_change(*CLUSTER, "client", "executor", "rpc", "storage"),
 ]
 
 

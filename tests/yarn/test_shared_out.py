@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 from tony.mini.cluster import MiniCluster
@@ -18,7 +19,7 @@ from tony.mini.readiness import send
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
 _ROOT = "yarn.scheduler.capacity.root"
 _MONITOR = "yarn.resourcemanager.monitor.capacity.preemption"

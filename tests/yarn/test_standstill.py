@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.change_detection import CLUSTER, RUNTIME
 from tests.yarn.lab import YarnLab, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change("hadoop", "schedulers", "mini")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, *RUNTIME)]
 
 #: On three nodes of 4 GB there is room for five of these beside the masters at most, and for four at least.
 GANG = """

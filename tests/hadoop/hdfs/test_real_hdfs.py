@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import tony
+from tests.change_detection import CLUSTER
 from tony.hadoop.configuration.service_addresses import name_service
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy
@@ -237,7 +238,7 @@ def test_a_writer_that_hangs(
     assert log.close(CEILING)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_daemons_come_and_go(cluster: MiniCluster, client: WebHdfs, folder: str) -> None:
     """NameNode restarted, DataNode killed and restarted under a busy log: every line is there once, in order."""
     path = f"{folder}/log"

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from tests.change_detection import CLUSTER
 from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters, options
 from tony.hadoop.configuration.settings import HadoopConfiguration
@@ -213,7 +214,7 @@ async def test_more_and_fewer(cluster: MiniCluster) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 def test_a_resource_manager_that_is_killed(cluster: MiniCluster) -> None:
     """What runs goes on; what was wanted and released meanwhile is told to the new one."""
     mark = f"{os.getpid()}.{time.time_ns() % 1_000_000}"
@@ -246,7 +247,7 @@ async def _survive_a_kill(cluster: MiniCluster, mark: str) -> None:
         await it.master.finish(FinalStatus.SUCCEEDED)
 
 
-@pytest.mark.on_change("hadoop", "schedulers", "mini")
+@pytest.mark.on_change(*CLUSTER)
 @pytest.mark.long
 def test_the_masters_token_rolls(clusters: Clusters) -> None:
     """A new key every 40 seconds: the new token comes with an answer, and is used; constraints are taken here, too."""
