@@ -29,7 +29,7 @@ from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 
-SPEC = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)}, modifiers=("mo",), viewers=("vic",))
+SPEC = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)}, editors=("mo",), viewers=("vic",))
 SPIED = Stacks(
     task="worker:0", text="=== process 7: python\ntrain (t.py:1)\n", how="py-spy", name="worker-0.s1.t1.stacks"
 )
@@ -263,7 +263,7 @@ class TestThroughAPortal:
         ]
 
     def test_by_whom_the_job_names(self, tony: Tony, running: Running, portal: str, home: Home, tmp_path: Path) -> None:
-        """One of its modifiers may, by name; a viewer reads who may."""
+        """One of its editors may, by name; a viewer reads who may."""
         tokens = TokenFile(tmp_path)
 
         def log_in(user: str) -> None:
@@ -277,7 +277,7 @@ class TestThroughAPortal:
             answer = tony(*command, "--portal", portal)
             assert (answer.code, answer.out) == (2, "")
             assert "not change" in answer.err
-            assert "modifiers = [...]" in answer.err
+            assert "editors = [...]" in answer.err
         assert running.orders == [RestartJob(actor="mo")]
 
     def test_what_cannot_be(self, tony: Tony, running: Running, portal: str) -> None:

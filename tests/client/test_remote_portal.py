@@ -186,9 +186,9 @@ def test_threads(portal: tony.Portal) -> None:
 
 
 def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, here: Home) -> None:
-    """One of its modifiers is named in what its master is told; who may only look is refused."""
+    """One of its editors is named in what its master is told; who may only look is refused."""
     there = Home(tmp_path / "there")
-    folder, record = recorded(there, JOB, replace(TWO_WORKERS, modifiers=("mo",), viewers=("vic",)))
+    folder, record = recorded(there, JOB, replace(TWO_WORKERS, editors=("mo",), viewers=("vic",)))
     master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
     event_loop_thread.run(master.__aenter__())
@@ -207,7 +207,7 @@ def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, her
             with tony.Portal(url, tokens.make("vic")[0]) as portal:
                 job = portal.job(JOB)
                 for do in (job.restart, lambda: [*job.stacks()], lambda: job.set_log_level("info")):
-                    with pytest.raises(UserError, match=r"not change .*modifiers"):
+                    with pytest.raises(UserError, match=r"not change .*editors"):
                         do()
     finally:
         event_loop_thread.run(master.die())

@@ -73,7 +73,7 @@ def test_a_job_without_roles_shows_its_one_task(tmp_path: Path) -> None:
 def test_rows_are_in_the_order_of_the_table(tmp_path: Path) -> None:
     """The job first, then its roles as the author has them."""
     keys = [row.key for row in resolved_rows(resolve(tmp_path, JOB))]
-    assert ["name", "framework", "command"] == [key for key in keys if key not in ("tags", "viewers", "modifiers")][:3]
+    assert ["name", "framework", "command"] == [key for key in keys if key not in ("tags", "viewers", "editors")][:3]
     roles = list(dict.fromkeys(key.split(".")[1] for key in keys if key.startswith("roles.")))
     assert ["chief", "worker", "e"] == roles
 

@@ -19,7 +19,7 @@ from tony.web.user_authentication import AuthConfig, Authenticator
 pytestmark = pytest.mark.e2e
 
 JOB = """
-modifiers = ["mo"]
+editors = ["mo"]
 viewers = ["vic"]
 command = "echo pass$HIDDEN_TOKEN; exec python -c 'import time; time.sleep(1000)'"
 stop_grace = "1s"
@@ -41,7 +41,7 @@ def call(port: int, method: str, path: str, token: str, body: object = None) -> 
 
 
 def test_a_job_is_changed_by_whom_it_names(lab: Lab) -> None:
-    """A viewer looks, a modifier changes, each change is an event with its actor; a secret of the job is not shown."""
+    """A viewer looks, an editor changes, each change is an event with its actor; a secret of the job is not shown."""
     job = lab.detach(lab.job_file(JOB))
     lab.wait(job, "running")
     lab.wait_output(job, "main:0", "pass")

@@ -75,7 +75,7 @@ def _head(draw: st.DrawFn, number: int) -> JobHead:
         gpu_hours=draw(_hours),
         gb_hours=draw(_hours),
         viewers=tuple(draw(st.lists(st.sampled_from(["bob", "@team", "*"]), max_size=2, unique=True))),
-        modifiers=tuple(draw(st.lists(st.sampled_from(["cy", "@ops"]), max_size=1))),
+        editors=tuple(draw(st.lists(st.sampled_from(["cy", "@ops"]), max_size=1))),
         pinned=draw(st.booleans()),
         damaged=damaged,
     )
@@ -108,7 +108,7 @@ def wanted(all_: Iterable[JobHead], query: Query) -> list[JobHead]:
 
 def _matches(each: JobHead, query: Query) -> bool:
     state = DAMAGED if each.damaged else each.state
-    readers = {each.user, *each.viewers, *each.modifiers}
+    readers = {each.user, *each.viewers, *each.editors}
     return (
         (not query.user or query.user == each.user)
         and (not query.framework or query.framework == each.framework)

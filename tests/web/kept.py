@@ -67,7 +67,7 @@ def keep(
             exit_code=ended.exit_code or 0,
             ended=LONG_AGO + cluster.now,
             viewers=said.viewers,
-            modifiers=said.modifiers,
+            editors=said.editors,
         ),
     )
     first = said.task_ids[0]

@@ -61,7 +61,7 @@ class Running:
 @pytest.fixture
 def app(tmp_path: Path) -> ASGIApp:
     """Of a job that runs."""
-    folder = keep(Home(tmp_path), modifiers=("mo", "@ml"))
+    folder = keep(Home(tmp_path), editors=("mo", "@ml"))
     return create(Running(folder), Authenticator(auth_config(PAPERS)), only=folder.job_id, flows=False)
 
 

@@ -294,8 +294,8 @@ VALUES = {
     ("user", "sees", "changes"), [("ann", True, True), ("boss", True, True), ("vic", True, False), ("mo", True, True)]
 )
 def test_whom_a_job_lets_in(home: Home, user: str, sees: bool, changes: bool) -> None:
-    """Viewers look, modifiers and owner change; of a job that has ended there is nothing to change."""
-    keep(home, viewers=("vic",), modifiers=("mo",))
+    """Viewers look, editors and owner change; of a job that has ended there is nothing to change."""
+    keep(home, viewers=("vic",), editors=("mo",))
     app = portal(home)
     assert (ask(app, API, user)[0] == 200) is sees
     assert (JOB in ask(app, "/", user)[1]) is sees

@@ -50,7 +50,7 @@ def talks_for_ever():
 talks_for_ever()
 """
 TWO = "[roles.worker]\ninstances = 2\n"
-HEAD = 'name = "talks"\nmetrics_interval = "500ms"\nmodifiers = ["mo"]'
+HEAD = 'name = "talks"\nmetrics_interval = "500ms"\neditors = ["mo"]'
 PORTAL = "http://portal.example.org/tony"
 
 

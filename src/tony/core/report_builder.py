@@ -88,7 +88,7 @@ def report(app: Application, now: float, context: ReportContext) -> JobReport:
         tags=state.spec.all_tags,
         used=_used(state, now),
         viewers=state.spec.viewers,
-        modifiers=state.spec.modifiers,
+        editors=state.spec.editors,
     )
 
 

@@ -155,7 +155,7 @@ def _labels_and_permissions(spec: Mapping[str, Json]) -> dict[str, Json]:
     queue, extra_tags = settings.get("queue"), settings.get("tags")
     tags = _strings(own)
     tags += [tag.strip() for tag in extra_tags.split(",") if tag.strip()] if isinstance(extra_tags, str) else []
-    people = {key: _strings(spec.get(key)) for key in ("viewers", "modifiers")}
+    people = {key: _strings(spec.get(key)) for key in ("viewers", "editors")}
     return {"queue": "" if queue is None else str(queue), "tags": list(dict.fromkeys(tags)), **people}
 
 

@@ -239,7 +239,7 @@ def settings_digest(spec: JobSpec) -> str:
         spec,
         tags=(),
         viewers=(),
-        modifiers=(),
+        editors=(),
         env={},
         secret=(),
         container_env={},

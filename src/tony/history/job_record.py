@@ -145,7 +145,7 @@ def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
         queue=record.spec.queue,
         tags=record.spec.all_tags,
         viewers=record.spec.viewers,
-        modifiers=record.spec.modifiers,
+        editors=record.spec.editors,
     )
 
 

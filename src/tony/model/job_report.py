@@ -151,7 +151,7 @@ class JobReport:
             restarting.
         queue: the job's queue; empty if it names none.
         used: resources used so far; None if not known.
-        viewers, modifiers: who may view it, and change it, besides its owner: users, `@groups`, `*` for all users.
+        viewers, editors: who may view it, and change it, besides its owner: users, `@groups`, `*` for all users.
     """
 
     job: str
@@ -177,6 +177,6 @@ class JobReport:
     tags: tuple[str, ...] = ()
     used: Used | None = None
     viewers: tuple[str, ...] = ()
-    modifiers: tuple[str, ...] = ()
+    editors: tuple[str, ...] = ()
     session_reason: str = ""
     unfinished: str = ""

@@ -152,7 +152,7 @@ class JobSpec:
         roles: role name -> Role, in the author's order. Empty means one task, `main:0`, that runs `command`.
         tags: words by which users find it again.
         viewers: who may view it besides its owner: users, `@groups`, `*` for all users.
-        modifiers: who may also stop and change it.
+        editors: who may also stop and change it.
         gitignore: files that a `.gitignore` in `source` matches are left out, unless git tracks them.
         env: variables of every task's program.
         secret: names of variables and parameters whose values are masked, besides those that look secret by their name.
@@ -188,7 +188,7 @@ class JobSpec:
     name: str = "job"
     tags: tuple[str, ...] = ()
     viewers: tuple[str, ...] = ()
-    modifiers: tuple[str, ...] = ()
+    editors: tuple[str, ...] = ()
     framework: str = "none"
     command: Command | None = None
     source: str | None = None

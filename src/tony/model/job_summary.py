@@ -21,7 +21,7 @@ class JobHead:
         sessions: number of sessions started; restarts: number of restarts, including those of single tasks.
         gpu_hours, gb_hours: resources granted to its containers, times the hours they were allocated; a GB is 1024³
             bytes. None: not known.
-        viewers, modifiers: who may view it, and change it, besides its owner.
+        viewers, editors: who may view it, and change it, besides its owner.
         pinned: it is kept, however old.
         damaged: why its history entry cannot be read, one sentence. All other fields of such a job are guesses.
     """
@@ -46,7 +46,7 @@ class JobHead:
     gpu_hours: float | None = None
     gb_hours: float | None = None
     viewers: tuple[str, ...] = ()
-    modifiers: tuple[str, ...] = ()
+    editors: tuple[str, ...] = ()
     pinned: bool = False
     damaged: str = ""
 
@@ -75,5 +75,5 @@ def head_of_report(report: JobReport) -> JobHead:
         gpu_hours=used.gpu_hours if used else None,
         gb_hours=used.gb_hours if used else None,
         viewers=report.viewers,
-        modifiers=report.modifiers,
+        editors=report.editors,
     )

@@ -59,7 +59,7 @@ class PortalUser(Protocol):
         """For `Query.readers`: the names that grant this user access to jobs; empty: may see every job."""
 
     def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
-        """Return True if the user has permission. `record`, if given, adds its viewers and modifiers."""
+        """Return True if the user has permission. `record`, if given, adds its viewers and editors."""
 
 
 class AuthBackend(Protocol):

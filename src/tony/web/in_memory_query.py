@@ -55,7 +55,7 @@ def _matches(query: Query, head: JobHead) -> bool:
         and (query.since is None or head.submitted >= query.since)
         and (query.until is None or head.submitted <= query.until)
         and _matches_text(query.text, head)
-        and (not query.readers or not {head.user, *head.viewers, *head.modifiers}.isdisjoint(query.readers))
+        and (not query.readers or not {head.user, *head.viewers, *head.editors}.isdisjoint(query.readers))
     )
 
 

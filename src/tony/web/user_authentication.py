@@ -32,7 +32,7 @@ from tony.web.user_permissions import AuthMethod, Groups, User
 from tony.web.uvicorn_server import PEER
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: A user name. It cannot be mistaken for a group (`@`) or for all users (`*`) in a job's viewers or modifiers.
+#: A user name. It cannot be mistaken for a group (`@`) or for all users (`*`) in a job's viewers or editors.
 PERSON = re.compile(r"[^\s,:@*/\\][^\s,:*/\\]{0,255}")
 #: Minimum lifetime of a page token; the maximum is twice that.
 _PAGE_TOKEN_SECONDS = 12 * 3600.0

@@ -16,7 +16,7 @@ from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction
 from tony.web.thread_lanes import LISTS
 
-#: In a job's viewers or modifiers: every authenticated user.
+#: In a job's viewers or editors: every authenticated user.
 ALL_USERS = "*"
 #: How long a user's groups are cached.
 _GROUPS_CACHE_SECONDS = 60.0
@@ -58,7 +58,7 @@ class User:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every entry of a job's viewers or modifiers that matches this user."""
+        """Every entry of a job's viewers or editors that matches this user."""
         own = {self.name} if self.name else set()
         return frozenset({*own, *(f"@{group}" for group in self.groups), ALL_USERS})
 
@@ -71,9 +71,9 @@ class User:
             return True
         if self.name and self.name == job.user:
             return True
-        allowed = set(job.modifiers)
+        allowed = set(job.editors)
         if record is not None:
-            allowed.update(record.spec.modifiers)
+            allowed.update(record.spec.editors)
         if action is PortalAction.SEE:
             allowed.update(job.viewers)
             if record is not None:

@@ -46,12 +46,12 @@ def image(name: str, mounts: str = "") -> dict[str, str]:
         ({"viewers": ("ann", "@vision", "bob", "@ops")}, {}, {AccessType.VIEW: "ann,bob vision,ops"}),
         ({"viewers": ("*",)}, {}, {AccessType.VIEW: "*"}),
         (
-            {"viewers": ("@vision",), "modifiers": ("ann",)},
+            {"viewers": ("@vision",), "editors": ("ann",)},
             {},
             {AccessType.VIEW: "ann vision", AccessType.MODIFY: "ann"},
         ),
         ({"viewers": ("ann",)}, {"view_acl": "eve"}, {AccessType.VIEW: "eve"}),
-        ({"modifiers": ("@ops",)}, {}, {AccessType.VIEW: " ops", AccessType.MODIFY: " ops"}),
+        ({"editors": ("@ops",)}, {}, {AccessType.VIEW: " ops", AccessType.MODIFY: " ops"}),
     ],
 )
 def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:

@@ -27,7 +27,7 @@ from tony.model.states import AfterCondition, DistributedMode, RestartScope, Rol
 _MAX_NAME_LENGTH = 200
 _MAX_TAGS = 50
 _MAX_TAG_LENGTH = 100
-#: Users and groups in `viewers` and `modifiers`.
+#: Users and groups in `viewers` and `editors`.
 _MAX_PRINCIPALS = 200
 _MAX_PRINCIPAL_LENGTH = 256
 _PRINCIPAL = re.compile(r"\*|@?[^\s,:@*/\\][^\s,:*/\\]*")
@@ -75,7 +75,7 @@ def _tags(spec: JobSpec, sheet: ValueTable) -> None:
 
 
 def _principals(spec: JobSpec, sheet: ValueTable) -> None:
-    for key, principals in (("viewers", spec.viewers), ("modifiers", spec.modifiers)):
+    for key, principals in (("viewers", spec.viewers), ("editors", spec.editors)):
         if len(principals) > _MAX_PRINCIPALS:
             message = f"{len(principals)} are too many; write at most {_MAX_PRINCIPALS}, or a group: @team."
             sheet.add_error((key,), message)

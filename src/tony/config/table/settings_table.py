@@ -155,8 +155,8 @@ _JOB = (
     _row("viewers", Kind.TAGS, Half.CLIENT, "Who may view the job in the portal besides its owner: users, `@groups`, "
          "`*` "
          "for all users.", also="view_acl acl readers"),
-    _row("modifiers", Kind.TAGS, Half.CLIENT, "Who may view the job in the portal, and stop or restart it: users, "
-         "`@groups`, `*`.", also="modify_acl admins editors"),
+    _row("editors", Kind.TAGS, Half.CLIENT, "Who may view the job in the portal, and stop or restart it: users, "
+         "`@groups`, `*`.", also="modify_acl admins writers"),
     _row("framework", Kind.TEXT, Half.FRAMEWORK, "ML framework; tony sets its rendezvous variables: `tensorflow`, "
          "`pytorch`, `jax`, `mxnet`, `horovod`, `none`, `standalone` or a plug-in's name.", also="runtime backend"),
     _row("command", Kind.COMMAND, Half.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "

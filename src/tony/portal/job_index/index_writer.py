@@ -102,7 +102,7 @@ class IndexUpdater:
                 head.exit_code,
                 head.reason,
                 "\n".join(head.tags),
-                "\n".join(head.viewers) + "\t" + "\n".join(head.modifiers),
+                "\n".join(head.viewers) + "\t" + "\n".join(head.editors),
                 head.damaged,
                 entry.path,
                 entry.stamp,
@@ -115,7 +115,7 @@ class IndexUpdater:
 
     def _multiple_values(self, head: JobHead) -> list[tuple[str, int]]:
         """Return kind and number of the values of which a job may have several."""
-        readers = dict.fromkeys((*head.viewers, *head.modifiers))
+        readers = dict.fromkeys((*head.viewers, *head.editors))
         more = [("tag", tag) for tag in head.tags] + [("reader", who) for who in readers]
         return [(kind, self._number(kind, text)) for kind, text in more]
 
@@ -217,7 +217,7 @@ def _limit(entry: IndexEntry) -> IndexEntry:
             damaged=_storable(head.damaged[:LONGEST_REASON]),
             tags=_limit_words(head.tags),
             viewers=_limit_words(head.viewers),
-            modifiers=_limit_words(head.modifiers),
+            editors=_limit_words(head.editors),
             state=JobState.FAILED if head.damaged else head.state,
             submitted=_valid_time(head.submitted) or 0.0,
             ended=None if head.ended is None else _valid_time(head.ended),
@@ -296,7 +296,7 @@ def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
         queue=queue,
         tags=_split_lines(tags),
         viewers=_split_lines(people.partition("\t")[0]),
-        modifiers=_split_lines(people.partition("\t")[2]),
+        editors=_split_lines(people.partition("\t")[2]),
         failure_class=FailureClass(failure) if failure else None,
         cause=cause,
         sessions=sessions,

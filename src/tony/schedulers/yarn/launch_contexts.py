@@ -241,8 +241,8 @@ def _command(module: str) -> str:
 def _acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
     """Return the ACLs set for YARN; by default, the job's viewers and editors."""
     given = (
-        (AccessType.VIEW, settings.view_acl or _format_acl((*spec.viewers, *spec.modifiers))),
-        (AccessType.MODIFY, settings.modify_acl or _format_acl(spec.modifiers)),
+        (AccessType.VIEW, settings.view_acl or _format_acl((*spec.viewers, *spec.editors))),
+        (AccessType.MODIFY, settings.modify_acl or _format_acl(spec.editors)),
     )
     return tuple(ApplicationAcl(access=access, acl=acl) for access, acl in given if acl)
 

@@ -85,8 +85,8 @@ SETTINGS: Sequence[SchedulerSetting] = (
         "nothing, if rolled_log_include is set",
         "Pattern of log files that YARN does not aggregate while the job runs.",
     ),
-    _text("view_acl", "`viewers` and `modifiers`", "Users and groups that may view the application: `ann,bob admins`."),
-    _text("modify_acl", "`modifiers`", "Users and groups that may kill the application."),
+    _text("view_acl", "`viewers` and `editors`", "Users and groups that may view the application: `ann,bob admins`."),
+    _text("modify_acl", "`editors`", "Users and groups that may kill the application."),
     _text(
         "portal",
         "none",

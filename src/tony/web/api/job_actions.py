@@ -88,7 +88,7 @@ async def _authorize(call: OperationCall, what: str) -> tuple[JobView, JobReport
             403,
             "not-allowed",
             "You may view this job but not change it.",
-            "Its owner may; to allow other users, list them in `modifiers = [...]` in the job file.",
+            "Its owner may; to allow other users, list them in `editors = [...]` in the job file.",
         )
     if report.state.ended:
         raise ApiError(409, "has-ended", f"The job has ended: {report.state.value}.")
