@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tony.client.job import Job, attach, submit, submit_async
-    from tony.client.remote_portal import Portal, PortalJob
+    from tony.client.portal import Portal, PortalJob
     from tony.errors import (
         ConfigError,
         InfraError,
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "checkpoint": "tony.python_hooks.library.tony.reporting",
     "progress": "tony.python_hooks.library.tony.reporting",
-    "Portal": "tony.client.remote_portal",
-    "PortalJob": "tony.client.remote_portal",
+    "Portal": "tony.client.portal",
+    "PortalJob": "tony.client.portal",
     "Job": "tony.client.job",
     "attach": "tony.client.job",
     "submit": "tony.client.job",

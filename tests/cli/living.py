@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.jobs.played_master import PlayedMaster, until
-from tony.client import event_loop_thread
+from tony.client import blocking
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 
@@ -24,15 +24,15 @@ class Beside:
         async def do() -> None:
             self.master.change(report)
 
-        event_loop_thread.run(do())
+        blocking.run(do())
 
     def finish(self, report: JobReport) -> None:
         """The job ends."""
-        event_loop_thread.run(self.master.finish(report))
+        blocking.run(self.master.finish(report))
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Waits until something is true."""
-        event_loop_thread.run(until(condition))
+        blocking.run(until(condition))
 
     @contextmanager
     def story(self, tell: Callable[[Beside], None]) -> Iterator[None]:
@@ -58,8 +58,8 @@ class Beside:
 def living(folder: JobFolder, report: JobReport) -> Iterator[Beside]:
     """A job whose application master lives."""
     master = PlayedMaster(folder, report)
-    event_loop_thread.run(master.__aenter__())
+    blocking.run(master.__aenter__())
     try:
         yield Beside(master)
     finally:
-        event_loop_thread.run(master.die())
+        blocking.run(master.die())

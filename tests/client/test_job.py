@@ -25,8 +25,8 @@ from tests.jobs.played_master import (
     until,
     write_log,
 )
-from tony.client import event_loop_thread
-from tony.client.event_loop_thread import iterate, run
+from tony.client import blocking
+from tony.client.blocking import iterate, run
 from tony.core.events import Deadline
 from tony.errors import ProgramError, UnknownJobError, UserError
 from tony.history.job_record import write_summary
@@ -193,10 +193,10 @@ class TestJob:
         job = tony.attach(JOB)
         running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
         async with PlayedMaster(folder, running) as master:
-            assert await job.status_async() == running
+            assert await job.aio.status() == running
             with pytest.raises(TimeoutError, match=f"job {JOB} has not ended within 0.05 s; it continues"):
-                await job.wait_async(timeout=0.05)
-            await job.kill_async(now=True)
+                await job.aio.wait(timeout=0.05)
+            await job.aio.kill(now=True)
             assert master.kills[0].now
             write_log(folder, "worker-0.s1.t1.out", "a\n")
             await until(lambda: not master.watched)
@@ -207,9 +207,9 @@ class TestJob:
 
             async with asyncio.TaskGroup() as group:
                 group.create_task(end())
-                assert await job.wait_async() == succeeded(folder, record)
-        assert [line async for line in job.logs_async("worker:0")] == ["a"]
-        assert [entry async for entry in job.events_async()] == []
+                assert await job.aio.wait() == succeeded(folder, record)
+        assert [line async for line in job.aio.logs("worker:0")] == ["a"]
+        assert [entry async for entry in job.aio.events()] == []
 
     def test_waiting_in_the_blocking_way(self, here: Home) -> None:
         """Until the end; and not longer than one wants."""
@@ -320,7 +320,7 @@ class TestBackground:
         monkeypatch.setattr(os, "getpid", lambda: -1)
         assert run(thread()) != before
         monkeypatch.undo()
-        event_loop_thread._current = None
+        blocking._current = None
 
 
 def test_the_public_names_are_there() -> None:

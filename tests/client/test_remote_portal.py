@@ -14,9 +14,9 @@ from tests.jobs.played_master import TWO_WORKERS, PlayedMaster, recorded, standi
 from tests.web.home_source import HomeSource
 from tests.web.kept import LONG_AGO, keep
 from tests.web.serving import served
-from tony.client import event_loop_thread, remote_portal
+from tony.client import blocking
 from tony.errors import ConnectionFailed, UnknownJobError, UserError
-from tony.jobs import portal_client, portal_logs
+from tony.jobs import portal_client, portal_view
 from tony.jobs.portal_client import KeptToken, keep_token
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -91,9 +91,9 @@ def test_one_job(portal: tony.Portal) -> None:
     assert "worker:0 | loss 2" in [*job.logs()]
     assert job.advice()["runs"] == [JOB]
     with pytest.raises(UserError, match="has no task 'nobody'"):
-        job.logs("nobody")
+        list(job.logs("nobody"))
     with pytest.raises(ValueError, match="stream='odd'"):
-        job.logs(stream="odd")
+        list(job.logs(stream="odd"))
     with pytest.raises(UnknownJobError, match="has no job 'nobody'"):
         portal.job("nobody")
 
@@ -113,8 +113,7 @@ class Living:
 
 def test_a_job_that_runs(portal: tony.Portal, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for, so long and no longer, and its output followed to its end; nothing comes twice."""
-    monkeypatch.setattr(remote_portal, "_POLL_SECONDS", 0.01)
-    monkeypatch.setattr(portal_logs, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(portal_view, "_POLL_SECONDS", 0.01)
     job = portal.job(JOB)
 
     def lives(looks: int) -> None:
@@ -191,7 +190,7 @@ def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, her
     folder, record = recorded(there, JOB, replace(TWO_WORKERS, editors=("mo",), viewers=("vic",)))
     master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
-    event_loop_thread.run(master.__aenter__())
+    blocking.run(master.__aenter__())
     app = create(HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
     try:
         with served(app) as port:
@@ -210,7 +209,7 @@ def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, her
                     with pytest.raises(UserError, match=r"not change .*editors"):
                         do()
     finally:
-        event_loop_thread.run(master.die())
+        blocking.run(master.die())
     assert master.orders == [
         RestartJob(actor="mo"),
         SetLogLevel(level="debug", actor="mo"),

@@ -105,9 +105,9 @@ def test_awaiting_in_the_loop_itself(lab: Lab) -> None:
     cell = """
     async def cell():
         job = await tony.submit_async({"command": "sleep 0.5; echo done; exit 3"})
-        lines = [line async for line in job.logs_async(follow=True)]
+        lines = [line async for line in job.aio.logs(follow=True)]
         try:
-            await job.wait_async(check=True)
+            await job.aio.wait(check=True)
         except tony.ProgramError as error:
             return {"lines": lines, "code": error.exit_code, "text": str(error)}
     """
@@ -136,7 +136,7 @@ def test_many_threads_at_once(lab: Lab) -> None:
         for thread in several:
             thread.start()
         job = await tony.submit_async({"command": "echo I am 8", "roles.main.memory": "64m"})
-        found[8] = [job.id, [line async for line in job.logs_async(follow=True)], (await job.wait_async()).state.value]
+        found[8] = [job.id, [line async for line in job.aio.logs(follow=True)], (await job.aio.wait()).state.value]
         while any(thread.is_alive() for thread in several):
             await asyncio.sleep(0.01)
         return {"found": found, "problems": problems}

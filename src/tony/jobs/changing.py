@@ -21,7 +21,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import Stacks
+from tony.protocol.messages import LOG_LEVELS, Stacks
 
 _POLL_SECONDS = 0.05
 #: Suffixes of the error for a job that has ended.
@@ -61,7 +61,13 @@ async def restart(home: Home, job_id: str) -> JobReport:
 
 
 async def set_log_level(home: Home, job_id: str, level: str) -> JobReport:
-    """Set the log level of a job's AM and executors. Returns and raises as `restart` does."""
+    """Set the log level of a job's AM and executors. Returns and raises as `restart` does.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if level not in LOG_LEVELS:
+        raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
 
     async def tell(report: JobReport) -> None:
         await tell_log_level(home.job(job_id), level, user_name())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import nullcontext
 
 from tony.history.job_record import record_of
@@ -15,8 +14,6 @@ from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import LogLine, portions
 from tony.model.layout import Home
 
-log = logging.getLogger(__name__)
-
 #: Seconds to collect lines before the next read.
 _BATCH_SECONDS = 0.02
 #: Seconds without output after which to check whether the AM is still alive.
@@ -24,13 +21,20 @@ _CHECK_SECONDS = 1.0
 
 
 async def lines(
-    home: Home, job_id: str, selection: Selection, *, follow: bool = False, keep: int | None = None
+    home: Home,
+    job_id: str,
+    selection: Selection,
+    notice: Callable[[str], None],
+    *,
+    follow: bool = False,
+    keep: int | None = None,
 ) -> AsyncGenerator[list[LogLine], None]:
     """Yield a job's output in portions; with `follow` also new output until the job has ended.
 
     A slow consumer slows down reading; it loses only output that is rotated away twice meanwhile.
 
     Args:
+        notice: called with what is missing, and why.
         keep: lines of each stream to begin with; None for all.
 
     Raises:
@@ -40,8 +44,8 @@ async def lines(
     record = record_of(home, job_id)
     far = far_submitter(home, record) is not None
     if far and (keep is not None or not follow):
-        await bring(home, record, selection, log.warning)
-    async with bringing(home, record, selection, log.warning) if follow else nullcontext() as remote:
+        await bring(home, record, selection, notice)
+    async with bringing(home, record, selection, notice) if follow else nullcontext() as remote:
         with LogTail(folder.logs, selection, keep) as tail:
             tail.also_watch(folder.path)
             changed = None

@@ -124,6 +124,11 @@ def kept_tokens(home: Home) -> tuple[KeptToken, ...]:
         raise RecordError(f"{path} is invalid: {error}. Remove it, and log in again.") from error
 
 
+def stored_token(home: Home, portal: str) -> KeptToken | None:
+    """Return the token that `tony login` stored for a portal; None without one. Raises as `kept_tokens`."""
+    return next((each for each in kept_tokens(home) if each.portal == portal), None)
+
+
 def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
     """Save a token for a portal, replacing an earlier one; None removes it.
 
@@ -142,7 +147,7 @@ def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
 
 
 class PortalClient:
-    """A connection to one portal.
+    """Client of one portal. Several threads may use it: each request has a connection of its own, which is kept.
 
     Args:
         address: as returned by `address_of`.
@@ -152,7 +157,7 @@ class PortalClient:
     def __init__(self, address: str, token: KeptToken | None = None) -> None:
         self.address = address
         self._token = token
-        self._connection: http.client.HTTPConnection | None = None
+        self._idle: list[http.client.HTTPConnection] = []
 
     @classmethod
     def of(cls, home: Home, text: str) -> PortalClient:
@@ -162,13 +167,12 @@ class PortalClient:
             UserError: the address is invalid.
         """
         address = address_of(text)
-        return cls(address, next((each for each in kept_tokens(home) if each.portal == address), None))
+        return cls(address, stored_token(home, address))
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close the connections that no request uses; the next request opens a new one."""
+        while self._idle:
+            self._idle.pop().close()
 
     def me(self) -> Mapping[str, Json]:
         """Return the authenticated user. Raises as `get`."""
@@ -310,27 +314,33 @@ class PortalClient:
                 )
             headers["Authorization"] = f"Bearer {self._token.token}"
         if change is not None:
-            self.close()  # a kept connection may have been closed meanwhile, and this request is never repeated
             headers["Content-Type"] = "application/json"
-        for again in (True, False):
-            fresh = self._connection is None
+        while True:
+            # A kept connection may have been closed meanwhile; only requests that change nothing are repeated.
+            kept = self._take_idle() if change is None else None
+            connection = kept or self._connect(patience)
             try:
-                connection = self._connection = self._connection or self._connect(patience)
                 connection.request("GET" if change is None else "PUT", target, change, headers)
                 response = connection.getresponse()
                 body = response.read(_MAX_ANSWER_BYTES + 1)
-                if len(body) > _MAX_ANSWER_BYTES:
-                    self.close()
-                    raise InfraError(f"{self.address} sent more than {_MAX_ANSWER_BYTES >> 20} MiB.")
-                return response.status, body
             except (OSError, http.client.HTTPException) as error:
-                self.close()
-                # A kept connection may have been closed meanwhile; only requests that change nothing are repeated.
-                if fresh or not again:
+                connection.close()
+                if kept is None:
                     raise ConnectionFailed(
                         f"{self.address} cannot be reached: {_describe_error(error, patience)}"
                     ) from error
-        raise AssertionError
+                continue
+            if len(body) > _MAX_ANSWER_BYTES:
+                connection.close()
+                raise InfraError(f"{self.address} sent more than {_MAX_ANSWER_BYTES >> 20} MiB.")
+            self._idle.append(connection)
+            return response.status, body
+
+    def _take_idle(self) -> http.client.HTTPConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _connect(self, patience: float) -> http.client.HTTPConnection:
         parts = urlsplit(self.address)

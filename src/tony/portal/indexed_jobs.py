@@ -57,7 +57,7 @@ _LOCAL_FRESH_SECONDS = 1.0
 
 
 class PortalView(FolderView):
-    """A `JobView` that knows the location of its job.
+    """A `ServedJob` that knows the location of its job.
 
     Attributes:
         place: location of the job directory.

@@ -18,7 +18,7 @@ from tony.model.submission_record import JobRecord
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tony.web.job_source import JobView, Source
+    from tony.web.job_source import ServedJob, Source
 
 
 class PortalAction(Enum):
@@ -93,7 +93,7 @@ async def jobs_for(portal_user: PortalUser, source: Source, query: Query) -> Job
     return replace(page, heads=heads, total=page.total if sees_all else None, facets=facets, problems=())
 
 
-async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[JobView, JobReport] | None:
+async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[ServedJob, JobReport] | None:
     """Return a job and its report; None if it does not exist, or the user may not see it.
 
     Raises:

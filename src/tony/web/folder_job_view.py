@@ -70,7 +70,7 @@ _READABLE_FILES = ("job.json", "summary.json", "am.log", "metrics.db")
 
 
 class FolderView:
-    """The `JobView` of a job directory.
+    """The `ServedJob` of a job directory.
 
     Args:
         folder: the directory, in the user's state directory or a copy; no other user can write to it.

@@ -15,7 +15,7 @@ from tony.linux.thread_pools import Slots, to_thread
 from tony.model.job_query import Query
 from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction, PortalUser, jobs_for
-from tony.web.job_source import JobView, Source
+from tony.web.job_source import ServedJob, Source
 
 #: Jobs that are opened to find earlier runs.
 _MAX_OPENED_JOBS = 50
@@ -28,7 +28,7 @@ _CONCURRENT_JOBS = 2
 _SLOTS = Slots(_CONCURRENT_JOBS, _CONCURRENT_JOBS, 1)
 
 
-async def advice_about(view: JobView, portal_user: PortalUser, source: Source) -> Advice:
+async def advice_about(view: ServedJob, portal_user: PortalUser, source: Source) -> Advice:
     """Return the recommendations for a job.
 
     Raises:
@@ -52,14 +52,14 @@ async def advice_about(view: JobView, portal_user: PortalUser, source: Source) -
 
 async def _find_earlier_runs(
     record: JobRecord, portal_user: PortalUser, source: Source
-) -> Sequence[tuple[JobView, JobRecord]]:
+) -> Sequence[tuple[ServedJob, JobRecord]]:
     """Return earlier runs of the same job, newest first."""
     spec = record.spec
     query = Query(
         user=record.user, framework=spec.framework, state="ended", until=record.submitted, most=10 * _MAX_OPENED_JOBS
     )
     page = await jobs_for(portal_user, source, query)
-    found: list[tuple[JobView, JobRecord]] = []
+    found: list[tuple[ServedJob, JobRecord]] = []
     for head in same_job(page.heads, record)[:_MAX_OPENED_JOBS]:
         if not portal_user.may(PortalAction.SEE, head):
             continue
@@ -75,7 +75,7 @@ async def _find_earlier_runs(
     return found
 
 
-async def run_from(view: JobView, record: JobRecord) -> Run:
+async def run_from(view: ServedJob, record: JobRecord) -> Run:
     """Return the facts of one run, as needed for recommendations and unused resources.
 
     Raises:

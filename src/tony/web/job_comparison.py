@@ -9,18 +9,18 @@ from tony.errors import TonyError
 from tony.jobs.comparison import ComparedFacts, Comparison, compared
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
-from tony.web.job_source import JobView
+from tony.web.job_source import ServedJob
 
 T = TypeVar("T")
 
 
-async def comparison(first: tuple[JobView, JobReport], second: tuple[JobView, JobReport]) -> Comparison:
+async def comparison(first: tuple[ServedJob, JobReport], second: tuple[ServedJob, JobReport]) -> Comparison:
     """Compare two jobs; a part that cannot be read counts as unknown."""
     a, b = await _load_facts(*first), await _load_facts(*second)
     return await to_thread(compared, a, b)
 
 
-async def _load_facts(view: JobView, report: JobReport) -> ComparedFacts:
+async def _load_facts(view: ServedJob, report: JobReport) -> ComparedFacts:
     record, goodput = await _or_none(view.record()), await _or_none(view.goodput())
     return ComparedFacts(report=report, record=record, goodput=goodput, metrics=await _or_none(view.metrics()))
 

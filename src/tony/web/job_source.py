@@ -135,7 +135,7 @@ class Logs(Protocol):
         """Yield the whole log in chunks, up to its size at the start."""
 
 
-class JobView(Protocol):
+class ServedJob(Protocol):
     """One job."""
 
     @property
@@ -229,5 +229,5 @@ class Source(Protocol):
             ValueError: `query.after` is not a page cursor.
         """
 
-    async def job(self, job: str) -> JobView | None:
+    async def job(self, job: str) -> ServedJob | None:
         """Return a job by its full id; None if there is no such job."""

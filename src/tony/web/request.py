@@ -11,7 +11,7 @@ from tony.model.ids import TaskId
 from tony.model.job_query import LONGEST
 from tony.model.job_report import JobReport
 from tony.web.authorization import PortalUser, find_job
-from tony.web.job_source import JobView, Source
+from tony.web.job_source import ServedJob, Source
 from tony.web.links import Links
 
 
@@ -75,7 +75,7 @@ class PageRequest:
             raise PageError(400, "Invalid address", f"{name} must be a whole number.")
         return min(max(int(text), least), most)
 
-    async def job(self) -> tuple[JobView, JobReport]:
+    async def job(self) -> tuple[ServedJob, JobReport]:
         """Return the job that the address names, and its report.
 
         Raises:

@@ -49,7 +49,7 @@ class SingleJobSource:
 
 
 class AmJobView(FolderView):
-    """The `JobView` next to the AM. Task output that is not in the directory is fetched through the AM."""
+    """The `ServedJob` next to the AM. Task output that is not in the directory is fetched through the AM."""
 
     def __init__(self, folder: JobFolder) -> None:
         super().__init__(folder, lambda: am_client.ask_report(folder), is_own=True)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from tony.history.timeline import Timeline
 from tony.linux.thread_pools import to_thread
-from tony.web.job_source import JobView
+from tony.web.job_source import ServedJob
 from tony.web.timeline_svg import Drawing, draw
 
 #: Cached pictures, and spans and markers of their timelines, each of which takes some 150 bytes.
@@ -25,7 +25,7 @@ class SvgCache:
         """Return True if a picture of the job is cached."""
         return any(key[0] == job for key in self._known)
 
-    async def of(self, view: JobView, since: float, until: float | None) -> tuple[Timeline, Drawing] | None:
+    async def of(self, view: ServedJob, since: float, until: float | None) -> tuple[Timeline, Drawing] | None:
         """Return a job's timeline and its picture, drawn if needed; None if the job's events were not kept."""
         line = await view.timeline()
         if line is None:

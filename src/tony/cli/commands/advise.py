@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tony.cli.job_view import open_portal, portal_option
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import safe
 from tony.errors import ExitCode, UserError
@@ -72,7 +72,7 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
     with open_portal(url) as there:
         name = there.resolve(job)
         advice = from_plain(Advice, there.advice(name), ignore_unknown=True)
-        title = there.report(name).name
+        title = there.report(name, tasks=False).name
     for problem in advice.problems:
         warn(problem)
     if as_json:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tony import clock
+from tony.cli.job_view import open_portal, portal_option
 from tony.cli.options import Count, NumberType, home, json_option
-from tony.cli.portal_option import heads as heads_at
-from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import clock_time, columns_of, cut, safe, table
 from tony.jobs.job_ids import ending, known
@@ -21,6 +21,9 @@ from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
 
+if TYPE_CHECKING:
+    from tony.jobs.portal_client import PortalClient
+
 _HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER")
 #: Columns that are dropped when the terminal is too narrow, in this order: user, tasks, took, submitted, exit, name.
 _EXPENDABLE = (7, 3, 5, 4, 6, 1)
@@ -28,6 +31,8 @@ _EXPENDABLE = (7, 3, 5, 4, 6, 1)
 _LONGEST_NAME = 30
 #: Terminals narrower than this show only the end of a job id, as much of it as identifies the job.
 _NARROW = 60
+#: Default of -n with a portal, which may have a million jobs.
+_PORTAL_LIMIT = 50
 
 
 class TimeParameter(NumberType):
@@ -91,7 +96,7 @@ def command(
     )
     if portal is not None:
         with open_portal(portal) as there:
-            _print(heads_at(there, wanted, limit), there.address, wanted, as_json)
+            _print(_fetch_heads(there, wanted, limit), there.address, wanted, as_json)
         return
     place = home()
     jobs = ended_jobs(place, wanted) or _query_jobs(place, wanted)
@@ -125,6 +130,30 @@ def _query_jobs(place: Home, wanted: Filter) -> Jobs:
     from tony.jobs.job_list import list_jobs
 
     return asyncio.run(list_jobs(place, wanted))
+
+
+def _fetch_heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Sequence[JobHead]:
+    """Return the matching jobs, newest first; without a limit the newest `_PORTAL_LIMIT`, with a warning."""
+    words: dict[str, str] = {}
+    for name, value in (("user", wanted.user), ("scheduler", wanted.scheduler)):
+        if value is not None:
+            words[name] = value
+    for name, moment in (("since", wanted.since), ("until", wanted.until)):
+        if moment is not None:
+            words[name] = repr(moment)
+    states = wanted.states
+    if states is not None and len(states) == 1:
+        words["state"] = next(iter(states)).value
+
+    def takes(head: JobHead) -> bool:
+        pattern = wanted.name and wanted.name.replace("[", "[[]")
+        return (pattern is None or fnmatchcase(head.name, pattern)) and (states is None or head.state in states)
+
+    found = [*portal.jobs(words, takes, _PORTAL_LIMIT + 1 if limit is None else limit)]
+    if limit is None and len(found) > _PORTAL_LIMIT:
+        warn(f"only the newest {_PORTAL_LIMIT} are shown; use -n 1000 for more")
+        return found[:_PORTAL_LIMIT]
+    return found
 
 
 def _show(heads: Sequence[JobHead]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
+from tony.cli.job_view import open_portal_job, portal_option
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
-from tony.cli.portal_option import open_portal, portal_option
 from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import warn
 from tony.cli.terminal.terminal_text import is_terminal
@@ -22,6 +24,9 @@ from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
 from tony.schedulers.registry import has_remote_logs
 from tony.units import exact_size
+
+if TYPE_CHECKING:
+    from tony.jobs.portal_view import PortalJobView
 
 
 @click.command("logs")
@@ -52,7 +57,11 @@ def command(
     """
     chosen = {"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS)
     if portal is not None:
-        _at_portal(portal, job, tasks, Selection(streams=chosen, session=session), tail, following, as_json)
+        import asyncio
+
+        selection = Selection(streams=chosen, session=session)
+        with open_portal_job(job, portal) as view:
+            asyncio.run(_print_portal_job(view, tasks, selection, tail, following, as_json))
         return
     home, name = job_id(job)
     record = record_of(home, name)
@@ -74,25 +83,17 @@ def command(
         warn(f"no output{yet}; see: tony status {name}")
 
 
-def _at_portal(
-    url: str,
-    job: str,
-    tasks: Sequence[str],
-    selection: Selection,
-    tail: int | None,
-    following: bool,
-    as_json: bool,
+async def _print_portal_job(
+    view: PortalJobView, words: Sequence[str], selection: Selection, tail: int | None, following: bool, as_json: bool
 ) -> None:
-    from tony.jobs.portal_logs import PortalLogs
-
-    with open_portal(url) as portal:
-        logs = PortalLogs(portal, portal.resolve(job), tasks)
-        printer = LogPrinter(sys.stdout, prefix=len(logs.tasks) != 1, as_json=as_json)
-        for lines in logs.lines(selection, tail, follow=following):
-            printer.print(lines)
-        for task, missing in logs.missing.items():
-            if missing:
-                warn(f"{task}: {missing}")
+    every = await view.task_ids()
+    selection = replace(selection, tasks=named_tasks(view.id, every, words))
+    printer = LogPrinter(sys.stdout, prefix=len(selection.tasks or every) != 1, as_json=as_json)
+    async for lines in view.output(selection, follow=following, tail=tail):
+        printer.print(lines)
+    for task, missing in view.missing.items():
+        if missing:
+            warn(f"{task}: {missing}")
 
 
 def _follow(home: Home, job: str, viewer: _OutputViewer, selection: Selection, tail: int | None, *, live: bool) -> None:

@@ -6,15 +6,18 @@ import asyncio
 import json
 import sys
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.options import TaskParameter, job_argument, job_id, json_option
-from tony.cli.portal_option import open_portal, portal_option
+from tony.cli.job_view import open_job, portal_option
+from tony.cli.options import TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import say, say_all, warn
 from tony.errors import ExitCode
-from tony.model.layout import Home
 from tony.protocol.messages import Stacks
+
+if TYPE_CHECKING:
+    from tony.jobs.view import JobView
 
 
 @click.command("stacks")
@@ -30,27 +33,14 @@ def command(job: str, tasks: tuple[str, ...], portal: str | None, as_json: bool)
     a trace.
     """
     printer = _Printer(as_json)
-    if portal is None:
-        home, name = job_id(job)
-        asyncio.run(_show(home, name, tasks, printer))
-    else:
-        _show_at_portal(portal, job, tasks, printer)
+    with open_job(job, portal) as view:
+        asyncio.run(_show(view, tasks, printer))
     return ExitCode.SUCCEEDED if printer.any_trace else ExitCode.INFRASTRUCTURE
 
 
-async def _show(home: Home, name: str, tasks: tuple[str, ...], printer: _Printer) -> None:
-    from tony.jobs.changing import stacks
-
-    async with aclosing(stacks(home, name, tasks)) as answers:
+async def _show(view: JobView, tasks: tuple[str, ...], printer: _Printer) -> None:
+    async with aclosing(view.stacks(*tasks)) as answers:
         async for answer in answers:
-            printer.print(answer)
-
-
-def _show_at_portal(url: str, job: str, tasks: tuple[str, ...], printer: _Printer) -> None:
-    from tony.jobs.portal_stacks import stacks
-
-    with open_portal(url) as there:
-        for answer in stacks(there, there.resolve(job), tasks):
             printer.print(answer)
 
 

@@ -10,7 +10,7 @@ from tony.model.job_report import JobReport
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import Asked, TaskStacks
 from tony.web.authorization import PortalAction
-from tony.web.job_source import JobView
+from tony.web.job_source import ServedJob
 
 #: Audit log: which user changed which job.
 _audit = logging.getLogger("tony.web.audit")
@@ -75,7 +75,7 @@ async def log_level(call: OperationCall) -> Asked:
     return _accepted(call, report, f"log-level {call.values['level']}")
 
 
-async def _authorize(call: OperationCall, what: str) -> tuple[JobView, JobReport]:
+async def _authorize(call: OperationCall, what: str) -> tuple[ServedJob, JobReport]:
     """Return the job and its report if the user may change it, and it can be changed from here.
 
     Raises:

@@ -15,7 +15,7 @@ from tony.model.metric_definitions import OF_PROGRAMS, series_of
 from tony.units import Unit
 from tony.web.authorization import find_job, jobs_for
 from tony.web.job_comparison import comparison
-from tony.web.job_source import JobView
+from tony.web.job_source import ServedJob
 from tony.web.page_text import NOTHING, count, duration, hours, measured, percent
 from tony.web.pages.job_layout import frame
 from tony.web.request import PageError, PageRequest
@@ -67,7 +67,7 @@ async def page(page_request: PageRequest) -> Response:
     return render("compare.html", page_request, values)
 
 
-async def _job(page_request: PageRequest, job: str) -> tuple[JobView, JobReport]:
+async def _job(page_request: PageRequest, job: str) -> tuple[ServedJob, JobReport]:
     if found := await find_job(page_request.portal_user, page_request.source, job):
         return found
     raise PageError(404, "Job not found", f"{job[:80]} does not exist, or you do not have permission to view it.")

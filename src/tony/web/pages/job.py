@@ -20,7 +20,7 @@ from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web import ansi_html
-from tony.web.job_source import JobView
+from tony.web.job_source import ServedJob
 from tony.web.pages.job_layout import Unknown, await_with_timeout, counts, frame, known
 from tony.web.request import PageRequest
 from tony.web.svg_cache import SvgCache
@@ -105,7 +105,7 @@ async def timeline(page_request: PageRequest) -> Response:
 
 
 async def _load_timeline(
-    page_request: PageRequest, view: JobView, report: JobReport, timeout_seconds: float | None
+    page_request: PageRequest, view: ServedJob, report: JobReport, timeout_seconds: float | None
 ) -> dict[str, object]:
     """Return the timeline and the goodput for the template; None for what takes longer than the timeout."""
     since, until = float(page_request.number("since", 0)), float(page_request.number("until", 0))
@@ -168,7 +168,7 @@ def _failed_log(page_request: PageRequest, report: JobReport) -> str:
     return page_request.links.log(report.job, failure.task, stream, {"name": name})
 
 
-async def _progress(view: JobView, report: JobReport) -> object:
+async def _progress(view: ServedJob, report: JobReport) -> object:
     metrics = await known(view.metrics())
     if metrics is None or isinstance(metrics, Unknown):
         return None

@@ -15,7 +15,7 @@ from tony.errors import TonyError
 from tony.model.job_report import JobReport
 from tony.retry import Backoff
 from tony.web import ansi_html
-from tony.web.job_source import JobView, LogBytes, LogFileInfo, Logs, LogSearchResult
+from tony.web.job_source import LogBytes, LogFileInfo, Logs, LogSearchResult, ServedJob
 from tony.web.pages.files import kept_as
 from tony.web.pages.job_layout import frame
 from tony.web.request import PageError, PageRequest
@@ -125,7 +125,7 @@ async def _lines_since(logs: Logs, stream: str, place: _Place, *, ended: bool) -
     }
 
 
-async def _events(view: JobView, logs: Logs, stream: str, place: _Place) -> AsyncIterator[str]:
+async def _events(view: ServedJob, logs: Logs, stream: str, place: _Place) -> AsyncIterator[str]:
     """Yield an event immediately and for each change; a comment now and then, to detect closed connections."""
     started_at = sent_at = clock.monotonic()
     shown, pauses, ended, is_first = "", iter(_POLL), False, True

@@ -1,14 +1,21 @@
-"""The event loop of the blocking API: in its own thread, so that it works where a loop is already running."""
+"""Blocking methods, made of those of a job view; and the loop they run in.
+
+The event loop has its own thread, so that blocking methods work where a loop is already running.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class _Loop:
@@ -60,3 +67,31 @@ def _loop() -> asyncio.AbstractEventLoop:
         if _current is None or _current.process != os.getpid():
             _current = _Loop()
         return _current.loop
+
+
+def blocking(
+    method: Callable[Concatenate[V, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return the blocking version of a view's method, for a class with the view in its attribute `aio`."""
+
+    @wraps(method)
+    def call(job: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = run(getattr(job.aio, method.__name__)(*args, **kwargs))
+        return result
+
+    return call
+
+
+def blocking_iterator(
+    method: Callable[Concatenate[V, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """Return the blocking version of a view's method that yields items, like `blocking`."""
+
+    @wraps(method)
+    def call(job: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return iterate(getattr(job.aio, method.__name__)(*args, **kwargs))
+
+    signature = inspect.signature(method)
+    items = str(signature.return_annotation).replace("AsyncGenerator", "Iterator").replace(", None]", "]")
+    call.__signature__ = signature.replace(return_annotation=items)  # type: ignore[attr-defined]
+    return call

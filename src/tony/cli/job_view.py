@@ -1,0 +1,66 @@
+"""Opens the job that a command names: of the local state directory, or with `--portal URL` of a portal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from tony.cli.options import F, home, job_id
+from tony.cli.terminal.output import warn
+
+if TYPE_CHECKING:
+    from tony.jobs.portal_client import PortalClient
+    from tony.jobs.portal_view import PortalJobView
+    from tony.jobs.view import JobView
+
+
+def portal_option(function: F) -> F:
+    """Add the option --portal."""
+    return click.option(
+        "--portal", metavar="URL", help="Query this portal instead of this machine; see also: tony login."
+    )(function)
+
+
+@contextmanager
+def open_portal(text: str) -> Iterator[PortalClient]:
+    """Connect to the portal with this address.
+
+    Raises:
+        UserError: this is not an address.
+    """
+    from tony.jobs.portal_client import PortalClient  # late: rarely needed, and it loads TLS
+
+    portal = PortalClient.of(home(), text)
+    try:
+        yield portal
+    finally:
+        portal.close()
+
+
+@contextmanager
+def open_portal_job(job: str, portal: str) -> Iterator[PortalJobView]:
+    """Find a job of a portal. Raises as `open_job`."""
+    with open_portal(portal) as there:
+        from tony.jobs.portal_view import PortalJobView
+
+        yield PortalJobView(there, there.resolve(job))
+
+
+@contextmanager
+def open_job(job: str, portal: str | None) -> Iterator[JobView]:
+    """Find a job, at a portal if the address of one is given.
+
+    Raises:
+        UserError: this is not an address.
+        UnknownJobError: there is no such job.
+    """
+    if portal is not None:
+        with open_portal_job(job, portal) as view:
+            yield view
+        return
+    from tony.jobs.directory_view import DirectoryJobView
+
+    yield DirectoryJobView(*job_id(job), warn)
