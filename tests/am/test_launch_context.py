@@ -63,18 +63,20 @@ def test_what_comes_from_the_job(tmp_path: Path) -> None:
     told = part(tmp_path, "chief:0")
     assert (told.job_id, told.attempt, told.session, told.container) == ("j-1", 2, 3, "c-9")
     assert (told.role, told.index, told.am_address) == ("chief", 0, "unix:/am.sock")
-    assert (told.command, told.env, told.params) == ("train", {"A": "1", "B": "1"}, {"lr": "0.1"})
+    assert (told.command, told.env) == ("train", {"A": "1", "B": "1"})
     assert (told.port_range, told.stop_grace, told.lease) == ((5000, 5999), 7.0, 3.0)
-    assert (told.memory, told.vcores, told.gpus) == (GIB, 1, 0)
-    assert told.distributed_mode is DistributedMode.FCFS
+    assert (told.memory, told.gpus) == (GIB, 0)
+    assert told.job_settings == SPEC.program_settings
+    assert told.job_settings.params == {"lr": "0.1"}
+    assert told.job_settings.distributed_mode is DistributedMode.FCFS
 
 
 def test_what_a_role_says_itself(tmp_path: Path) -> None:
     """Its own command, variables, ports, grace and resources."""
     told = part(tmp_path, "worker:1")
     assert (told.command, told.env) == (("python", "w.py"), {"A": "1", "B": "2"})
-    assert (told.port_range, told.port, told.stop_grace) == ((6000, 6099), ReservedPort.FREE, 1.0)
-    assert (told.memory, told.vcores, told.gpus) == (512 * MIB, 3, 1)
+    assert (told.port_range, told.role_settings.port, told.stop_grace) == ((6000, 6099), ReservedPort.FREE, 1.0)
+    assert (told.memory, told.gpus) == (512 * MIB, 1)
 
 
 def test_what_everybody_knows_of_the_job(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tony.client.rpc_credentials import make_credentials
 from tony.isolated_interpreter import command
 from tony.linux import process
 from tony.model.codec import to_plain
-from tony.model.states import DistributedMode
+from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
 from tony.protocol import messages as msg
 from tony.protocol.launch import ContainerPart, JobCredentials, LaunchContext, TaskPart
 from tony.rpc.connection import RpcConnection
@@ -252,7 +252,7 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
     """What an executor of `worker:0` is told.
 
     Args:
-        more: fields of TaskPart or ContainerPart that shall be different.
+        more: fields of TaskPart, of its settings or of ContainerPart that shall be different.
     """
     work = folder / "work"
     work.mkdir(exist_ok=True)
@@ -272,26 +272,17 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "procs": {"worker": 1},
         "chief": "worker:0",
         "num_tasks": 1,
-        "distributed_mode": DistributedMode.GANG,
-        "params": {},
         "memory": 0,
         "gpus": 0,
-        "vcores": 1,
         "wants_tb_port": False,
         "port_range": None,
         "stop_grace": 5.0,
         "lease": 0.0,
         "connect_timeout": 20.0,
-        "log_limit": 1 << 20,
-        "exports": {},
         "meeting": None,
-        "container_env": {},
-        "hadoop_classpath": False,
-        "progress_pattern": None,
-        "progress_summaries": None,
-        "python_stacks": False,
-        "secret": (),
     }
+    job: dict[str, Any] = {"log_limit": 1 << 20, "python_stacks": False}
+    role: dict[str, Any] = {}
     container: dict[str, Any] = {
         "host": "127.0.0.1",
         "work_folder": str(work),
@@ -300,7 +291,13 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "marker": f"test-{os.getpid()}/c-1/{secrets.token_hex(8)}",
     }
     for name, value in more.items():
-        (task if name in task else container)[name] = value
+        if name in JobProgramSettings.__slots__:
+            job[name] = value
+        elif name in RoleProgramSettings.__slots__:
+            role[name] = value
+        else:
+            (task if name in task else container)[name] = value
+    task |= {"job_settings": JobProgramSettings(**job), "role_settings": RoleProgramSettings(**role)}
     return LaunchContext(task=TaskPart(**task), container=ContainerPart(**container), credentials=master.credentials)
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.executor.conftest import Start
 from tests.executor.master import Master, wait_until
 from tests.executor.test_executor import ended, run
-from tests.executor.test_program_environment import CONTAINER, TASK
+from tests.executor.test_program_environment import CONTAINER, TASK, task_with
 from tony.executor.program import hadoop_classpath
 from tony.executor.program.hadoop_classpath import HadoopClasspath, expanded, find, is_wanted
 from tony.executor.program.reaper import Reaper
@@ -158,7 +158,7 @@ def test_nobody_wants_it(master: Master, guest: Start, jars: Path) -> None:
 )
 def test_who_wants_it(wanted: bool, own: dict[str, str], more: dict[str, Any]) -> None:
     """The original's users switch it off by SKIP_HADOOP_PATH."""
-    task = replace(TASK, **{"hadoop_classpath": True, **more})
+    task = task_with(**{"hadoop_classpath": True, **more})
     assert is_wanted(task, CONTAINER, own) == wanted
 
 

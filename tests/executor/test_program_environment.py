@@ -19,7 +19,7 @@ from tony.frameworks.no_framework import NoFramework
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
-from tony.model.states import DistributedMode
+from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
 from tony.protocol.launch import ContainerPart, TaskPart
 from tony.protocol.messages import StartProgram
 
@@ -39,17 +39,15 @@ TASK = TaskPart(
     procs={"worker": 1},
     chief="worker:0",
     num_tasks=3,
-    distributed_mode=DistributedMode.GANG,
-    params={"lr": "0.1"},
     memory=0,
     gpus=0,
-    vcores=1,
     wants_tb_port=False,
     port_range=None,
     stop_grace=1.0,
     lease=0.0,
     connect_timeout=1.0,
-    log_limit=1,
+    job_settings=JobProgramSettings(params={"lr": "0.1"}),
+    role_settings=RoleProgramSettings(),
 )
 CONTAINER = ContainerPart(
     host="h1", work_folder="/work", log_folder="/logs", inherit_env=True, marker="job-1/c-1/abc", gpu_devices=()
@@ -67,12 +65,18 @@ class TwoProcesses(Framework):
         return [{"RANK": str(rank), "SHARED": str(shared)} for rank in range(2)]
 
 
+def task_with(**more: Any) -> TaskPart:
+    """The task above with other fields, those of the job's settings as well."""
+    job = {name: more.pop(name) for name in JobProgramSettings.__slots__ if name in more}
+    return replace(TASK, job_settings=replace(TASK.job_settings, **job), **more)
+
+
 def built(
     own: Mapping[str, str], framework: Framework | None = None, shared: Any = None, **more: Any
 ) -> Sequence[dict[str, str]]:
     """The environments of the task above, with other fields."""
-    fields = set(TaskPart.__dataclass_fields__)
-    task = replace(TASK, **{name: value for name, value in more.items() if name in fields})
+    fields = {*TaskPart.__slots__, *JobProgramSettings.__slots__}
+    task = task_with(**{name: value for name, value in more.items() if name in fields})
     container = replace(CONTAINER, **{name: value for name, value in more.items() if name not in fields})
     seen = view(task, START, "h1:5000", 6006)
     return environments(task, container, framework or NoFramework(), shared, seen, own)

@@ -181,7 +181,7 @@ class PlayedExecutor:
             session, try_ = self._running
             self._running = None
             said = f"{self.part.role}:{self.part.index} in session {session}"
-            exports: dict[str, str | None] = dict.fromkeys(self.part.exports, said)
+            exports: dict[str, str | None] = dict.fromkeys(self.part.role_settings.exports, said)
             self.report(msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0, exports=exports))
 
     def _stop(self) -> None:

@@ -99,7 +99,7 @@ class Executor:
         self._reaper = Reaper()
         self._outbox = Outbox(lambda sample: self._connection.send_low_priority(sample))
         self._readers = LogReaders(writer, lambda piece: self._connection.send(piece))
-        self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.port)
+        self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.role_settings.port)
         self._rendezvous = Rendezvous(task.meeting, context.container.work_folder, self._reaper)
         self._classpath = _hadoop_classpath(context, environment, self._reaper)
         self._run_context = RunContext(
@@ -386,7 +386,7 @@ def _create_reattach_listener(context: LaunchContext, obey: Callable[[Summon], b
 
 
 def _hadoop_classpath(context: LaunchContext, environment: Mapping[str, str], reaper: Reaper) -> HadoopClasspath | None:
-    if not context.task.hadoop_classpath:
+    if not context.task.job_settings.hadoop_classpath:
         return None
     from tony.executor.program.hadoop_classpath import HadoopClasspath, is_wanted  # late: few jobs need it
 

@@ -132,7 +132,7 @@ class ProgramRun:
         self._started_at = 0.0
         self._output: Output | None = None
         self._ranks: RankOutput | None = None
-        wanted = run_context.context.task.exports
+        wanted = run_context.context.task.role_settings.exports
         self._exports = Exports(wanted) if wanted else None
         self._mask = run_context.mask
         self._pids: list[int] = []
@@ -276,7 +276,8 @@ class ProgramRun:
             self._run_context.step_interval,
         )
         summaries = summaries_folder(task, container, self._task_view())
-        sampler.add_sources(task.progress_pattern, (output.out, output.err), summaries, _devices(task, container))
+        pattern = task.role_settings.progress_pattern
+        sampler.add_sources(pattern, (output.out, output.err), summaries, _devices(task, container))
         return sampler
 
     def _launch(self, classpath: str | None) -> Output:
@@ -291,7 +292,7 @@ class ProgramRun:
         try:
             readers, began = self._run_context.readers, self._first_output
             output = self._output = Output(
-                folder, name, task.log_limit, writer, began, readers, self._exports, self._mask
+                folder, name, task.job_settings.log_limit, writer, began, readers, self._exports, self._mask
             )
         except OSError as error:
             raise LaunchFailed(
@@ -344,7 +345,7 @@ class ProgramRun:
             raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error
         progress_path = self._progress.path if self._progress else None
         for env in envs:
-            env.update(variables(env, progress_path, hooks=task.python_stacks))
+            env.update(variables(env, progress_path, hooks=task.job_settings.python_stacks))
         self._mask = SecretMask(find_task_secrets(task, *envs))
         return command_line(task, seen, command.addresses), envs
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from tony.model.ids import TaskId
 from tony.model.placeholders import find_addressed_roles
+from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.states import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,
     OnTimeout,
-    ReservedPort,
     RestartScope,
     RoleKind,
     StopOn,
@@ -53,7 +53,7 @@ class TimeoutAfter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
+class Role(RoleProgramSettings):
     """A group of like tasks. A field that is None takes the job's value.
 
     Attributes:
@@ -64,7 +64,6 @@ class Role:
         max_restarts: restarts that its tasks may cause, within the job's; None: only the job's limit.
         restart_grace: overrides the job's.
         no_retry_on: replaces the job's.
-        port: what happens to its tasks' reserved ports when their programs start.
         procs_per_task: user processes that one executor starts (ranks of PyTorch, for instance).
         node_label: only nodes with this label.
         image: container image that the tasks run in.
@@ -72,10 +71,6 @@ class Role:
         placement: YARN placement constraint.
         placement_tags: allocation tags that such constraints refer to; empty for the role's name.
         mounts: mounts of the image, `/data:/data:ro,/tmp:/tmp:rw`.
-        exports: variable -> text: what follows the text in the last line of the program's output that contains it
-            becomes the variable, in every program of other roles that is started later.
-        progress_pattern: regular expression: its groups `step`, `total` and others are numbers in lines of the output.
-        progress_summaries: folder in which its programs write event files for TensorBoard.
     """
 
     instances: int = 1
@@ -95,7 +90,6 @@ class Role:
     restart_grace: float | None = None
     stop_grace: float | None = None
     port_range: tuple[int, int] | None = None
-    port: ReservedPort = ReservedPort.RESERVED
     procs_per_task: int = 1
     node_label: str | None = None
     image: str | None = None
@@ -103,9 +97,6 @@ class Role:
     placement: str | None = None
     placement_tags: tuple[str, ...] = ()
     mounts: str | None = None
-    exports: Mapping[str, str] = field(default_factory=dict)
-    progress_pattern: str | None = None
-    progress_summaries: str | None = None
 
     @property
     def how_many(self) -> str:
@@ -145,7 +136,7 @@ NOTICES = ("started", "restarted", "succeeded", "failed", "killed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(JobProgramSettings):
     """One job. Paths are absolute by the time it is submitted.
 
     Attributes:
@@ -155,12 +146,8 @@ class JobSpec:
         editors: who may also stop and change it.
         gitignore: files that a `.gitignore` in `source` matches are left out, unless git tracks them.
         env: variables of every task's program.
-        secret: names of variables and parameters whose values are masked, besides those that look secret by their name.
         files: `path`, `path::name`, `path#archive`, `path#optional`; a path of this machine, or `hdfs://...`.
-        container_env: variables of the containers themselves, the application master's too; `env` overrides them.
-        hadoop_classpath: programs get a CLASSPATH that includes their node's Hadoop.
         groups: group name -> role names.
-        params: values for `{params.NAME}`.
         max_restarts: maximum restarts after program failures, of the gang or of single tasks.
         restart_window: seconds after which a restart no longer counts; None: they all count.
         no_retry_on: exit codes after which nothing is restarted.
@@ -180,8 +167,6 @@ class JobSpec:
             default.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
         metrics_interval: seconds between two metric samples; longer in large jobs; 0: none are taken.
-        python_stacks: install a hook with which Python programs dump their stack traces on request.
-        log_limit: bytes that one task's stream keeps on disk; older output is rotated away.
         scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
     """
 
@@ -195,13 +180,9 @@ class JobSpec:
     gitignore: bool = True
     python: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
-    secret: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    container_env: Mapping[str, str] = field(default_factory=dict)
-    hadoop_classpath: bool = False
     roles: Mapping[str, Role] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
     max_restarts: int = 0
     backoff: float = 1.0
     restart_window: float | None = None
@@ -211,7 +192,6 @@ class JobSpec:
     gang_patience: float | None = 60.0
     gang_wait: float | None = 60.0
     shrink_after: float | None = 30.0
-    distributed_mode: DistributedMode = DistributedMode.GANG
     stop_on: StopOn = StopOn.ALL
     failure_policy: FailurePolicy = FailurePolicy.ANY_TRACKED
     stop_grace: float = 15.0
@@ -222,8 +202,6 @@ class JobSpec:
     heartbeat_timeout: float = 25.0
     timeouts: Timeouts = field(default_factory=Timeouts)
     metrics_interval: float = 5.0
-    python_stacks: bool = True
-    log_limit: int = 256 * MIB
     tls: TlsMode = TlsMode.AUTO
     notify: Notify = field(default_factory=Notify)
     scheduler: str = "local"

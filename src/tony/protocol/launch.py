@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.staged import LeftOut
-from tony.model.states import DistributedMode, Meeting, ReservedPort
+from tony.model.states import Meeting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,6 @@ class TaskPart:
             for it, None for built-in ones.
         command: text for `bash -c`, or a tuple to execute; placeholders not yet filled in.
         env: the job's and the role's variables; placeholders not yet filled in.
-        secret: names of variables and parameters that the job declares as secret.
         instances: role -> number of tasks, in the job's order; procs: role -> processes per task.
         num_tasks: tracked tasks (TASK_NUM).
         wants_tb_port: reserve a port for TensorBoard as well.
@@ -44,12 +44,7 @@ class TaskPart:
         memory: bytes, limit of the program and its children.
         lease: seconds a program may continue after the last contact to the AM (`orphan_grace`).
         connect_timeout: seconds to try to reach an AM that is not known to be dead.
-        exports: variable -> the prefix of the output line with its value, for other programs.
-        progress_pattern: pattern of output lines that contain the progress; None: none.
-        progress_summaries: folder for the program's TensorBoard event files, placeholders not yet filled in.
-        python_stacks: whether its Python dumps stack traces on request.
         meeting: the rendezvous server that the executor runs on the task's port; None leaves the port to the program.
-        port: what happens to its reserved ports when its program starts.
         left_out: files excluded from the job's source, which may explain a failure.
     """
 
@@ -68,28 +63,18 @@ class TaskPart:
     procs: Mapping[str, int]
     chief: str | None
     num_tasks: int
-    distributed_mode: DistributedMode
-    params: Mapping[str, str]
     memory: int
     gpus: int
-    vcores: int
     wants_tb_port: bool
     port_range: tuple[int, int] | None
     stop_grace: float
     lease: float
     connect_timeout: float
-    log_limit: int
-    exports: Mapping[str, str] = field(default_factory=dict)
+    job_settings: JobProgramSettings
+    role_settings: RoleProgramSettings
     meeting: Meeting | None = None
-    container_env: Mapping[str, str] = field(default_factory=dict)
-    hadoop_classpath: bool = False
     board: str | None = None
-    progress_pattern: str | None = None
-    progress_summaries: str | None = None
-    python_stacks: bool = False
-    secret: tuple[str, ...] = ()
     left_out: LeftOut | None = None
-    port: ReservedPort = ReservedPort.RESERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

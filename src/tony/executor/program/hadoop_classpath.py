@@ -37,7 +37,9 @@ def is_wanted(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) 
     """
     variables = {**in_container(task, container, own), **task.env}
     return (
-        task.hadoop_classpath and CLASSPATH not in variables and {**own, **variables}.get(_SKIP, "").lower() != "true"
+        task.job_settings.hadoop_classpath
+        and CLASSPATH not in variables
+        and {**own, **variables}.get(_SKIP, "").lower() != "true"
     )
 
 

@@ -86,7 +86,7 @@ def view(task: TaskPart, command: StartProgram, address: str, tb_port: int | Non
         procs=task.procs,
         chief=None if task.chief is None else TaskId.parse(task.chief),
         num_tasks=command.num_tasks or task.num_tasks,
-        mode=task.distributed_mode,
+        mode=task.job_settings.distributed_mode,
         address=address,
         tb_port=tb_port if has_board(task, command) else None,
         work_folder=work_folder,
@@ -144,9 +144,10 @@ def command_line(task: TaskPart, seen: TaskView, addresses: Mapping[str, str] = 
 
 def summaries_folder(task: TaskPart, container: ContainerPart, seen: TaskView) -> Path | None:
     """Return the folder of the program's TensorBoard event files; None if they are not read."""
-    if task.progress_summaries is None:
+    folder = task.role_settings.progress_summaries
+    if folder is None:
         return None
-    return Path(container.work_folder, fill(task.progress_summaries, _values(task, seen, {})))
+    return Path(container.work_folder, fill(folder, _values(task, seen, {})))
 
 
 def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -197,14 +198,15 @@ def _values(task: TaskPart, seen: TaskView, addresses: Mapping[str, str]) -> dic
         "job_id": task.job_id,
         "session": str(seen.session),
         "attempt": str(seen.attempt),
-        **{f"params.{name}": value for name, value in task.params.items()},
+        **{f"params.{name}": value for name, value in task.job_settings.params.items()},
     }
 
 
 def find_task_secrets(task: TaskPart, *environments: Mapping[str, str]) -> set[str]:
     """Return the secret values that a task's program gets: variables and parameters."""
-    tables = (task.env, task.container_env, task.params, *environments)
-    return set().union(*(find_secrets(table, task.secret) for table in tables))
+    job = task.job_settings
+    tables = (task.env, job.container_env, job.params, *environments)
+    return set().union(*(find_secrets(table, job.secret) for table in tables))
 
 
 def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
@@ -213,9 +215,10 @@ def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str
     Args:
         own: the executor's environment; a cluster has set them there.
     """
+    variables = task.job_settings.container_env
     if container.inherit_env:
-        return expand_variables(task.container_env, own)
-    return {name: own[name] for name in task.container_env if name in own}
+        return expand_variables(variables, own)
+    return {name: own[name] for name in variables if name in own}
 
 
 def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
