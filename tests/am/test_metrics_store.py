@@ -327,6 +327,17 @@ def test_stalls_of_a_program(tmp_path: Path) -> None:
         assert metrics.known_until == 175.0
 
 
+def test_all_reports_of_a_program_count_not_only_the_samples_that_carry_them(tmp_path: Path) -> None:
+    """It reports 20 steps within a second and hangs."""
+    cluster = started(workers(1))
+    made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
+    clock.now = 11.5
+    hung = replace(sample(step=20.0), step_ago=0.5, first_step=1.0, first_ago=1.5, step_reports=20)
+    made.ingest_sample(TaskId("worker", 0), hung)
+    (progress,) = made.answer(msg.GetMetrics(series=("step",))).progress
+    assert (progress.at, progress.stalled_after) == (11.0, 30.0)
+
+
 def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only with everything that is measured, and without a new one it is written that there is none."""
     monkeypatch.setattr(module, "STEPS_EVERY_SECONDS", 0.01)

@@ -20,10 +20,10 @@ def test_nothing_is_known() -> None:
 
 
 def test_the_slowest_counts() -> None:
-    """Half of it in 40 s: as much again, less the step that is being made."""
+    """Half of it in 40 s: as much again, less the age of the report."""
     found = measure_job([told("a:0", 90, 50.0), told("a:1", 50, 50.0)], 55.0)
     assert found is not None
-    assert ("a:1", 0.5, 1.25, 50 * 0.8 - 0.8, 5.0, 2) == (
+    assert ("a:1", 0.5, 1.25, 50 * 0.8 - 5.0, 5.0, 2) == (
         found.task, found.share, found.rate, found.left, found.age, found.tasks
     )  # fmt: skip
 
@@ -90,8 +90,8 @@ HUNG = Progress("a:1", 1, 1, 0.0, 2.0, 8.0, 6.0, 40.0, stalled_after=30.0)
 
 def test_a_stalled_program_has_no_rate_and_no_end() -> None:
     """Not even an end that is near: only for how long it has been stalled is known."""
-    before, after = measure_task(HUNG, 30.0), measure_task(HUNG, 80.0)
-    assert (before.rate, before.left, before.stalled) == (2.0, 31 * 0.5, None)
+    before, after = measure_task(HUNG, 16.0), measure_task(HUNG, 80.0)
+    assert (before.rate, before.left, before.stalled) == (2.0, 32 * 0.5 - 10.0, None)
     assert (after.rate, after.left, after.stalled, after.age, after.share) == (None, None, 74.0, 74.0, 0.2)
 
 
@@ -122,7 +122,7 @@ def test_a_program_that_reports_the_same_step_again() -> None:
     """After a while no end is to be expected; it is no stall, and how long a step takes does not grow meanwhile."""
     again = replace(HUNG, at=70.0, changed_at=6.0)
     young, old = measure_task(replace(again, at=20.0, stalls=((8.0, 19.0),)), 21.0), measure_task(again, 80.0)
-    assert (young.rate, young.left, young.stalled) == (2.0, 32 * 0.5 - 0.5, None)
+    assert (young.rate, young.left, young.stalled) == (2.0, 32 * 0.5 - 1.0, None)
     assert (old.rate, old.left, old.stalled, old.age) == (None, None, None, 10.0)
 
 
@@ -130,3 +130,14 @@ def test_the_rate_is_that_of_steps() -> None:
     """The time of a stall before is no part of it."""
     went_on = Progress("a:0", 1, 1, 0.0, 0.0, 20.0, 110.0, 40.0, stalled_after=30.0, stalls=((10.0, 110.0),))
     assert measure_task(went_on, 110.0).rate == 2.0
+
+
+def test_no_time_left_is_estimated_while_a_report_is_overdue() -> None:
+    reported = Progress("a:0", 1, 1, 0.0, 0.0, 100.0, 10.0, 200.0, stalled_after=30.0)
+    at_once, later = measure_task(reported, 10.0), measure_task(reported, 12.0)
+    assert (at_once.left, later.left, later.overdue) == (10.0, 8.0, None)  # both end at the same time
+    silent = measure_task(reported, 25.0)
+    assert (silent.left, silent.rate, silent.overdue, silent.stalled) == (None, None, 15.0, None)
+    assert measure_task(reported, 45.0).overdue is None  # stalled
+    twice = Progress("a:0", 1, 1, 0.0, 0.0, 10.0, 10.0, 200.0, stalled_after=600.0)
+    assert (measure_task(twice, 15.0).overdue, measure_task(twice, 35.0).overdue) == (None, 25.0)

@@ -85,12 +85,14 @@ class _TaskAttempt:
     Attributes:
         best: the highest step of all task attempts before it; None if there was none.
         changed: since it was written.
-        intervals: seconds between its last reports.
+        reports: reports of steps so far.
+        intervals: seconds between the last of them.
     """
 
     progress: Progress
     best: float | None
     changed: bool = True
+    reports: int = 1
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS_COUNT))
 
 
@@ -182,7 +184,9 @@ class MetricsStore:
             return  # a sample repeats what was reported before
         stalls = _with_stall(progress, step, seen)
         if seen - progress.at > _SAME_REPORT_SECONDS:
-            mine.intervals.append(seen - progress.at)
+            count = max(1, message.step_reports - mine.reports)
+            mine.intervals.extend([(seen - progress.at) / count] * min(count, _INTERVALS_COUNT))
+        mine.reports = max(mine.reports, message.step_reports)
         mine.progress = replace(
             progress,
             step=step,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 STALLED_AFTER_INTERVALS = 5.0
 STALLED_AFTER_SECONDS = 30.0
 STALLED_AFTER_UNKNOWN_SECONDS = 600.0
+#: A report is overdue after this share of the time until a stall: two usual pauses, but 12 s at least.
+_OVERDUE_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,10 @@ class TaskProgress:
 
     Attributes:
         share: 0 to 1; None where its program reports no total, or has succeeded with fewer steps.
-        rate: steps per second, without stalls; None while it makes no step.
-        left: estimated seconds to its last step; None if not known, or it does not run.
+        rate: steps per second, without stalls; None while it makes no step, or its next report is overdue.
+        left: estimated seconds to its last step; None if not known, it does not run, or its next report is overdue.
         age: seconds since its last report; None if it does not run.
+        overdue: seconds since its last report if the next one is overdue, but it is not stalled; None otherwise.
         stalled: seconds since it stalled; None if it is not stalled.
     """
 
@@ -71,6 +74,7 @@ class TaskProgress:
     rate: float | None
     left: float | None
     age: float | None
+    overdue: float | None
     stalled: float | None
 
 
@@ -102,6 +106,15 @@ def is_stalled(progress: Progress, now: float) -> bool:
     if _has_made_all(progress):
         return False
     return progress.stalled_after is not None and now - progress.at > progress.stalled_after
+
+
+def is_overdue(progress: Progress, now: float) -> bool:
+    """Return True if a running program has steps left and its next report should have arrived."""
+    if progress.stalled_after is None or _has_made_all(progress):
+        return False
+    # No usual pause is longer than the time of all reports: this bounds a limit that is not known yet.
+    bound = max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * (progress.at - progress.first_at))
+    return now - progress.at > _OVERDUE_SHARE * min(bound, progress.stalled_after)
 
 
 def is_repeating(progress: Progress, now: float) -> bool:
@@ -137,19 +150,21 @@ def measure_task(progress: Progress, now: float | None, *, succeeded: bool = Fal
     seconds = find_step_seconds(progress)
     age = None if now is None else max(0.0, now - progress.at)
     stalled = age if now is not None and is_stalled(progress, now) else None
-    if now is not None and is_repeating(progress, now):
+    overdue = age if now is not None and stalled is None and is_overdue(progress, now) else None
+    if now is not None and (stalled is not None or overdue is not None or is_repeating(progress, now)):
         seconds = None
     left = None
-    if age is not None and stalled is None and seconds and progress.total:
-        left = max(0.0, (progress.total - progress.step) * seconds - min(age, seconds))
+    if age is not None and seconds and progress.total:
+        left = max(0.0, (progress.total - progress.step) * seconds - age)
     return TaskProgress(
         task=progress.task,
         step=progress.step,
         total=progress.total,
         share=share_of(progress.step, progress.total, succeeded=succeeded),
-        rate=1 / seconds if seconds and stalled is None else None,
+        rate=1 / seconds if seconds else None,
         left=left,
         age=age,
+        overdue=overdue,
         stalled=stalled,
     )
 
@@ -193,6 +208,7 @@ def measure_job(
         rate=slowest.rate,
         left=slowest.left,
         age=slowest.age,
+        overdue=slowest.overdue,
         stalled=slowest.stalled,
         tasks=len(tasks),
     )

@@ -161,6 +161,7 @@ class Sample(Message):
         first_step, first_ago: the first step reported in this task attempt, and seconds since then; repeated in each
             sample, since one may be lost. None: no step has been reported yet.
         step_ago: seconds since the newest step was reported, which is `step` among the values.
+        step_reports: reports of steps in this task attempt.
     """
 
     kind: ClassVar[str] = "sample"
@@ -172,6 +173,7 @@ class Sample(Message):
     first_step: float | None = None
     first_ago: float = 0.0
     step_ago: float = 0.0
+    step_reports: int = 0
 
 
 #: Maximum bytes of a task's stack traces.

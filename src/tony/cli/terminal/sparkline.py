@@ -23,6 +23,8 @@ def format_progress(progress: JobProgress) -> str:
         parts.append(f"{number(progress.share, Unit.SHARE)} done")
     if progress.stalled is not None:
         parts.append(f"{safe(progress.task)} stalled for {format_duration(progress.stalled)}")
+    elif progress.overdue is not None:
+        parts.append(f"no report of {safe(progress.task)} for {format_duration(progress.overdue)}")
     elif progress.left is not None:
         parts.append(f"{format_duration(progress.left)} left")
     return ", ".join(parts)

@@ -224,9 +224,13 @@ def _cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
 
 
 def _left(progress: TaskProgress | None) -> str:
-    if progress is not None and progress.stalled is not None:
+    if progress is None:
+        return NOTHING
+    if progress.stalled is not None:
         return f"stalled {format_duration(progress.stalled)}"
-    return NOTHING if progress is None or progress.left is None else format_duration(progress.left)
+    if progress.overdue is not None:
+        return f"no report for {format_duration(progress.overdue)}"
+    return NOTHING if progress.left is None else format_duration(progress.left)
 
 
 def _bar(share: float | None, *, unicode: bool) -> str:

@@ -113,6 +113,7 @@ class MetricsSampler:
         self._progress_by_source = [Advance(), Advance(), Advance()]
         self._first: tuple[float, float] | None = None
         self._step_at = 0.0
+        self._step_reports = 0
         self._saved: list[CheckpointReport] = []
         self._sampling: asyncio.Future[dict[str, float]] | None = None
         self._cost = 0.0
@@ -237,6 +238,7 @@ class MetricsSampler:
             first_step=self._first and self._first[0],
             first_ago=round(now - self._first[1], 3) if self._first else 0.0,
             step_ago=round(now - self._step_at, 3) if self._first else 0.0,
+            step_reports=self._step_reports,
         )
 
     def _current_progress(self) -> dict[str, float]:
@@ -247,24 +249,32 @@ class MetricsSampler:
         if self._pattern:
             self._merge(_PRINTED, self._pattern.poll(self._streams))
         if self._progress:
-            self._merge(_REPORTED, self._progress.advance(), self._progress.first, self._progress.stepped)
+            advance, told = self._progress.advance(), self._progress
+            self._merge(_REPORTED, advance, told.first, told.stepped, told.reports)
         files, printed, reported = self._progress_by_source
         return files.then(printed).then(reported).values()
 
     def _merge(
-        self, source: int, advance: Advance | None, first: tuple[float, float] | None = None, at: float = 0.0
+        self,
+        source: int,
+        advance: Advance | None,
+        first: tuple[float, float] | None = None,
+        at: float = 0.0,
+        reports: int = 0,
     ) -> None:
         """Merge new progress.
 
         Args:
             first: the program's first step and its time; None: this one is the first, just now.
             at: time of this step; 0: just now.
+            reports: reports of steps so far; 0: this one is the next.
         """
         if advance is None:
             return
         self._progress_by_source[source] = self._progress_by_source[source].then(advance)
         if advance.step is not None and all(each.step is None for each in self._progress_by_source[source + 1 :]):
             self._step_at = at or clock.monotonic()
+            self._step_reports = reports or self._step_reports + 1
             self._first = self._first or first or (advance.step, self._step_at)
 
     def _take_sample(self) -> dict[str, float]:

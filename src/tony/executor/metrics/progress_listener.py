@@ -139,6 +139,7 @@ class ProgressListener:
         refused: number of invalid datagrams.
         first: the first reported step and its time (`tony.clock.monotonic`); None before that.
         stepped: time of the newest step.
+        reports: reports of steps.
     """
 
     def __init__(self, trusts: Callable[[int, int], bool], folder: Path) -> None:
@@ -167,6 +168,7 @@ class ProgressListener:
         self.refused = 0
         self.first: tuple[float, float] | None = None
         self.stepped = 0.0
+        self.reports = 0
 
     def begin(self) -> None:
         """Start reading; the program runs."""
@@ -218,6 +220,7 @@ class ProgressListener:
                 case Advance(step=step):
                     if step is not None:
                         self.first, self.stepped = self.first or (step, now), now
+                        self.reports += 1
                     self._advance = report if self._advance is None else self._advance.then(report)
                 case CheckpointReport():
                     self._saved.append(report)
