@@ -217,7 +217,7 @@ class TestRun:
         """Name, variables, files, settings, an empty working directory."""
         spec = self.spec(
             tony, desk, "--name", "x", "--env", "A=1=2", "--env", "B=", "--file", "train.py::t.py", "--source", "",
-            "--set", "max_restarts=2", "--param", "lr=0.1", "--gpus", "0", "--", "true",
+            "--set", "max_restarts=2", "--param", "lr=0.1", "--gpus", "0", "--", "true", "{params.lr}",
         )  # fmt: skip
         assert (spec.name, spec.env, spec.source, spec.max_restarts) == ("x", {"A": "1=2", "B": ""}, None, 2)
         assert spec.files == (f"{folder}/train.py::t.py",)

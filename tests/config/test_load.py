@@ -250,9 +250,8 @@ scheduler:
 
 def test_every_value_knows_its_place(tmp_path: Path) -> None:
     """Sources are given for what was set, under the file's name as the user gave it."""
-    text = (
-        'command = "true"\n\n[roles.worker]\nmemory = "2g"\nenv = { A = 1, "B.C" = 2 }\nafter = { started = ["b"] }\n'
-    )
+    text = 'command = "echo {params.lr}"\n\n[roles.worker]\n'
+    text += 'memory = "2g"\nenv = { A = 1, "B.C" = 2 }\nafter = { started = ["b"] }\n'
     resolved = resolve(
         tmp_path,
         text + "[roles.b]",
@@ -345,7 +344,7 @@ def test_param_beats_set_and_file(tmp_path: Path) -> None:
     """`--param` is a shorter `--set params.`, and its value is text as it stands."""
     spec = resolve(
         tmp_path,
-        'command = "true"\nparams = { lr = 1, a = 2, b = 3 }',
+        'command = "echo {params.text}"\nparams = { lr = 1, a = 2, b = 3 }',
         sets=["params.lr=2", "params.a=1.50", "params.flag=true"],
         params=["lr=1e-3", 'text="x"'],
     ).spec

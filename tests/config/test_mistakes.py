@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.jobs import mistakes
+from tests.config.jobs import mistakes, resolve
 from tony.config.table.converted_settings import RESERVED_ENV
 from tony.frameworks.base import TaskView, common_environment
 from tony.model.ids import TaskId
@@ -173,3 +173,22 @@ def test_every_variable_that_all_programs_get_is_reserved() -> None:
         tb_port=6006,
     )
     assert common_environment(view).keys() <= RESERVED_ENV.keys()
+
+
+def test_a_misspelled_parameter_on_the_command_line(tmp_path: Path) -> None:
+    text = "command = 'train {params.lr} {params.out}'\n[params]\nlr = 1\nspare = 2\n"
+    (unknown,) = mistakes(tmp_path, text, params=["lrr=1", "out=x"])
+    assert unknown.startswith('params.lrr = "1" (--param): ')
+    assert "did you mean `lr`?" in unknown
+    (note,) = resolve(tmp_path, text, params=["out=x"]).notes
+    assert (note.key, note.source) == ("params.spare", "job.toml:4")
+
+
+def test_a_misspelled_role_on_the_command_line(tmp_path: Path) -> None:
+    text = RUN + "[roles.worker]\n"
+    for more in ({"sets": ["roles.wroker.memory=1g"]}, {"environ": {"TONY_SET_ROLES__WROKER__MEMORY": "1g"}}):
+        (found,) = mistakes(tmp_path, text, **more)
+        assert found.startswith("roles.wroker (")
+        assert "did you mean `worker`?" in found
+    for other in ("roles.evaluator.memory=1g", "roles.worker2.command=python other.py"):
+        resolve(tmp_path, text, sets=[other])

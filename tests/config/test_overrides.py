@@ -71,7 +71,7 @@ def test_a_flag_that_begins_as_toml_and_is_none_is_a_mistake(tmp_path: Path, val
         (found,) = mistakes(tmp_path, JOB, **flags)
         assert said in found
         assert "put it in single quotes of its own: '...'." in found or "'" in value
-    assert value == resolve(tmp_path, JOB, params=[f"x={value}"]).spec.params["x"]
+    assert value == resolve(tmp_path, JOB, params=[f"LearnRate={value}"]).spec.params["LearnRate"]
 
 
 def test_set_takes_every_kind_of_setting(tmp_path: Path) -> None:

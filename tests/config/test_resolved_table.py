@@ -32,7 +32,7 @@ lr = 0.10
 def test_values_come_with_their_places(tmp_path: Path) -> None:
     """Set ones, inherited ones, defaults; secrets are masked."""
     site = write(tmp_path, "max_restarts = 1\nscheduler.local.gpus = 2", "site.toml")
-    resolved = resolve(tmp_path, JOB, sites=[site], sets=["tls=always"], params=["x=1"])
+    resolved = resolve(tmp_path, JOB, sites=[site], sets=["tls=always", "params.x=1"])
     rows = {row.key: (row.value, row.source) for row in resolved_rows(resolved)}
     expected = {
         "name": (f'"{tmp_path.name}"', "default"),
@@ -46,7 +46,7 @@ def test_values_come_with_their_places(tmp_path: Path) -> None:
         "env.HF_TOKEN": ('"***"', "job.toml:16"),
         "env.PROXY": ('"http://u:***@h"', "job.toml:17"),
         "params.lr": ('"0.10"', "job.toml:19"),
-        "params.x": ('"1"', "--param"),
+        "params.x": ('"1"', "--set"),
         "groups.g": ('["chief"]', "job.toml:14"),
         "roles.chief.instances": ("1", "default"),
         "roles.chief.memory": ('"1g"', "default"),

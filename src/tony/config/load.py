@@ -19,6 +19,7 @@ from tony.config.checks.plugin_checks import (
     unknown_names,
     with_default_kinds,
 )
+from tony.config.checks.unknown_names import check_names, unused_parameters
 from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Layer, dotted, merge, quoted
@@ -125,10 +126,11 @@ def load(
             complete = False
     below += [site.layer for site in sites]
     known = merge([*below, *own])
+    param_layer, param_errors = from_params(params, cwd)
     for layer, errors in (
         from_environment(environ, known, cwd),
         from_sets(sets, cwd),
-        from_params(params, cwd),
+        (param_layer, param_errors),
     ):
         own.append(layer)
         problems += errors
@@ -149,6 +151,7 @@ def load(
         spec = with_kinds
     if complete:
         check(spec, sheet)
+        check_names(spec, sheet, known, param_layer.values.get("params", {}))
         problems += over_limits(spec, sites, sheet.source(("roles",)))
     problems += sheet.problems
     if complete and not sheet.broken and known_framework:  # adapters must not see defaults in place of invalid values
@@ -160,7 +163,7 @@ def load(
         for key, values in sheet.children.items()
         if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
     }
-    notes += (*idle_waits(spec, sheet, own), *default_kind_notes(spec, sources))
+    notes += (*idle_waits(spec, sheet, own), *default_kind_notes(spec, sources), *unused_parameters(spec, sheet))
     images = {
         dotted(key): str(found.value)
         for key, found in sheet.found.items()

@@ -126,6 +126,16 @@ def find_addressed_roles(texts: Iterable[str]) -> frozenset[str]:
     )
 
 
+def find_parameters(texts: Iterable[str]) -> frozenset[str]:
+    """Return the names of the parameters that placeholders in the texts need."""
+    return frozenset(
+        match[2].removeprefix(_PARAM)
+        for text in texts
+        for match in _BRACES.finditer(text)
+        if match[2].startswith(_PARAM) and _is_filled(match)
+    )
+
+
 def escaped(text: str) -> str:
     """Return a text that `fill` turns into this one: placeholders get a second pair of braces.
 

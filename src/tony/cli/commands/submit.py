@@ -29,5 +29,5 @@ def command(
     Ctrl-C stops the job; a second Ctrl-C kills it.
     """
     overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
-    resolved = load(job_file, sets=sets, params=params, overrides=overrides)
+    resolved = load(job_file, sets=sets, params=params, overrides=overrides, overrides_source="--scheduler")
     return submit_and_follow(resolved, SubmitOptions(detach=detach, dry_run=dry_run, as_json=as_json))

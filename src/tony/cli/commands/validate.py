@@ -38,7 +38,7 @@ def command(
 
     overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
     try:
-        resolved = load(job_file, sets=sets, params=params, overrides=overrides)
+        resolved = load(job_file, sets=sets, params=params, overrides=overrides, overrides_source="--scheduler")
         check(resolved, home())
     except ConfigError as error:
         if not as_json:

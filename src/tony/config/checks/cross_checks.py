@@ -129,7 +129,7 @@ def _stray(sheet: ValueTable, table: str) -> str:
 def _placeholders(spec: JobSpec, sheet: ValueTable) -> None:
     broken = [key[1] for key in sheet.broken if key[:1] == ("params",) and len(key) == 2]
     params = {*spec.params, *broken}
-    for key, text, item in _texts(spec, sheet):
+    for key, text, item in texts_with_placeholders(spec):
         for error in near_misses(text, params):
             sheet.add_error(key, error.message, item=item)
         for error in () if ("params",) in sheet.broken else placeholder_errors(text, params, spec.effective_roles):
@@ -179,13 +179,13 @@ def _place_of_address(spec: JobSpec, sheet: ValueTable, role: str, other: str) -
     """Return where a role uses the address of another: key, and index in a list; its own settings first."""
     places = [
         (key, item)
-        for key, text, item in _texts(spec, sheet)
+        for key, text, item in texts_with_placeholders(spec)
         if other in find_addressed_roles([text]) and (key[0] != "roles" or key[1] == role)
     ]
     return places[-1]
 
 
-def _texts(spec: JobSpec, sheet: ValueTable) -> Iterator[tuple[Key, str, int | None]]:
+def texts_with_placeholders(spec: JobSpec) -> Iterator[tuple[Key, str, int | None]]:
     """Yield every text with placeholders: key, text, index in a list."""
     owners: list[tuple[Key, Command | None, Iterable[tuple[str, str]]]] = [((), spec.command, spec.env.items())]
     owners += [(("roles", name), role.command, role.env.items()) for name, role in spec.roles.items()]
