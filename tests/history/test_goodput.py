@@ -12,7 +12,7 @@ from tests.history.told_lives import entries, life, record
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.errors import PlatformError
-from tony.history.goodput import TOLD, GoodputLedger, check, ledger
+from tony.history.goodput import OF_STEPS, Bucket, GoodputLedger, check, ledger
 from tony.history.progress_records import CheckpointRecord
 from tony.history.timeline import TaskPhase, Timeline, timeline
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
@@ -132,7 +132,7 @@ def test_a_job_whose_phases_are_known() -> None:
 def test_what_nobody_told_is_not_known() -> None:
     """Of a program that reports no step nothing is productive, and no share of it is."""
     made = ledger(drawn(trained()))
-    assert [made.seconds[bucket.value] for bucket in TOLD] == [None] * len(TOLD)
+    assert [made.seconds[bucket.value] for bucket in (*OF_STEPS, Bucket.CHECKPOINT)] == [None] * 5
     assert made.seconds["unknown"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
     assert not made.told
     assert made.goodput is None

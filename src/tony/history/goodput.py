@@ -43,9 +43,8 @@ class Bucket(Enum):
     IDLE = "idle"  #: the program had exited, its container was still allocated
 
 
-#: Buckets that need reported steps, and all that need reports; their value is None without reports.
+#: Buckets that need reported steps; their value is None without them.
 OF_STEPS = (Bucket.WARM_UP, Bucket.PRODUCTIVE, Bucket.STALLED, Bucket.REDONE)
-TOLD = (*OF_STEPS, Bucket.CHECKPOINT)
 _BUCKETS = tuple(bucket.value for bucket in Bucket)
 
 

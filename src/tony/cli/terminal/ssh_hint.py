@@ -27,4 +27,10 @@ def ssh_hint(place: str, environment: Mapping[str, str] = os.environ) -> list[st
     port = place.rpartition(":")[2]
     # The port of the present ssh connection is the one to connect to again.
     ssh_port = f"-p {login[3]} " if len(login) == 4 and login[3] != "22" else ""
-    return [f"from another machine: ssh -N -L {port}:{place} {ssh_port}{user_name()}@{socket.getfqdn()}"]
+    return [f"from another machine: ssh -N -L {port}:{place} {ssh_port}{user_name()}@{_host_name()}"]
+
+
+def _host_name() -> str:
+    """Return the name of this machine for other ones; some resolvers know the full name `localhost` only."""
+    full = socket.getfqdn()
+    return socket.gethostname() if full.startswith("localhost") else full

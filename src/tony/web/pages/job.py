@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tony.core.events import Snapshot
 from tony.history.event_log import LogEntry
-from tony.history.goodput import TOLD, Bucket, GoodputLedger
+from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints
@@ -225,7 +225,8 @@ def _goodput_values(ledger: GoodputLedger | Unknown | None) -> object:
     return {
         "shares": shares,
         "ledger": ledger,
-        "unknown": [bucket.value for bucket in TOLD if ledger.seconds[bucket.value] is None],
+        "unreported": (ledger.seconds[Bucket.UNKNOWN.value] or 0.0) / ledger.whole,
+        "lacks_checkpoints": ledger.seconds[Bucket.CHECKPOINT.value] is None,
         "whole": format_duration(ledger.whole),
         "gpus": ledger.whole_gpu_hours > 0,
     }
