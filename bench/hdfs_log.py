@@ -1,7 +1,7 @@
 """The event log in HDFS: how often it is written to, how long an effect waits for it, what that costs a submission.
 
 On a real, small Hadoop: `tony mini start --nodes 2`. The journal is the application master's own
-(`schedulers/yarn/job_store/event_log_replication`), in this process: events that nobody waits for come a hundred times
+(`schedulers/job_store/event_log_replication`), in this process: events that nobody waits for come a hundred times
 a second, then some that an effect waits for, one after the other. Beside that a real job of four: how many writes the
 NameNode has seen from its submission until all four programs run, and while they run. What the barrier costs a
 submission is no more than that number of writes one after the other; some of them nobody waits for."""
@@ -21,10 +21,10 @@ from bench.struck import NS
 from bench.workshop import PATIENCE, Workshop
 from bench.yarn_failures import Jobs
 from tony.hadoop.configuration import Configuration
+from tony.schedulers.job_store import event_log_replication as journals
+from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
+from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.job_store import event_log_replication as journals
-from tony.schedulers.yarn.job_store.event_log_replication import HdfsJournal
-from tony.schedulers.yarn.job_store.job_folder import JobFiles
 
 _FOLDER = "/tmp/bench-log"
 #: As long as most events are.
@@ -121,7 +121,7 @@ async def _journal(
             return file.tell()
 
         file.write(_EVENT)
-        journal = HdfsJournal(segment, JobFiles(_FOLDER, cluster.web_files), told, lambda path: None)
+        journal = ReplicatedJournal(segment, HdfsJobStore(cluster, _FOLDER), told)
         await until_safe(write(urgent=True))
         appends.forget()
         begin = loop.time()

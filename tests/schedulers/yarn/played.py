@@ -13,6 +13,7 @@ from tests.support.hadoop.fake_resource_manager import FakeResourceManager
 from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.core.events import ContainerEnded, Event, Granted
+from tony.hadoop.hdfs.append_log import AppendLog
 from tony.hadoop.ids import container_id
 from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
 from tony.hadoop.tokens.token import HadoopToken
@@ -186,10 +187,10 @@ async def hang_up(source: YarnAllocator) -> None:
         await asyncio.wait([publisher._first_files])
     if journal:
         await asyncio.wait([journal._opening], timeout=1.0)
-        if journal._log:
+        if isinstance(journal._log, AppendLog):
             journal._log.abandon()
             journal._log._thread.join()
-    source._files.close()
+    source._store.close()
 
 
 @asynccontextmanager

@@ -38,10 +38,10 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.states import JobState
 from tony.retry import Backoff
+from tony.schedulers.job_store import event_log_replication
+from tony.schedulers.job_store import record_publisher as publishing
+from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.yarn.allocation import attempt_diagnostics, container_table, outstanding_requests
-from tony.schedulers.yarn.job_store import event_log_replication
-from tony.schedulers.yarn.job_store import record_publisher as publishing
-from tony.schedulers.yarn.job_store.job_folder import JobFiles
 from tony.testing.sample_jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
@@ -696,14 +696,14 @@ async def test_what_ends_before_it_has_begun_tells_no_secret(
 ) -> None:
     """Who kills the master in between would leave it there for good."""
     put: list[str] = []
-    really = JobFiles.put
+    really = HdfsJobStore.put_json
 
-    def note(files: JobFiles, name: str, content: object) -> None:
+    def note(files: HdfsJobStore, name: str, content: object) -> None:
         put.append(name)
         really(files, name, content)
 
-    monkeypatch.setattr(JobFiles, "put", note)
-    monkeypatch.setattr(publishing, "HDFS_BACKOFF", Backoff(first=60.0, most=60.0))
+    monkeypatch.setattr(HdfsJobStore, "put_json", note)
+    monkeypatch.setattr(publishing, "STORE_BACKOFF", Backoff(first=60.0, most=60.0))
     async with playing(tmp_path, opens=False) as played:
         played.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
         await played.source.open(played.events.append)

@@ -26,8 +26,8 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer
+from tony.schedulers.job_store import previous_attempt_files
 from tony.schedulers.yarn.allocation import container_recovery, container_table
-from tony.schedulers.yarn.job_store import previous_attempt_files
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:

@@ -12,7 +12,7 @@ from tests.schedulers.yarn import played as scene
 from tests.schedulers.yarn.played import playing
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
 from tony.errors import NotInCharge
-from tony.schedulers.yarn.job_store import event_log_replication
+from tony.schedulers.job_store import event_log_replication
 
 LOG, CLOSED = f"{scene.FOLDER}/events.1.jsonl", f"{scene.FOLDER}/events.1.closed.jsonl"
 
@@ -107,7 +107,7 @@ async def test_whoever_slept_waits_anew(tmp_path: Path, monkeypatch: pytest.Monk
         await played.until(lambda: said == [7])
         played.files.fail_next("APPEND", *[Trouble.SAFE_MODE] * 10_000)
         log = played.source._journal
-        assert isinstance(log, event_log_replication.HdfsJournal)
+        assert isinstance(log, event_log_replication.ReplicatedJournal)
         log._on_timeout(asyncio.get_running_loop().time() - 1.0)
         assert (said, log._timer is not None) == ([7], True)
         size = played.wrote(b"one\n", urgent=True)

@@ -20,9 +20,9 @@ from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Sample
+from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
+from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.job_store.job_folder import JobFiles
-from tony.schedulers.yarn.job_store.previous_attempt_files import PreviousAttempts
 
 THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"
 
@@ -36,18 +36,18 @@ def hdfs() -> Iterator[PlayedWebHdfs]:
 
 
 @pytest.fixture
-def files(hdfs: PlayedWebHdfs) -> Iterator[JobFiles]:
+def files(hdfs: PlayedWebHdfs) -> Iterator[HdfsJobStore]:
     """That folder, as an application master has it."""
     opened = opened_at(hdfs.port)
     yield opened
     opened.close()
 
 
-def opened_at(port: int) -> JobFiles:
+def opened_at(port: int) -> HdfsJobStore:
     """The job's folder behind a NameNode."""
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{port}"}
     cluster = ClusterClients.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
-    return JobFiles(THERE, cluster.web_files)
+    return HdfsJobStore(cluster, THERE)
 
 
 def folder(tmp_path: Path, name: str) -> JobFolder:
@@ -58,7 +58,7 @@ def folder(tmp_path: Path, name: str) -> JobFolder:
 
 
 def test_from_one_master_to_the_next(
-    tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first brings a copy to HDFS while the job runs; the second has it before it begins, and so has a reader."""
     monkeypatch.setattr(module, "_COPY_EVERY", 0.0)
@@ -71,7 +71,7 @@ def test_from_one_master_to_the_next(
         made = MetricsStore(cluster.app.state, lambda: 7.0, first.metrics, late=False)
 
         async def keep_safe(copy: Path) -> None:
-            await to_thread(files.send, "metrics.db", copy, "copy")
+            await to_thread(files.put, "metrics.db", copy, "copy")
 
         made.save_copy = keep_safe
         made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
@@ -82,13 +82,13 @@ def test_from_one_master_to_the_next(
     assert hdfs.files[f"{THERE}/metrics.db"].content == first.metrics.read_bytes()
     assert hdfs.files[f"{THERE}/metrics.db"].permission == 0o600
     assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
-    PreviousAttempts(2, files, second, lambda path: True, 30.0).fetch_metrics()
+    PreviousAttempts(2, files, second, 30.0).fetch_metrics()
     with open_metrics(second.metrics) as metrics:
         assert metrics.latest("worker:0", "cpu") == 0.5
 
 
 def test_hdfs_that_refuses_hinders_nothing(
-    tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the writer nor the next attempt."""
     monkeypatch.setattr(module, "_COPY_EVERY", 0.0)
@@ -111,13 +111,13 @@ def test_hdfs_that_refuses_hinders_nothing(
     asyncio.run(measure())
     hdfs.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 10)
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
-    PreviousAttempts(2, files, folder(tmp_path, "second"), lambda path: True, 30.0).fetch_metrics()
+    PreviousAttempts(2, files, folder(tmp_path, "second"), 30.0).fetch_metrics()
     with open_metrics(here.metrics) as metrics:
         assert metrics.latest("worker:0", "cpu") == 0.5
 
 
-def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles) -> None:
+def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore) -> None:
     """Then there is nothing to bring."""
     second = folder(tmp_path, "second")
-    PreviousAttempts(2, files, second, lambda path: True, 30.0).fetch_metrics()
+    PreviousAttempts(2, files, second, 30.0).fetch_metrics()
     assert list(second.path.iterdir()) == []

@@ -39,7 +39,7 @@ async def door_of(
         try:
             door = source.page_proxy()
         finally:
-            source._files.close()
+            source._store.close()
     assert door is not None
     return door
 

@@ -11,8 +11,9 @@ import pytest
 from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.hadoop.configuration import Configuration
 from tony.model.layout import Home, JobFolder
+from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
+from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.job_store.record_download import RecordDownload
 
 JOB = "application_1700000000000_0007"
 THERE = f"/user/ann/.tony/jobs/{JOB}"
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> JobFolder:
 def record(files: PlayedWebHdfs, folder: JobFolder) -> RecordDownload:
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{files.port}"}
     cluster = ClusterClients.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
-    return RecordDownload(cluster, "/user/ann/.tony", folder)
+    return RecordDownload(HdfsJobStore(cluster, THERE), folder)
 
 
 def test_nothing_is_there_yet(files: PlayedWebHdfs, folder: JobFolder) -> None:
@@ -154,7 +155,7 @@ def test_much_that_was_measured_comes_at_the_end(
     files: PlayedWebHdfs, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large file would be brought again and again for little."""
-    monkeypatch.setattr("tony.schedulers.yarn.job_store.record_download._MAX_REPEATED_BYTES", 10)
+    monkeypatch.setattr("tony.schedulers.job_store.record_download._MAX_REPEATED_BYTES", 10)
     files.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 11)
     record(files, folder).fetch()
     assert measured(folder) == (None, [])

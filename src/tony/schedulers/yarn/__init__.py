@@ -5,12 +5,11 @@ In the client (`client/`): `submitter` refuses requests that the cluster can nev
 `launch_contexts` builds the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS: staged objects
 and the archives of `schedulers/shipping`; `cache_upload` stores each once by digest.
 
-After submission: `job_store/record_download` fetches the job directory, `container_logs` the output; `queue_position`,
+After submission: `schedulers/job_store` fetches the job directory, `container_logs` the output; `queue_position`,
 `lifetime_diagnostics`, `web_links` and `unrecorded_applications` explain an application's status.
 
 In the cluster: `launch_payload` travels to a container; `launch/` has the scripts that find a Python there.
 `allocation/allocator` is the AM's connection to the ResourceManager: `outstanding_requests`, `container_table`,
-`exit_reasons`, `node_blacklist`. In `job_store/`, `event_log_replication` makes the event log durable in HDFS,
-`record_publisher` writes the job directory there. After a failover `previous_attempt_files` fetches the older logs and
-`container_recovery` the containers.
+`exit_reasons`, `node_blacklist`. `schedulers/job_store` keeps the job directory and its event log in HDFS, and fetches
+the older logs after a failover; `container_recovery` finds the containers.
 """

@@ -36,6 +36,10 @@ from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import ContainerAllocator, Journal, KnownContainer, PageProxy, PreparedJob, Sink
+from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
+from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
+from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts
+from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.yarn.allocation.attempt_diagnostics import find_termination_reason
 from tony.schedulers.yarn.allocation.container_recovery import ContainerRecovery
 from tony.schedulers.yarn.allocation.container_request import build_container_request
@@ -47,10 +51,6 @@ from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.placement_constraints import placed
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.current_container import ContainerEnv
-from tony.schedulers.yarn.job_store.event_log_replication import HdfsJournal
-from tony.schedulers.yarn.job_store.job_folder import JobFiles
-from tony.schedulers.yarn.job_store.previous_attempt_files import PreviousAttempts
-from tony.schedulers.yarn.job_store.record_publisher import RecordPublisher
 from tony.schedulers.yarn.launch_contexts import gpus, task_container
 from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, encode_payload
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
@@ -101,9 +101,9 @@ class YarnAllocator(ContainerAllocator):
         self._cluster = ClusterClients.of(
             self._configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials
         )
-        self._files = JobFiles(payload.folder, self._cluster.web_files)
+        self._store = HdfsJobStore(self._cluster, payload.folder)
         self._has_history = container_env.attempt == 1  # the history of earlier AM attempts
-        self._journal: HdfsJournal | None = None
+        self._journal: ReplicatedJournal | None = None
         self._sink: Sink | None = None
         self._master: MasterClient | None = None
         self._nodes: NodeClients | None = None
@@ -167,19 +167,19 @@ class YarnAllocator(ContainerAllocator):
 
     async def fetch_event_logs(self) -> None:
         if not self._has_history:
-            recover, patience = self._cluster.recover_lease, _HDFS_WAIT_SHARE * self._expiry
-            before = PreviousAttempts(self._container_env.attempt, self._files, self._job.folder, recover, patience)
+            patience = _HDFS_WAIT_SHARE * self._expiry
+            before = PreviousAttempts(self._container_env.attempt, self._store, self._job.folder, patience)
             await to_thread(before.fetch_event_logs)
             await to_thread(before.fetch_metrics)
             self._has_history = True
 
     def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
-        self._journal = self._journal or HdfsJournal(segment, self._files, safe, self._cluster.recover_lease)
+        self._journal = self._journal or ReplicatedJournal(segment, self._store, safe)
         return self._journal
 
     async def store_metrics(self, copy: Path) -> None:
         if self.is_current_attempt():  # else a later AM attempt may write it as well
-            await to_thread(self._files.send, self._job.folder.metrics.name, copy, "copy")
+            await to_thread(self._store.put, self._job.folder.metrics.name, copy, "copy")
 
     # --- the ResourceManager ----------------------------------------------------------------------------------------
 
@@ -237,7 +237,14 @@ class YarnAllocator(ContainerAllocator):
             tell=self._emit,
         )
         own_log = self._container_env.logs / "stderr"
-        self._publisher = RecordPublisher(self._files, self._payload, self._job.folder, own_log, self._listens())
+        self._publisher = RecordPublisher(
+            self._store,
+            self._payload.record,
+            self._payload.credentials.executors,
+            self._job.folder,
+            own_log,
+            self._listens(),
+        )
         if self._has_history:
             self._publisher.start()
         if self._container_env.attempt == 1:

@@ -35,6 +35,8 @@ from tony.schedulers.interface import (
     Submitter,
     WebLink,
 )
+from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
+from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.allocation.container_demand import suitable_node_counts
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.artifacts import build_artifacts, file_systems, in_place
@@ -49,7 +51,6 @@ from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_
 from tony.schedulers.yarn.client.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster
-from tony.schedulers.yarn.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.launch_contexts import master_container, submission
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
@@ -234,13 +235,12 @@ class YarnSubmitter(Submitter):
         return [job for job in map(to_list_entry, found) if job]
 
     async def fetch(self, folder: JobFolder) -> None:
-        cluster = self._cluster_of(folder.job_id)
-        await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
+        await to_thread(self._download(folder).fetch)
         if not folder.job.exists():
             report = await self._report(folder.job_id)
             staging = report and staging_of(report.tags)
             if staging:
-                await to_thread(RecordDownload(cluster, cluster.path(staging), folder).fetch)
+                await to_thread(self._download(folder, staging).fetch)
 
     async def page(self, job_id: str) -> str:
         report = await self._report(job_id)
@@ -314,9 +314,7 @@ class YarnSubmitter(Submitter):
         return None
 
     async def store_kill_request(self, folder: JobFolder) -> None:
-        cluster = self._cluster_of(folder.job_id)
-        record = RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder)
-        await to_thread(record.store_request, folder.kill_request)
+        await to_thread(self._download(folder).store_request, folder.kill_request)
 
     async def queue_position(self, job_id: str) -> str:
         async with self._cluster_of(job_id).applications() as client:
@@ -333,7 +331,12 @@ class YarnSubmitter(Submitter):
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
                 await client.kill(ids.application_id(folder.job_id), reason)
-        await to_thread(RecordDownload(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
+        await to_thread(self._download(folder).forget_secrets)
+
+    def _download(self, folder: JobFolder, staging: str = "") -> RecordDownload:
+        cluster = self._cluster_of(folder.job_id)
+        store = f"{cluster.path(staging or recorded_settings(folder).staging)}/jobs/{folder.job_id}"
+        return RecordDownload(HdfsJobStore(cluster, store), folder)
 
     def _cluster_of(self, job_id: str) -> ClusterClients:
         """Return the cluster of a job, according to its record or the environment."""

@@ -1,9 +1,9 @@
-"""Replication of the event log from the AM's container to HDFS, with confirmation of durability.
+"""Replication of the event log from the AM's container to a store, with confirmation of durability.
 
-An AM shows nothing of its event log before it is in HDFS, since the next AM attempt, on another node, has nothing else.
-But a job must not hang on HDFS: if no write succeeds for some seconds, the wait is given up, which is logged, and the
-missing events follow as soon as possible. If the AM dies in between, it may have shown what the next attempt does not
-know; then the executors know more than that does, and their state wins.
+An AM shows nothing of its event log before it is in the store, since the next AM attempt, on another node, has nothing
+else. But a job must not hang on its store: if no write succeeds for some seconds, the wait is given up, which is
+logged, and the missing events follow as soon as possible. If the AM dies in between, it may have shown what the next
+attempt does not know; then the executors know more than that does, and their state wins.
 
 Urgent writes happen at once; otherwise there is one a second, if there are new events at all.
 """
@@ -12,71 +12,55 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from tony.errors import InfraError, NotInCharge, StorageError
-from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.ipc.errors import (
-    AccessControlError,
-    AuthorizationError,
-    HadoopError,
-    InvalidTokenError,
-    LoginError,
-    QuotaExceededError,
-)
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.interface import Journal
-from tony.schedulers.yarn.job_store.job_folder import JobFiles, closed_name
+from tony.schedulers.job_store.job_store import JobStore, LogAppender
 
 #: Seconds between two writes that are not urgent.
 _WRITE_SECONDS = 1.0
-#: Seconds for which an effect waits for HDFS while no write succeeds.
+#: Seconds for which an effect waits for the store while no write succeeds.
 _WAIT_SECONDS = 3.0
-#: A timer late by this many seconds means that this process was suspended: that was no wait for HDFS.
+#: A timer late by this many seconds means that this process was suspended: that was no wait for the store.
 _SUSPENDED_SECONDS = 1.0
-#: Between two attempts to write to an HDFS that does not answer yet.
-HDFS_BACKOFF = Backoff(first=0.25, most=5.0)
+#: Between two attempts to write to a store that does not answer yet.
+STORE_BACKOFF = Backoff(first=0.25, most=5.0)
 #: Bytes that are read at once, and the maximum buffered in memory.
 _READ_BYTES = 1 << 20
 _MAX_BUFFERED_BYTES = 4 << 20
-#: Seconds at the end for the last events, and for those that HDFS will hardly accept.
+#: Seconds at the end for the last events, and for those that the store will hardly accept.
 _FINISH_SECONDS = 15.0
 _HOPELESS_SECONDS = 1.0
-#: Errors that will hardly go away soon. All others may: a NameNode that has just started knows no DataNode at first,
-#: and the lease of a file lasts until the DataNodes have agreed on its length.
-LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
 _log = logging.getLogger(__name__)
 
 
-class HdfsJournal(Journal):
-    """One AM attempt's event log in HDFS. For one event loop, on which it must be created.
+class ReplicatedJournal(Journal):
+    """One AM attempt's event log in a store. For one event loop, on which it must be created.
 
     Args:
         segment: the log in the container.
-        files: the job's folder in HDFS.
+        store: the job's files.
         safe: see `ContainerAllocator.journal`.
-        recover: recovers a file's lease from a dead writer; blocks, and may fail.
 
     Attributes:
         lost: ends with `NotInCharge` when a later AM attempt has taken over the log.
     """
 
-    def __init__(
-        self, segment: Path, files: JobFiles, safe: Callable[[int], None], recover: Callable[[str], object]
-    ) -> None:
+    def __init__(self, segment: Path, store: JobStore, safe: Callable[[int], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._files, self._safe, self._recover = files, safe, recover
+        self._store, self._safe = store, safe
         self._name = segment.name
         self._file = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
         self._size = os.fstat(self._file).st_size  # of the local log
-        self._passed = 0  # bytes passed to the log in HDFS
+        self._passed = 0  # bytes passed to the log in the store
         self._durable = 0
         self._urgent = 0  # bytes that a caller waits for
-        self._log: AppendLog | None = None
+        self._log: LogAppender | None = None
         self.is_waived = False
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -97,7 +81,7 @@ class HdfsJournal(Journal):
         """Write the remaining events and close.
 
         Raises:
-            InfraError: the last events are missing in HDFS.
+            InfraError: the last events are missing in the store.
         """
         self._stop_timer()
         self._size = os.fstat(self._file).st_size
@@ -108,7 +92,7 @@ class HdfsJournal(Journal):
                 while self._durable < self._size and not self._log.error:
                     self._pass_new_bytes()
                     self._log.hurry()
-                    if isinstance(self._log.trouble, LASTING):
+                    if self._log.trouble and self._store.is_lasting(self._log.trouble):
                         await asyncio.sleep(_HOPELESS_SECONDS)
                         break
                     await asyncio.sleep(0.02)
@@ -122,29 +106,24 @@ class HdfsJournal(Journal):
         if self._durable < self._size:
             if self._log:
                 self._log.abandon()
-            raise StorageError(f"the last events were not written to HDFS: {trouble or 'it is slow'}")
+            raise StorageError(f"the last events were not written to {self._store.path}: {trouble or 'it is slow'}")
         if self._log:
             await to_thread(self._log.close, _FINISH_SECONDS)
 
-    # --- to HDFS ------------------------------------------------------------------------------------------------------
+    # --- to the store -------------------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        for pause in HDFS_BACKOFF:
+        for pause in STORE_BACKOFF:
             try:
                 self._log = await to_thread(self._create_log)
                 break
             except InfraError as error:
-                _log.error("cannot write the event log to %s yet: %s", self._files.path, error)
+                _log.error("cannot write the event log to %s yet: %s", self._store.path, error)
             await asyncio.sleep(pause)
         self._pass_new_bytes()
 
-    def _create_log(self) -> AppendLog:
-        self._files.make()
-        options = AppendOptions(
-            interval=_WRITE_SECONDS, permission=0o600, patience=math.inf, most_waiting=2 * _MAX_BUFFERED_BYTES
-        )
-        path = f"{self._files.path}/{self._name}"
-        return AppendLog(self._files.client, path, options, recover=self._recover, told=self._on_durable_in_thread)
+    def _create_log(self) -> LogAppender:
+        return self._store.open_log(self._name, _WRITE_SECONDS, 2 * _MAX_BUFFERED_BYTES, self._on_durable_in_thread)
 
     def _pass_new_bytes(self) -> None:
         """Pass new bytes of the file to the log, as far as it accepts them now."""
@@ -156,7 +135,7 @@ class HdfsJournal(Journal):
                 return
             try:
                 self._log.write(data)
-            except HadoopError:  # it has just failed, and reports that itself
+            except InfraError:  # it has just failed, and reports that itself
                 return
             self._passed += len(data)
         if self._urgent > self._durable:
@@ -184,23 +163,23 @@ class HdfsJournal(Journal):
         self._stop_timer()
         if self.is_waived and durable >= self._size:
             self.is_waived = False
-            _log.info("the event log in %s is complete again", self._files.path)
+            _log.info("the event log in %s is complete again", self._store.path)
         if not self.is_waived:
             self._report(durable)
             if self._size > durable:
                 self._start_timer()
 
-    async def _on_failed(self, error: HadoopError) -> None:
+    async def _on_failed(self, error: InfraError) -> None:
         """Handle a failed log, which a later AM attempt may have taken over."""
         try:
-            taken = await to_thread(self._files.client.find, f"{self._files.path}/{closed_name(self._name)}")
+            is_taken_over = await to_thread(self._store.is_taken_over, self._name)
         except InfraError:
-            taken = None
-        if taken is not None:
+            is_taken_over = False
+        if is_taken_over:
             if not self.lost.done():
                 self.lost.set_exception(NotInCharge("a later AM attempt has taken over the event log"))
             return
-        _log.error("can no longer write the event log to %s: %s", self._files.path, error)
+        _log.error("can no longer write the event log to %s: %s", self._store.path, error)
         self._waive()
 
     def _start_timer(self) -> None:
@@ -222,7 +201,7 @@ class HdfsJournal(Journal):
         _log.warning(
             "writing the event log to %s has made no progress for %g s (%s). The job continues without waiting for it; "
             "if the application master is lost now, the next AM attempt will miss the latest events",
-            self._files.path,
+            self._store.path,
             _WAIT_SECONDS,
             trouble or "it is slow",
         )

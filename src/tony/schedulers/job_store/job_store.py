@@ -1,0 +1,153 @@
+"""The interface to the place of one job's files, and the names of its event logs there."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tony.errors import InfraError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file of a job.
+
+    Attributes:
+        size: bytes.
+        modified_ms: modification time, milliseconds since 1970.
+    """
+
+    name: str
+    size: int
+    modified_ms: int
+
+
+class LogAppender(Protocol):
+    """An event log in a store. Never blocks, except for `close`."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of bytes that are not durable yet."""
+        ...
+
+    @property
+    def error(self) -> InfraError | None:
+        """The error that ended the log."""
+        ...
+
+    @property
+    def trouble(self) -> InfraError | None:
+        """The error being retried, or the one that ended the log."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes. Raises InfraError if the log has failed."""
+        ...
+
+    def hurry(self) -> None:
+        """Write what is queued now."""
+        ...
+
+    def close(self, timeout: float) -> object:
+        """Close the log, which is complete. Blocks."""
+        ...
+
+    def abandon(self) -> None:
+        """Drop what is queued."""
+        ...
+
+
+class JobStore(ABC):
+    """The files of one job. Connects on demand. Blocks; thread-safe. Every method may raise InfraError.
+
+    No file appears under its name before it is complete, except for event logs.
+
+    Attributes:
+        path: the folder, for messages.
+    """
+
+    path: str
+
+    @abstractmethod
+    def make(self) -> None:
+        """Create the folder, which only the user may read, unless already done."""
+
+    @abstractmethod
+    def list(self) -> Mapping[str, StoredFile]:
+        """Return the files by name; none if the folder does not exist."""
+
+    @abstractmethod
+    def find(self, name: str) -> StoredFile | None:
+        """Return a file; None if it does not exist."""
+
+    @abstractmethod
+    def read(self, name: str, offset: int, most: int) -> bytes | None:
+        """Return at most `most` bytes of a file; None if it does not exist."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes | Path, draft: str = "new") -> None:
+        """Create or replace a file.
+
+        Args:
+            data: the content, or a local file with it.
+            draft: keeps concurrent writers apart.
+        """
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a file, if it exists."""
+
+    @abstractmethod
+    def open_log(self, name: str, interval: float, most_waiting: int, on_durable: Callable[[int], None]) -> LogAppender:
+        """Open an event log for writing, in the folder, which it creates.
+
+        Args:
+            interval: seconds between two writes that are not urgent.
+            most_waiting: most bytes that `LogAppender.write` accepts before they are durable.
+            on_durable: called in any thread with the number of durable bytes: whenever it grows, and when the log has
+                ended.
+        """
+
+    @abstractmethod
+    def take_over_log(self, name: str) -> StoredFile | None:
+        """Fence the writer of an event log, and return the log; None while its last write may not have ended.
+
+        From then on it does not change. A log that does not exist is created, empty.
+        """
+
+    @abstractmethod
+    def is_taken_over(self, name: str) -> bool:
+        """Return True if a later AM attempt has taken over the log."""
+
+    @abstractmethod
+    def is_lasting(self, error: InfraError) -> bool:
+        """Return True if an error will hardly go away soon."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
+
+    def put_json(self, name: str, content: object) -> None:
+        """Create or replace a small file as JSON."""
+        self.put(name, json.dumps(content, separators=(",", ":")).encode())
+
+
+def segment_name(number: int) -> str:
+    """Return the name of an AM attempt's event log while that AM attempt may write it."""
+    return f"events.{number}.jsonl"
+
+
+def closed_name(name: str) -> str:
+    """Return the name of an event log taken over by a later AM attempt: its former writer no longer finds it."""
+    return name.removesuffix(".jsonl") + ".closed.jsonl"
+
+
+def local_name(name: str) -> str | None:
+    """Return the local name of an event log, taken over or not; None for other files."""
+    if not name.startswith("events.") or not name.endswith(".jsonl"):
+        return None
+    return name.replace(".closed.jsonl", ".jsonl")

@@ -1,1 +1,0 @@
-"""The job directory in HDFS: written by the AM, read by later AM attempts and clients."""
