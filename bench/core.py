@@ -117,7 +117,7 @@ def _slow(stories: Rounds) -> list[Line]:
         stories.line("a session opens", "ordinary", "session-opened at most"),
         stories.line("the gang is complete", "ordinary", "registered at most"),
         stories.line("a task fails, all are stopped", "ordinary", "exited at most"),
-        stories.line("the job is killed", "troubled", "user-command at most"),
+        stories.line("the job is killed", "troubled", "kill-requested at most"),
         stories.line("a state digest", "ordinary", "digest"),
     ]
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
 from tests.support.hanging_store import HangingStore
 from tony.history import metrics_schema
-from tony.history.event_log import LONGEST_LOG_OF_OTHERS
+from tony.history.event_log import LONGEST_LOG_OF_OTHERS, VERSION
 from tony.history.job_record import MOST_TASKS_OF_OTHERS
 from tony.history.json_files import LONGEST_OF_OTHERS, write_json
 from tony.linux.peer_credentials import peer_uid
@@ -245,9 +245,10 @@ def _too_long_summary(folder: JobFolder, part: int) -> None:
 
 
 def _long_log(folder: JobFolder, part: int) -> None:
-    header = {"format": "tony-events", "version": 1, "job": folder.job_id, "attempt": 1, "settings": ""}
+    header = {"format": "tony-events", "version": VERSION, "job": folder.job_id, "attempt": 1, "settings": ""}
     begin = {"seq": 1, "at": 0.0, "wall": 1, "event": "attempt-started"}
-    line = {"seq": 2, "at": 0.1, "wall": 1, "event": "user-command", "data": {"actor": "a", "what": "x"}}
+    line = {"seq": 2, "at": 0.1, "wall": 1, "event": "log-level-requested"}
+    line["data"] = {"actor": {"name": "a"}, "level": "x"}
     with folder.events(1).open("w") as file:
         file.write(json.dumps(header))
         file.write("\n" + json.dumps({**begin, "data": {"attempt": 1, "wall": 1.0, "settings": ""}}) + "\n")

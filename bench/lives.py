@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tony.core import events as ev
 from tony.history.event_log import settings_digest
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role, Timeouts
@@ -47,7 +48,7 @@ def troubled(tasks: int) -> Story:
     programs of the others take too long; then somebody kills the job."""
     events = _timed(_troubled(tasks))
     for event, at in events:
-        yield event, at + (_EXECUTION if isinstance(event, ev.Deadline | ev.UserCommand) else 0.0)
+        yield event, at + (_EXECUTION if isinstance(event, ev.Deadline | ev.KillRequested) else 0.0)
 
 
 def _timed(events: Iterator[ev.Event]) -> Story:
@@ -129,4 +130,4 @@ def _troubled(tasks: int) -> Iterator[ev.Event]:
         yield ev.Silent(task=TaskId(_ROLE, index), incarnation=f"i-c-{index}", silence=30.0)
     for index in range(half, tasks):
         yield ev.Deadline(name=f"execution:{_ROLE}:{index}")
-    yield ev.UserCommand(actor="somebody", what="kill")
+    yield ev.KillRequested(actor=Actor("somebody"))

@@ -23,6 +23,7 @@ from tony.history.json_files import write_json
 from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import timeline
 from tony.jobs.am_client import ask_metrics, ask_stacks, tell_log_level, tell_restart
+from tony.model.actor import Actor
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
@@ -186,8 +187,8 @@ def test_a_restart_on_order(tmp_path: Path) -> None:
 
     job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
     assert finish.exit_code == 0
-    asked = [e.event for e in job.entries() if isinstance(e.event, ev.UserCommand)]
-    assert asked == [ev.UserCommand(actor="ann", what="restart"), ev.UserCommand(actor="bob", what="log level info")]
+    asked = [e.event for e in job.entries() if isinstance(e.event, ev.JobRequest)]
+    assert asked == [ev.RestartRequested(actor=Actor("ann")), ev.LogLevelRequested(actor=Actor("bob"), level="info")]
     assert job.replayed().mismatch is None
 
 
@@ -233,8 +234,8 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
         end(job)
 
     job, _ = play(tmp_path, workers(2, max_restarts=1), runs_on, meanwhile=meanwhile)
-    asked = [e.event for e in job.entries() if isinstance(e.event, ev.UserCommand)]
-    assert asked == [ev.UserCommand(actor="ann", what="stacks of worker:0")] * 2
+    asked = [e.event for e in job.entries() if isinstance(e.event, ev.JobRequest)]
+    assert asked == [ev.StacksRequested(actor=Actor("ann"), task=TaskId("worker", 0))] * 2
 
 
 # --- without a wire -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tests.support.guarantees import Promises
 from tony.core import events as ev
 from tony.core.actions import Action
 from tony.core.report_builder import ReportContext, report
+from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
@@ -91,7 +92,7 @@ async def trouble(job: PlayedJob, chance: Random) -> None:
             case 4 | 5:
                 executor.exit(chance.choice((FAILED, SEGV, COLLISION, OK)))
             case 6 if chance.random() < 0.2:
-                job.master.feed(ev.UserCommand(actor="ann", what=chance.choice(("kill", "kill-now"))))
+                job.master.feed(ev.KillRequested(actor=Actor("ann"), now=chance.random() < 0.5))
             case 7:
                 ask_again(job)
             case _ if executor.runs:

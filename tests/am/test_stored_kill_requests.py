@@ -9,8 +9,9 @@ import pytest
 
 from tony.am import stored_kill_requests
 from tony.am.stored_kill_requests import apply_stored_kill_requests
-from tony.core.events import Event, UserCommand
+from tony.core.events import Event, KillRequested
 from tony.history.kill_request import KillRequest, save_kill_request
+from tony.model.actor import Actor
 from tony.model.layout import JobFolder
 from tony.testing.conformance import PATIENCE
 
@@ -24,7 +25,7 @@ def test_what_is_kept_comes_first(tmp_path: Path) -> None:
         heard: list[Event] = []
         obeying = asyncio.ensure_future(apply_stored_kill_requests(folder, heard.append))
         await asyncio.sleep(0)
-        assert heard == [UserCommand(actor="ann", what="kill")]
+        assert heard == [KillRequested(actor=Actor("ann"))]
         obeying.cancel()
 
     asyncio.run(scenario())
@@ -47,5 +48,5 @@ async def _later(folder: JobFolder) -> None:
             while len(heard) < count:
                 await asyncio.sleep(0.005)
     await asyncio.sleep(0.05)
-    assert heard == [UserCommand(actor="ann", what="kill"), UserCommand(actor="ann", what="kill-now")]
+    assert heard == [KillRequested(actor=Actor("ann")), KillRequested(actor=Actor("ann"), now=True)]
     obeying.cancel()

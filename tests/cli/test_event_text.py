@@ -8,6 +8,7 @@ from tony.cli.text.event_list import EventTeller
 from tony.core import events as ev
 from tony.history.event_log import LogEntry
 from tony.jobs.event_text import describe
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 
@@ -67,7 +68,11 @@ CASES: list[tuple[ev.Event, str]] = [
         ev.Gathered(session=2, tasks={"worker": 3, "extra": 2}, absent={"worker": (0,)}),
         "session 2 has 3 of 4 tasks of worker (without worker:0), all 2 tasks of extra",
     ),
-    (ev.UserCommand(actor="ann", what="kill"), "ann requested kill"),
+    (ev.KillRequested(actor=Actor("ann")), "ann requested kill"),
+    (ev.KillRequested(actor=Actor("ann"), now=True), "ann requested kill without grace"),
+    (ev.RestartRequested(actor=Actor("ann")), "ann requested restart"),
+    (ev.StacksRequested(actor=Actor("ann"), task=TASK), "ann requested stacks of worker:1"),
+    (ev.LogLevelRequested(actor=Actor("ann"), level="debug"), "ann requested log level debug"),
     (ev.Deadline(name="job"), "job"),
     (ev.Deadline(name="gang-pause"), "gang-pause: the gang requests all missing containers again"),
     (ev.ActionFailed(action="launch", cause="no", task=TASK), "launch worker:1: no"),

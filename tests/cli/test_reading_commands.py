@@ -27,6 +27,7 @@ from tony.core import events as ev
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.jobs import remote_job_sync
+from tony.model.actor import Actor
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, Restarts
@@ -405,7 +406,7 @@ def played(folder: JobFolder, record: JobRecord) -> None:
             ev.ContainersFound(containers=()),
             ev.ReconcileClosed(),
             ev.SessionOpened(session=1, reason="the job begins"),
-            ev.UserCommand(actor="ann", what="kill"),
+            ev.KillRequested(actor=Actor("ann")),
         ],
     )
 
@@ -421,7 +422,7 @@ class TestEvents:
             "+2.000  containers-found   none",
             "+3.000  reconcile-closed",
             "+4.000  session-opened     session 1: the job begins",
-            "+5.000  user-command       ann requested kill",
+            "+5.000  kill-requested     ann requested kill",
         ]
 
     def test_as_json(self, tony: Tony, home: Home) -> None:
@@ -433,8 +434,8 @@ class TestEvents:
             "at": 5.0,
             "wall": LONG_AGO + 5,
             "attempt": 1,
-            "event": "user-command",
-            "data": {"actor": "ann", "what": "kill"},
+            "event": "kill-requested",
+            "data": {"actor": {"name": "ann", "kind": "user"}, "now": False},
         }
 
     def test_following_an_ended_job(self, tony: Tony, home: Home) -> None:

@@ -105,7 +105,7 @@ def _of_silence(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> boo
 
 
 def _of_command(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
-    return any(isinstance(e, ev.UserCommand) for e in log)
+    return any(isinstance(e, ev.KillRequested | ev.RestartRequested) for e in log)
 
 
 def _of_refusal(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:

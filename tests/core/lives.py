@@ -15,6 +15,7 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.state_digest import fingerprint
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB, JobSpec, Role, TimeoutAfter, Timeouts
@@ -296,12 +297,17 @@ class Life:
 
     def _kill(self) -> None:
         if self.chance.random() < 0.1:
-            self.cluster.deliver(ev.UserCommand(actor="ann", what=self.chance.choice(("kill", "kill-now"))))
+            self.cluster.deliver(ev.KillRequested(actor=Actor("ann"), now=self.chance.random() < 0.5))
 
     def _order(self) -> None:
         if self.chance.random() < 0.2:
             self.cluster.deliver(
-                ev.UserCommand(actor="ann", what=self.chance.choice(("restart", "stacks of worker:0")))
+                self.chance.choice(
+                    (
+                        ev.RestartRequested(actor=Actor("ann")),
+                        ev.StacksRequested(actor=Actor("ann"), task=TaskId("worker", 0)),
+                    )
+                )
             )
 
     def _jump(self) -> None:

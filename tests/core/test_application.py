@@ -15,6 +15,7 @@ from tony.core.policies.restart_policy import LAUNCH_RESTARTS
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransition
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import FailureClass
@@ -811,7 +812,7 @@ def test_a_kill_calls_off_what_was_asked_for_ahead() -> None:
     simulation.lose("c-1", silent=True)
     simulation.run()
     assert "c-3" in simulation.executors
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     assert made(simulation, act.SetDemand)[-1].total == 0
     assert [a.container for a in made(simulation, act.Release)] == ["c-3"]
     assert outcome(simulation) == ("killed", 4, "killed")
@@ -980,7 +981,7 @@ def test_kill_at_any_moment(moment: str) -> None:
             simulation.exit(task("worker:0"), FAILED)
             simulation.deliver_pending()
             assert simulation.app.state.job is JobState.RESTARTING
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     assert outcome(simulation) == ("killed", 4, "killed")
     assert simulation.finished
     assert simulation.finished.failure
@@ -990,8 +991,8 @@ def test_kill_at_any_moment(moment: str) -> None:
 def test_a_second_kill_leaves_out_the_grace() -> None:
     """`kill-now` while stopping repeats Stop without grace."""
     simulation = started(workers(1))
-    simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), 1.0)
-    again = simulation.app.handle(ev.UserCommand(actor="ann", what="kill-now"), 2.0)
+    simulation.app.handle(ev.KillRequested(actor=Actor("ann")), 1.0)
+    again = simulation.app.handle(ev.KillRequested(actor=Actor("ann"), now=True), 2.0)
     assert [a.grace for a in again if isinstance(a, act.Stop)] == [0.0]
 
 
@@ -999,7 +1000,7 @@ def test_the_job_ends_although_a_container_never_does() -> None:
     """A scheduler that never confirms an end does not hold the record open for ever."""
     simulation = started(workers(1))
     now = 1.0
-    simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), now)
+    simulation.app.handle(ev.KillRequested(actor=Actor("ann")), now)
     finish = None
     for _ in range(5):
         wake = simulation.app.state.timers.next()
@@ -1018,7 +1019,7 @@ def test_after_the_end_nothing_is_decided() -> None:
     simulation = started(workers(1))
     simulation.exit(task("worker:0"), OK)
     assert outcome(simulation) == ("succeeded", 0, None)
-    assert simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), 9.0) == []
+    assert simulation.app.handle(ev.KillRequested(actor=Actor("ann")), 9.0) == []
     grant = ev.Granted(container="c-9", role="worker", host="h")
     assert simulation.app.handle(grant, 9.0) == [act.Release(container="c-9")]
     assert simulation.app.handle(grant, 9.0) == []
@@ -1028,7 +1029,7 @@ def test_after_the_end_nothing_is_decided() -> None:
 def test_once_the_result_is_known_nobody_waits_in_line() -> None:
     """A scheduler that still speaks of its queue says nothing about this job."""
     simulation = started(workers(1))
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     simulation.deliver(ev.Queued(reason="behind another job"))
     assert simulation.app.state.queue_reason == ""
 
@@ -1055,7 +1056,7 @@ def test_the_end_is_the_last_word() -> None:
     simulation.now = 5.0
     simulation.lose("c-1")
     simulation.run()
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     assert outcome(simulation) == ("killed", 4, "killed")
     assert isinstance(simulation.actions[-1], act.Finish)
 

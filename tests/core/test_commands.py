@@ -9,11 +9,13 @@ from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.report_builder import ReportContext, report
+from tony.model.actor import Actor
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
-RESTART = ev.UserCommand(actor="ann", what="restart")
+RESTART = ev.RestartRequested(actor=Actor("ann"))
 
 
 def running(restarts: int = 0) -> Simulation:
@@ -59,7 +61,7 @@ def test_as_often_as_somebody_wants() -> None:
         cluster.settle()
         assert seen(cluster).session == number + 2
     assert cluster.app.state.free == 0
-    cluster.deliver(ev.UserCommand(actor="ann", what="kill"))
+    cluster.deliver(ev.KillRequested(actor=Actor("ann")))
     cluster.settle()
     assert seen(cluster).state is JobState.KILLED
 
@@ -113,5 +115,5 @@ def test_other_words_are_for_the_record_only() -> None:
     """Who looked at stacks or changed a log level has changed nothing."""
     cluster = running()
     before = cluster.app.digest()
-    cluster.deliver(ev.UserCommand(actor="ann", what="stacks of worker:0"))
+    cluster.deliver(ev.StacksRequested(actor=Actor("ann"), task=TaskId("worker", 0)))
     assert cluster.app.digest() == before

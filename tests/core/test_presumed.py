@@ -8,6 +8,7 @@ from tests.core.specs import OK, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.policies.unconfirmed_exit import DRIFT, SLACK, latest_exit_time
+from tony.model.actor import Actor
 from tony.model.states import JobState, TaskState
 
 #: Seconds of an executor's lease, and the stop grace of the job.
@@ -171,7 +172,7 @@ def test_a_job_that_ends_does_not_wait_for_it() -> None:
     simulation = running()
     given_up(simulation)
     simulation.deaf = True  # of its program nobody knows
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     until(simulation, 50.0 + GRACE + 25.0)
     assert simulation.finished
     assert simulation.app.state.job is JobState.KILLED

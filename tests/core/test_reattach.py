@@ -8,6 +8,7 @@ from tests.core.specs import task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.model.actor import Actor
 from tony.model.states import TaskState
 
 START = act.Start(task=task("worker:0"), session=1, try_=1, version=1)
@@ -38,7 +39,7 @@ def test_who_should_stop_is_told_so_and_has_to_answer_for_the_start() -> None:
     """The start itself may have been lost as well: then nobody would ever report that program's end."""
     simulation = running()
     simulation.stubborn.add(task("worker:0"))
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     assert told(simulation) == [
         act.Stop(task=task("worker:0"), session=1, try_=1, grace=3.0, reason="stopping"),
         START,
@@ -52,7 +53,7 @@ def test_a_stop_and_a_start_that_were_both_lost_come_to_an_end_at_once() -> None
     simulation.run(until=lambda: sum(isinstance(p.event, ev.Registered) for p in simulation.pending) == 2)
     simulation.disconnect("c-1")
     simulation.run()
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     simulation.run()
     simulation.reconnect("c-1")
     simulation.run()
@@ -97,6 +98,6 @@ def test_who_is_not_wanted_any_more_is_told_to_end(frozen: bool) -> None:
         simulation.freeze("c-1")
         simulation.deliver(ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1"))
     else:
-        simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+        simulation.deliver(ev.KillRequested(actor=Actor("ann")))
         simulation.run()
     assert told(simulation) == [act.Release(container="c-1")]

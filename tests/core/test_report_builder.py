@@ -10,6 +10,7 @@ from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.report_builder import Live, ReportContext, report
+from tony.model.actor import Actor
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -296,7 +297,7 @@ def test_an_end_says_what_it_waits_for() -> None:
     simulation.stubborn |= {task("worker:0"), task("worker:1")}
     simulation.begin()
     simulation.run()
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     shown = seen(simulation)
     assert (shown.state, shown.waiting) == (JobState.STOPPING, "waiting for worker:0, worker:1 to stop")
     assert shown.failure

@@ -17,6 +17,7 @@ from tests.core.specs import COLLISION, FAILED, SEGV
 from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.steps.containers import MAX_LAUNCHES
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.states import FailurePolicy, RoleKind, StopOn, TaskState
@@ -171,7 +172,7 @@ def is_killed(cluster: Simulation, chance: Random) -> str | None:
     """Somebody does not want the job any more."""
     if not cluster.app.state.active:
         return None
-    cluster.deliver(ev.UserCommand(actor="ann", what=chance.choice(("kill", "kill-now"))))
+    cluster.deliver(ev.KillRequested(actor=Actor("ann"), now=chance.random() < 0.5))
     return ""
 
 

@@ -12,6 +12,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import gang_backoff
 from tony.core.report_builder import ReportContext, report
+from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, DistributedMode, JobState, RoleKind, TaskState
 
@@ -76,7 +77,7 @@ def test_killed_while_it_waits_to_ask_again() -> None:
     simulation = incomplete()
     assert simulation.advance()
     simulation.run()
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     simulation.run()
     said = report(simulation.app, simulation.now, AROUND)
     assert (said.state, {each.note for each in said.tasks}) == (JobState.KILLED, {""})
@@ -174,7 +175,7 @@ def test_a_kill_during_the_pause() -> None:
     simulation = incomplete()
     simulation.advance()
     simulation.run()
-    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     assert simulation.app.state.job is JobState.KILLED
 
 

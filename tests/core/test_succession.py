@@ -9,7 +9,8 @@ import pytest
 
 from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
 from tests.support.simulation import Program, Simulation
-from tony.core.events import UserCommand
+from tony.core.events import KillRequested
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
@@ -43,7 +44,7 @@ def drive(
             continue
         if kill_at is not None and len(simulation.log) >= kill_at:
             kill_at = None
-            simulation.deliver(UserCommand(actor="ann", what="kill"))
+            simulation.deliver(KillRequested(actor=Actor("ann")))
             continue
         ended = next(((p, s) for p in sorted(simulation.running(), key=_order) if (s := _ends(p))), None)
         if ended:

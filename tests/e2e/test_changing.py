@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.e2e.lab import Lab
+from tony.core.events import REQUESTS
 from tony.jobs.whoami import user_name
 from tony.model.layout import Home
 
@@ -57,11 +58,10 @@ def test_a_job_that_hangs(lab: Lab) -> None:
     assert (report["restarts"]["charged"], report["restarts"]["free"]) == (0, 1)
     lab.wait_output(job, "worker:1", "done")
     entries = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
-    asked = [each["data"] for each in entries if each["event"] == "user-command"]
-    what = ["stacks of worker:0", "stacks of worker:1", "stacks of keeper:0", "stacks of worker:1"]
-    assert {each["actor"] for each in asked} == {user_name()}
-    assert sorted(each["what"] for each in asked[:4]) == sorted(what)
-    assert [each["what"] for each in asked[4:]] == ["log level debug", "restart"]
+    asked = [each for each in entries if each["event"] in [kind.kind for kind in REQUESTS]]
+    assert {each["data"]["actor"]["name"] for each in asked} == {user_name()}
+    assert sorted(each["data"]["task"] for each in asked[:4]) == ["keeper:0", "worker:0", "worker:1", "worker:1"]
+    assert [each["event"] for each in asked[4:]] == ["log-level-requested", "restart-requested"]
     for line in (("stacks", job), ("restart", job), ("log-level", job, "info")):
         refused = lab.tony(*line)
         assert (refused.returncode, "succeeded after" in refused.stderr) == (2, True)

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.lab import Lab, until
 from tests.web.home_source import HomeSource
 from tests.web.serving import served
+from tony.core.events import REQUESTS
 from tony.model.layout import Home
 from tony.portal.access.tokens import TokenFile
 from tony.web.app import create
@@ -69,15 +70,15 @@ def test_a_job_is_changed_by_whom_it_names(lab: Lab) -> None:
         assert call(port, "PUT", f"jobs/{job}/stop", mo)[1]["asked"] == "stop"
         lab.wait(job, "killed")
         asked = [
-            (line["data"]["actor"], line["data"]["what"])
+            (line["data"]["actor"]["name"], line["event"])
             for line in call(port, "GET", f"jobs/{job}/events?most=5000", vic)[1]["events"]
-            if line["event"] == "user-command"
+            if line["event"] in [kind.kind for kind in REQUESTS]
         ]
         assert asked == [
-            ("mo", "stacks of main:0"),
-            ("mo", "log level debug"),
-            ("mo", "restart"),
-            ("mo", "kill"),
+            ("mo", "stacks-requested"),
+            ("mo", "log-level-requested"),
+            ("mo", "restart-requested"),
+            ("mo", "kill-requested"),
         ]
         assert call(port, "PUT", f"jobs/{job}/stop", mo)[1]["error"]["code"] == "has-ended"
         # The log itself has stars: the executor wrote them.

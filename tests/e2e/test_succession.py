@@ -397,8 +397,8 @@ def assert_killed(lab: Lab, job: str, *, graceful: bool = False) -> None:
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("killed", 4, "killed"), log_of(
         lab, job
     )
-    asked = [entry["data"] for entry in events(lab, job) if entry["event"] == "user-command"]
-    assert [each["what"] for each in asked] == ["kill"]
+    asked = [entry["data"] for entry in events(lab, job) if entry["event"] == "kill-requested"]
+    assert [each["now"] for each in asked] == [False]
     if graceful:
         said = [lab.tony("logs", job, f"worker:{n}", "--stdout").stdout.splitlines()[-1] for n in range(4)]
         assert said == ["told to end"] * 4

@@ -311,7 +311,7 @@ def test_an_event_log_from_a_newer_version(lab: Lab) -> None:
     job, _ = two_jobs(lab)
     log = lab.home / "jobs" / job / "events.1.jsonl"
     rewrite(log, version=99)
-    told = f"{log} has version 99; this tony reads up to 1. Use a newer tony to read this job."
+    told = f"{log} has version 99; this tony reads up to 2. Use a newer tony to read this job."
     for command in ("events", "replay"):
         done = lab.tony(command, job)
         assert (2, "", f"tony: {told}\n") == (done.returncode, done.stdout, done.stderr)

@@ -15,6 +15,7 @@ from tony.history import timeline as module
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_job
 from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReader, timeline, with_checkpoints
+from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import AfterCondition
@@ -245,6 +246,6 @@ def test_the_latest_marks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often somebody asked for something, the memory that it costs is bounded; what is newest is there."""
     monkeypatch.setattr(module, "MOST_MARKS", 3)
     cluster = started(workers(1))
-    asked = [(ev.UserCommand(actor="ann", what=f"no. {number}"), cluster.now) for number in range(5)]
+    asked = [(ev.LogLevelRequested(actor=Actor("ann"), level=f"no. {number}"), cluster.now) for number in range(5)]
     line = timeline(record(cluster.app.state.spec), entries_of([*cluster.log, *asked]))
-    assert [mark.note for mark in line.marks] == [f"ann requested no. {number}" for number in (2, 3, 4)]
+    assert [mark.note for mark in line.marks] == [f"ann requested log level no. {number}" for number in (2, 3, 4)]

@@ -20,6 +20,7 @@ from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs.dead_am_report import last_report
 from tony.jobs.finalize_lost import close_lost
 from tony.jobs.job_status import submitter_of
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import FailureClass, JobReport
@@ -166,7 +167,7 @@ def test_a_decided_failure_stands(job: Recorded) -> None:
 def test_a_kill_stands(job: Recorded) -> None:
     """Somebody had killed the job, and then its master."""
     folder, record = job
-    logged(folder, [*started(), ev.UserCommand(actor="ann", what="kill")])
+    logged(folder, [*started(), ev.KillRequested(actor=Actor("ann"))])
     report = last_report(folder, record)
     assert (report.state, report.exit_code) == (JobState.KILLED, 4)
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.jobs.played_master import JOB, LONG_AGO, PlayedMaster, logged, recorded, standing
 from tests.jobs.test_finalize_lost import exited, started
-from tony.core.events import Event, UserCommand
+from tony.core.events import Event, KillRequested
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
@@ -21,6 +21,7 @@ from tony.jobs import aborted_submissions, job_status, killing, remote_job_sync
 from tony.jobs.am_client import whereabouts
 from tony.jobs.dead_am_report import last_report
 from tony.jobs.killing import kill
+from tony.model.actor import Actor, ActorKind
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureClass
@@ -31,6 +32,8 @@ from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.interface import ApplicationStatus, PreparedJob, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
+
+SIGTERM = Actor("SIGTERM", ActorKind.SIGNAL)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,7 @@ class Bringing(Elsewhere):
 async def test_given_up_by_its_scheduler(home: Home) -> None:
     """The master has heard a signal only, and nobody wished for it: the cluster has failed the job."""
     folder, record = recorded(home)
-    killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
+    killed = closed(folder, record, SIGTERM)
     sight = ApplicationStatus(alive=False, given_up=True, note="node 7 is lost")
     report = await remote_job_sync.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
@@ -193,7 +196,7 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
 async def test_its_time_was_over(home: Home) -> None:
     """The scheduler keeps a limit of time itself: a time-out as any other, and nobody's wish."""
     folder, record = recorded(home)
-    killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
+    killed = closed(folder, record, SIGTERM)
     sight = ApplicationStatus(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
     report = await remote_job_sync.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
@@ -207,9 +210,7 @@ async def test_its_time_was_over(home: Home) -> None:
 async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> None:
     """What a master says last of a signal is not all: its scheduler is asked, once it says that the job has ended."""
     folder, record = recorded(home)
-    by_signal = Failure(
-        failure_class=FailureClass.KILLED, cause="killed", reason="killed by signal SIGTERM", session=1, at=1.0
-    )
+    by_signal = killed_by(SIGTERM)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     last = replace(running, state=JobState.KILLED, exit_code=4, failure=by_signal)
     seen = [
@@ -235,7 +236,7 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
 async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
     """The master has heard a signal only; where the scheduler was told to end the job, it knows why."""
     folder, record = recorded(home)
-    killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
+    killed = closed(folder, record, SIGTERM)
     submitter = Bringing(
         folder, ApplicationStatus(alive=False, result=result, note="by user bob"), {folder.summary: killed}
     )
@@ -247,12 +248,18 @@ async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("actor", "told"), [("signal SIGTERM", "by user bob"), ("ann", "killed by ann"), ("YARN: no", "killed by YARN: no")]
+    ("actor", "told"),
+    [
+        (Actor("SIGTERM", ActorKind.SIGNAL), "by user bob"),
+        (Actor("ann"), "killed by ann"),
+        (Actor("signal SIGTERM"), "killed by signal SIGTERM"),
+        (Actor("YARN: no", ActorKind.SCHEDULER), "killed by YARN: no"),
+    ],
 )
-async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor: str, told: str) -> None:
+async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor: Actor, told: str) -> None:
     """The same for a master that could write no summary; who is named in the log has the word."""
     folder, record = recorded(home)
-    logged(folder, [*started(), UserCommand(actor=actor, what="kill-now")])
+    logged(folder, [*started(), KillRequested(actor=actor, now=True)])
     submitter = Elsewhere(folder, ApplicationStatus(alive=False, result=JobState.KILLED, note="by user bob"))
     report = await remote_job_sync.poll_job(folder, record, submitter)
     assert report is not None
@@ -263,7 +270,7 @@ async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor:
 async def test_secrets_that_come_back(home: Home) -> None:
     """The job has ended, told by another process of ours, while this one fetched them once more: they go again."""
     folder, record = recorded(home)
-    ended = closed(folder, record, JobState.KILLED, "killed by user ann")
+    ended = closed(folder, record, Actor("ann"))
     brought = {folder.credentials: "{}", folder.summary: ended}
     remote_job_sync.forget_secrets(folder)
     folder.kill_request.write_text("{}")
@@ -302,9 +309,7 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
 
     async with PlayedMaster(folder, running) as master:
         assert await remote_job_sync.poll_job(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
-        by_signal = Failure(
-            failure_class=FailureClass.KILLED, cause="killed", reason="killed by signal SIGTERM", session=1, at=1.0
-        )
+        by_signal = killed_by(SIGTERM)
         master.change(replace(running, state=JobState.KILLED, failure=by_signal))
         back.set()
         with pytest.raises(SchedulerError, match="nobody answers"):
@@ -318,7 +323,7 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
     """What the master has left in the cluster's file system is enough: the last report, or where it listens."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    failed = closed(folder, record, JobState.FAILED, "worker:0 failed")
+    killed = closed(folder, record, Actor("ann"))
 
     class Away(Bringing):
         async def application_status(self, job_id: str) -> ApplicationStatus | None:
@@ -327,10 +332,10 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
     async with PlayedMaster(folder, running):
         secret, there = folder.credentials.read_text(), folder.am.read_text()
         remote_job_sync.forget_secrets(folder)
-        brings = {folder.summary: failed} if ended else {folder.credentials: secret, folder.am: there}
+        brings = {folder.summary: killed} if ended else {folder.credentials: secret, folder.am: there}
         report = await remote_job_sync.poll_job(folder, record, Away(folder, None, brings))
         assert report is not None
-        assert report.state is (JobState.FAILED if ended else JobState.RUNNING)
+        assert report.state is (JobState.KILLED if ended else JobState.RUNNING)
         assert folder.am.exists() is not ended
 
 
@@ -401,10 +406,16 @@ async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatc
     assert not folder.path.exists()
 
 
-def closed(folder: JobFolder, record: JobRecord, state: JobState, reason: str) -> str:
-    """The summary that a master has written."""
-    failure = Failure(failure_class=FailureClass.KILLED, cause="killed", reason=reason, session=1, at=1.0)
-    report = replace(standing(folder, record, state, TaskState.STOPPED), failure=failure, exit_code=4)
+def killed_by(actor: Actor) -> Failure:
+    """The failure of a job that somebody killed."""
+    kind = FailureClass.KILLED
+    return Failure(failure_class=kind, cause="killed", reason=f"killed by {actor}", session=1, at=1.0, actor=actor)
+
+
+def closed(folder: JobFolder, record: JobRecord, actor: Actor) -> str:
+    """The summary that the master of a killed job has written."""
+    ended = standing(folder, record, JobState.KILLED, TaskState.STOPPED)
+    report = replace(ended, failure=killed_by(actor), exit_code=4)
     return json.dumps(to_plain(report))
 
 

@@ -19,6 +19,7 @@ from random import Random
 from bench.crowded_portal import write_hostile_records
 from tests.portal import hostile_hadoop_files
 from tony.errors import TonyError
+from tony.history.event_log import VERSION
 from tony.history.job_record import read_job, read_summary
 from tony.history.json_files import LONGEST_OF_OTHERS
 from tony.history.metrics_reader import open_metrics
@@ -67,7 +68,7 @@ def _large_gang(folder: JobFolder) -> None:
 
 def _log(line: str, size: int) -> Callable[[JobFolder], None]:
     def write(folder: JobFolder) -> None:
-        header = {"format": "tony-events", "version": 1, "job": folder.job_id, "attempt": 1, "settings": ""}
+        header = {"format": "tony-events", "version": VERSION, "job": folder.job_id, "attempt": 1, "settings": ""}
         begin = {"seq": 1, "at": 0, "wall": 1, "event": "attempt-started"}
         begin["data"] = {"attempt": 1, "wall": 1.0, "settings": ""}
         with folder.events(1).open("w") as file:
@@ -78,8 +79,8 @@ def _log(line: str, size: int) -> Callable[[JobFolder], None]:
 
 
 def _event(what: str) -> str:
-    data = {"actor": "a", "what": what}
-    return json.dumps({"seq": 2, "at": 0.1, "wall": 1, "event": "user-command", "data": data}) + "\n"
+    data = {"actor": {"name": "a"}, "level": what}
+    return json.dumps({"seq": 2, "at": 0.1, "wall": 1, "event": "log-level-requested", "data": data}) + "\n"
 
 
 def _database(script: str) -> Callable[[JobFolder], None]:

@@ -117,8 +117,8 @@ def _user_command(number: int) -> dict[str, object]:
         "seq": number,
         "at": 1e6,
         "wall": 1.8e9,
-        "event": "user-command",
-        "data": {"actor": CANARY, "what": "x"},
+        "event": "log-level-requested",
+        "data": {"actor": {"name": CANARY}, "level": "x"},
     }
 
 

@@ -17,6 +17,7 @@ from tests.change_detection import CLUSTER
 from tests.e2e.lab import CEILING, until
 from tests.yarn.lab import YarnLab, user
 from tests.yarn.test_jobs import _get, _own_page
+from tony.core.events import REQUESTS
 from tony.linux.process import is_alive
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
@@ -82,9 +83,10 @@ def test_a_browser_sees_and_changes_a_job_through_the_proxy(lab: YarnLab) -> Non
         assert [asked for asked in browser.asked if not asked.startswith(address)] == []
         assert browser.complaints == []
     lab.wait(job, "killed")
-    asked = [line["data"] for line in _events(lab, job) if line["event"] == "user-command"]
-    what = ["stacks of worker:0", "log level debug", "restart", "kill"]
-    assert [(each["actor"], each["what"]) for each in asked] == [(user(), each) for each in what]
+    kinds = [kind.kind for kind in REQUESTS]
+    asked = [(line["event"], line["data"]["actor"]["name"]) for line in _events(lab, job) if line["event"] in kinds]
+    what = ["stacks-requested", "log-level-requested", "restart-requested", "kill-requested"]
+    assert asked == [(each, user()) for each in what]
     lab.wait_application(job)
     lab.wait_gone(job)
     # What YARN links to is still the proxy, which now leads to the portal.

@@ -28,7 +28,7 @@ from tony.am.recovery import recover_state
 from tony.am.status_page import Page
 from tony.am.stored_kill_requests import apply_stored_kill_requests
 from tony.config.files.site_file_paths import default_site_files, is_absent
-from tony.core.events import AttemptStarted, UserCommand
+from tony.core.events import AttemptStarted, KillRequested
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework
@@ -40,6 +40,7 @@ from tony.linux import liveness_lock
 from tony.linux.open_file_limit import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
 from tony.linux.thread_pools import to_thread
+from tony.model.actor import Actor, ActorKind
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
@@ -367,7 +368,8 @@ def _hear_signals(master: Master, allocator: ContainerAllocator) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         if allocator.attempt is None:
-            loop.add_signal_handler(number, master.feed, UserCommand(actor=f"signal {number.name}", what="kill"))
+            actor = Actor(number.name, ActorKind.SIGNAL)
+            loop.add_signal_handler(number, master.feed, KillRequested(actor=actor))
         else:
             loop.add_signal_handler(number, log.warning, "%s: the job is left for the next AM attempt", number.name)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)

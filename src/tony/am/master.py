@@ -32,6 +32,7 @@ from tony.core.report_builder import Live, ReportContext, report
 from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
@@ -51,6 +52,8 @@ SNAPSHOT_EVERY = 2000
 RELEASE_TIMEOUT = 5.0
 #: Seconds between two attempts to confirm the end of containers on nodes that were given up.
 _PROOF_PAUSE = 3.0
+#: Maximum length of a user's name.
+_MAX_NAME = 200
 #: Seconds within which the watchdog of a dead executor stops its program.
 _WATCHDOG_PAUSE = 1.0
 
@@ -213,7 +216,7 @@ class Master:
             case ev.ContainerEnded(container=container, cause=cause):
                 held = self.app.state.containers.get(container)
                 log.info("container %s (%s) ended: %s", container, held and held.task, cause)
-            case ev.UserCommand(actor=actor, what=what):
+            case ev.JobRequest(actor=actor, what=what):
                 log.info("%s requested: %s", actor, what)
             case _:
                 log.debug("event %s", event)
@@ -436,11 +439,11 @@ class Master:
                 self.subscribers.add(connection, gather, ages=ages)
                 self._has_peers.set()
             case msg.KillJob(actor=actor, now=at_once):
-                self._record_command(actor, "kill-now" if at_once else "kill")
+                self.feed(ev.KillRequested(actor=_parse_user(actor), now=at_once))
                 connection.send(msg.Done())
             case msg.RestartJob(actor=actor):
                 if self.app.state.may_be_restarted:
-                    self._record_command(actor, "restart")
+                    self.feed(ev.RestartRequested(actor=_parse_user(actor)))
                     connection.send(msg.Done())
                 else:
                     now = self.app.state.job.value
@@ -450,12 +453,12 @@ class Master:
             case msg.GetStacks(actor=actor):
                 task = self.executors.stacks.ask(connection, message)
                 if task:
-                    self._record_command(actor, f"stacks of {task}")
+                    self.feed(ev.StacksRequested(actor=_parse_user(actor), task=task))
             case msg.SetLogLevel(level=level, actor=actor) if level in msg.LOG_LEVELS:
                 logging.getLogger("tony").setLevel(level.upper())
                 self.executors.set_log_level(level)
                 if actor:
-                    self._record_command(actor, f"log level {level}")
+                    self.feed(ev.LogLevelRequested(actor=_parse_user(actor), level=level))
                 connection.send(msg.Done())
             case msg.ReadLog():
                 self.executors.logs.ask(connection, message)
@@ -465,11 +468,6 @@ class Master:
                 self.executors.tunnels.open(connection, message)
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
-
-    def _record_command(self, actor: str, what: str) -> None:
-        """Feed a user's request as an event, whether or not it has an effect on the job."""
-        who = "".join(char for char in actor if char.isprintable())[:200]
-        self.feed(ev.UserCommand(actor=who, what=what))
 
     async def _watch_liveness(self) -> None:
         """Check executors and subscribers as long as there are any."""
@@ -486,6 +484,10 @@ def _on_failure_classified(verdict: act.Verdict) -> ev.Judged:
     failure = verdict.failure
     task = TaskId.parse(failure.task) if failure.task else None
     return ev.Judged(task=task, failure=failure.reason, decision=verdict.decision, reason=verdict.reason)
+
+
+def _parse_user(name: str) -> Actor:
+    return Actor("".join(char for char in name if char.isprintable())[:_MAX_NAME])
 
 
 def _no_acknowledgement() -> None:

@@ -30,9 +30,9 @@ from tony.core.steps import (
     failure_handling,
     gang_start,
     job_finish,
+    job_requests,
     node_exclusion,
     session_start,
-    user_commands,
 )
 from tony.errors import ExitCode
 from tony.model.ids import TaskId
@@ -62,7 +62,10 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.ActionFailed: container_loss.on_action_failed,
     ev.Silent: container_loss.on_silent,
     ev.Deadline: deadlines.on_deadline,
-    ev.UserCommand: user_commands.on_user_command,
+    ev.KillRequested: job_requests.on_kill,
+    ev.RestartRequested: job_requests.on_restart,
+    ev.StacksRequested: _ignore,
+    ev.LogLevelRequested: _ignore,
     ev.Snapshot: _ignore,
 }
 

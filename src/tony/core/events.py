@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 
@@ -248,17 +249,66 @@ class Judged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserCommand(Event):
-    """A user requested something.
+class JobRequest(Event):
+    """The base class of requests to the running job."""
+
+    actor: Actor
+
+    @property
+    def what(self) -> str:
+        """What was requested, in a few words."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillRequested(JobRequest):
+    """Kill the job.
 
     Attributes:
-        what: `kill`, `kill-now` (no grace), `restart` (this session ends, the next one begins). Anything else
-            (`stacks of worker:0`, `log level debug`) is for the log only and decides nothing.
+        now: without the stop grace.
     """
 
-    kind: ClassVar[str] = "user-command"
-    actor: str
-    what: str
+    kind: ClassVar[str] = "kill-requested"
+    now: bool = False
+
+    @property
+    def what(self) -> str:
+        return "kill without grace" if self.now else "kill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartRequested(JobRequest):
+    """End this session and begin the next one."""
+
+    kind: ClassVar[str] = "restart-requested"
+
+    @property
+    def what(self) -> str:
+        return "restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StacksRequested(JobRequest):
+    """Dump the stack traces of a task. For the log only."""
+
+    kind: ClassVar[str] = "stacks-requested"
+    task: TaskId
+
+    @property
+    def what(self) -> str:
+        return f"stacks of {self.task}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLevelRequested(JobRequest):
+    """Change the level of tony's own logs. For the log only."""
+
+    kind: ClassVar[str] = "log-level-requested"
+    level: str
+
+    @property
+    def what(self) -> str:
+        return f"log level {self.level}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +342,9 @@ class Snapshot(Event):
     digest: str
 
 
+#: Events that record requests.
+REQUESTS: tuple[type[JobRequest], ...] = (KillRequested, RestartRequested, StacksRequested, LogLevelRequested)
+
 EVENTS: Mapping[str, type[Event]] = {
     cls.kind: cls
     for cls in (
@@ -311,7 +364,10 @@ EVENTS: Mapping[str, type[Event]] = {
         SessionOpened,
         Gathered,
         Judged,
-        UserCommand,
+        KillRequested,
+        RestartRequested,
+        StacksRequested,
+        LogLevelRequested,
         Deadline,
         ActionFailed,
         Snapshot,

@@ -2,7 +2,7 @@
 
 There is one segment per AM attempt, `events.<attempt>.jsonl`. Its first line is a header:
 
-    {"format": "tony-events", "version": 1, "job": "...", "attempt": 1, "settings": "<digest>"}
+    {"format": "tony-events", "version": 2, "job": "...", "attempt": 1, "settings": "<digest>"}
 
 Every other line is one event:
 
@@ -37,7 +37,7 @@ from tony.model.strict_json import loads
 from tony.storage.stores.disk_errors import build_storage_error
 
 FORMAT = "tony-events"
-VERSION = 1
+VERSION = 2
 #: Bytes. A frame from a peer has at most 1 MiB; encoded as ASCII it is at most three times as long.
 LONGEST_LINE = 4 << 20
 #: Bytes of all segments of another user's log that are read to replay a job. In memory it takes three times as much.
@@ -328,6 +328,8 @@ def _header(path: Path, line: bytes) -> Header:
         raise RecordError(f"{path} is not an event log: {error}") from None
     if header.format != FORMAT:
         raise RecordError(f"{path} is not an event log: its format is {header.format!r:.80}")
+    if header.version < VERSION:
+        raise RecordError(f"{path} has version {header.version}; this tony reads version {VERSION} only.")
     if header.version > VERSION:
         raise NewerRecordError(
             f"{path} has version {header.version}; this tony reads up to {VERSION}. Use a newer tony to read this job."

@@ -308,7 +308,7 @@ class TimelineReader:
                     self._marks.append(Mark(MarkerKind.RESTART, at, name, failure))
             case ev.ContainerEnded(cause=cause) if lost is not None:
                 self._marks.append(Mark(MarkerKind.DEATH, at, lost.name, cause))
-            case ev.UserCommand(actor=actor, what=what):
+            case ev.JobRequest(actor=actor, what=what):
                 self._marks.append(Mark(MarkerKind.COMMAND, at, note=f"{actor} requested {what}"))
 
     # --- one task -------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ _AFFECT_ALL_TASKS = frozenset({ev.AttemptStarted, ev.ReconcileClosed, ev.Session
 #: Events about a container.
 _IN_CONTAINERS = frozenset(kind for kind in ev.EVENTS.values() if any(f.name == "container" for f in fields(kind)))
 #: Events that yield markers or sessions.
-_MARKED_EVENTS = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.Judged, ev.ContainerEnded, ev.UserCommand})
+_MARKED_EVENTS = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.Judged, ev.ContainerEnded, *ev.REQUESTS})
 
 
 def _container(event: ev.Event) -> str:

@@ -80,7 +80,7 @@ def describe(event: ev.Event) -> str:
             return f"session {event.session} has {sizes_text(event.tasks, event.absent)}"
         case ev.Judged():
             return f"{event.failure} -> {event.decision} ({event.reason})"
-        case ev.UserCommand():
+        case ev.JobRequest():
             return f"{event.actor} requested {event.what}"
         case ev.Deadline():
             return _DEADLINES.get(event.name, event.name)

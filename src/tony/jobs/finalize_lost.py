@@ -13,6 +13,7 @@ from tony.errors import ExitCode
 from tony.history.job_record import read_summary, write_summary
 from tony.history.kill_request import load_kill_request
 from tony.linux.thread_pools import to_thread
+from tony.model.actor import Actor, ActorKind
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
@@ -63,6 +64,7 @@ def _apply_kill_request(folder: JobFolder, report: JobReport) -> JobReport:
         failure_class=FailureClass.KILLED,
         cause="killed",
         reason=f"killed by {request.actor}",
+        actor=Actor(request.actor),
         others=(failure.reason, *failure.others),
         tail=(),
     )
@@ -71,8 +73,8 @@ def _apply_kill_request(folder: JobFolder, report: JobReport) -> JobReport:
 
 def was_killed_by_signal(report: JobReport) -> bool:
     """Return True if a job was killed by a signal to its AM, which cannot know the sender."""
-    reason = report.failure.reason if report.failure else ""
-    return report.state is JobState.KILLED and reason.startswith("killed by signal ")
+    actor = report.failure.actor if report.failure else None
+    return actor is not None and actor.kind is ActorKind.SIGNAL
 
 
 def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
@@ -86,11 +88,15 @@ def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
         return timed_out_report(report, sight.overdue)
     if sight.given_up:
         reason = f"the scheduler has given up the application master{f': {sight.note}' if sight.note else ''}"
-        failure = replace(report.failure, failure_class=FailureClass.INFRASTRUCTURE, cause="am-lost", reason=reason)
+        failure = replace(
+            report.failure, failure_class=FailureClass.INFRASTRUCTURE, cause="am-lost", reason=reason, actor=None
+        )
         return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.INFRASTRUCTURE), failure=failure)
     if not sight.note or sight.result is not JobState.KILLED:
         return report
-    return replace(report, failure=replace(report.failure, reason=sight.note))
+    return replace(
+        report, failure=replace(report.failure, reason=sight.note, actor=Actor(sight.note, ActorKind.SCHEDULER))
+    )
 
 
 def timed_out_report(report: JobReport, limit: str) -> JobReport:
@@ -101,7 +107,14 @@ def timed_out_report(report: JobReport, limit: str) -> JobReport:
     """
     assert report.failure is not None
     failure = replace(
-        report.failure, failure_class=FailureClass.USER, cause="lifetime", reason=limit, host=None, tail=(), log=None
+        report.failure,
+        failure_class=FailureClass.USER,
+        cause="lifetime",
+        reason=limit,
+        actor=None,
+        host=None,
+        tail=(),
+        log=None,
     )
     return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.PROGRAM_FAILED), failure=failure)
 

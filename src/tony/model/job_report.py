@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tony.model.actor import Actor
 from tony.model.states import JobState, TaskState
 
 
@@ -31,6 +32,7 @@ class Failure:
         log: path of that task's stderr file, relative to the job directory.
         others: one line for each further failure.
         blameless: the job is not at fault: the restart does not count against max_restarts.
+        actor: who killed the job; None if it was not killed.
         verdict: why nothing was restarted, for a failure that ended a job with restarts; else empty.
     """
 
@@ -48,6 +50,7 @@ class Failure:
     others: tuple[str, ...] = ()
     blameless: bool = False
     verdict: str = ""
+    actor: Actor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.fake_webhdfs import Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
-from tony.core.events import ContainerEnded, Excluded, Granted, Queued, Unsatisfiable, UserCommand
+from tony.core.events import ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
 from tony.errors import AttemptLost, NotInCharge, SchedulerError
 from tony.hadoop.ids import container_id
 from tony.hadoop.wire.application_master import (
@@ -481,11 +481,11 @@ async def test_the_application_was_ended(tmp_path: Path) -> None:
     async with playing(tmp_path) as played:
         await played.launched(2)
         played.manager.server.order(GONE, times=1000)
-        await played.until(lambda: played.of(UserCommand))
-        (event,) = played.of(UserCommand)
-        assert isinstance(event, UserCommand)
-        assert event.what == "kill-now"
-        assert "application was killed by user bob" in event.actor
+        await played.until(lambda: played.of(KillRequested))
+        (event,) = played.of(KillRequested)
+        assert isinstance(event, KillRequested)
+        assert event.now
+        assert "application was killed by user bob" in event.actor.name
         await played.source.watch()
         await played.source.close()
         assert played.running() == []
@@ -498,7 +498,7 @@ async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch
     async with playing(tmp_path) as played:
         played.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *played.reports]
         played.manager.server.order(GONE, times=1000)
-        await played.until(lambda: played.of(UserCommand))
+        await played.until(lambda: played.of(KillRequested))
     monkeypatch.setattr(attempt_diagnostics, "_REASON_SECONDS", 0.1)
     async with playing(tmp_path / "other") as played:
         (container,) = await played.launched(1)
@@ -506,7 +506,7 @@ async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch
         played.manager.server.order(GONE, times=1000)
         with pytest.raises(NotInCharge, match="reason unknown: no response in time"):
             await played.source.watch()
-        assert (played.of(UserCommand), played.running()) == ([], [container])
+        assert (played.of(KillRequested), played.running()) == ([], [container])
 
 
 async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
             AttemptLost, match=r"application master is lost.*: on a \*lost\* node\. Submit the job again"
         ):
             await played.source.watch()
-        assert played.of(UserCommand) == []
+        assert played.of(KillRequested) == []
         await played.source.close()
         assert played.running() == []
 
@@ -536,7 +536,7 @@ async def test_another_attempt_has_the_job(tmp_path: Path, state: ApplicationSta
         played.manager.server.order(GONE, times=1000)
         with pytest.raises(NotInCharge, match=r"AM attempt 2 now runs the job"):
             await played.source.watch()
-        assert (played.of(UserCommand), played.running()) == ([], [container])
+        assert (played.of(KillRequested), played.running()) == ([], [container])
 
 
 async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None:
@@ -544,7 +544,7 @@ async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None
     async with playing(tmp_path) as played:
         (container,) = await played.launched()
         played.manager.server.order(GONE, times=1000)
-        await played.until(lambda: played.of(UserCommand))
+        await played.until(lambda: played.of(KillRequested))
         played.source.kill(container, "the job was killed")
         await played.until(lambda: played.of(ContainerEnded))
         assert played.causes() == ["killed: the job was killed"]

@@ -4,7 +4,7 @@ Each step is a function of a `StepContext`: it changes the state and requests ac
 below them in this list:
 
     deadlines           deadlines that have passed
-    user_commands       kill and restart requests
+    job_requests        kill and restart requests
     am_attempts         an AM attempt starts, the first or a later one
     container_loss      containers and executors that end or fall silent
     executor_reports    reports of executors about their programs

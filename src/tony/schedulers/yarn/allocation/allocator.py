@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tony.core.events import Event, Excluded, UserCommand
+from tony.core.events import Event, Excluded, KillRequested
 from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.authentication import protections
@@ -31,6 +31,7 @@ from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registratio
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.linux.thread_pools import to_thread
+from tony.model.actor import Actor, ActorKind
 from tony.model.job_report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
@@ -271,7 +272,7 @@ class YarnAllocator(ContainerAllocator):
             _log.error("%s", error)
             why = await find_termination_reason(error, self._configuration, self._payload, self._container_env)
             self._is_last = True
-            self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
+            self._emit(KillRequested(actor=Actor(f"YARN: {why}", ActorKind.SCHEDULER), now=True))
         except HadoopError as error:
             if not self.is_current_attempt():
                 raise NotInCharge(
