@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Result, interleaved, main
 from bench.harness import at_most_times as times
-from bench.workshop import Workshop, tony
+from bench.measured_processes import Workshop, tony
 from tony.advice.engine import advise
 from tony.advice.facts_loader import load_facts
 from tony.advice.heuristic import Heuristic

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from bench.harness import Bench, Result, at_most, interleaved, main
-from bench.workshop import Workshop, tony
+from bench.measured_processes import Workshop, tony
 
 
 def measure(quick: bool) -> Result:

@@ -14,9 +14,9 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from bench import lives
+from bench import event_sequences
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_least, at_most, interleaved, main
-from bench.workshop import Workshop
+from bench.measured_processes import Workshop
 from tony.core.application import Application
 from tony.core.events import Snapshot
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
@@ -54,8 +54,12 @@ def measure(quick: bool) -> Result:
     tasks = 100 if quick else 10_000
     rounds, discard = (1, 0) if quick else (5, 1)
     both = {
-        "ordinary": lambda: _live(lives.ordinary_spec(tasks), lives.ordinary(tasks), JobState.SUCCEEDED),
-        "troubled": lambda: _live(lives.troubled_spec(tasks), lives.troubled(tasks), JobState.STOPPING),
+        "ordinary": lambda: _live(
+            event_sequences.ordinary_spec(tasks), event_sequences.ordinary(tasks), JobState.SUCCEEDED
+        ),
+        "troubled": lambda: _live(
+            event_sequences.troubled_spec(tasks), event_sequences.troubled(tasks), JobState.STOPPING
+        ),
     }
     stories = interleaved(both, rounds, discard=discard)
     with Workshop() as shop:
@@ -77,7 +81,7 @@ def measure(quick: bool) -> Result:
     return Result(lines=tuple(lines), notes=(f"{tasks:,} tasks; json: only reads the log's lines as JSON",))
 
 
-def _live(spec: JobSpec, story: lives.Story, end: JobState) -> Figures:
+def _live(spec: JobSpec, story: event_sequences.Story, end: JobState) -> Figures:
     """`<kind>` -> events per second, `<kind> at most` -> seconds of the longest one; `all` -> of all kinds."""
     app = Application("bench", spec)
     spent: dict[str, float] = defaultdict(float)
@@ -124,14 +128,14 @@ def _slow(stories: Rounds) -> list[Line]:
 
 def _write_log(folder: Path, tasks: int) -> tuple[Path, int]:
     """The ordinary life as an event log with digests, as an application master writes it; answers how long it is."""
-    spec = lives.ordinary_spec(tasks)
+    spec = event_sequences.ordinary_spec(tasks)
     (folder / "spec.json").write_text(json.dumps(to_plain(spec)), encoding="utf-8")
     path = folder / "events.1.jsonl"
     header = Header(format=FORMAT, version=VERSION, job="bench", attempt=1, settings=settings_digest(spec))
     writer = LogWriter(path, header)
     app = Application("bench", spec)
     last = 0
-    for number, (event, at) in enumerate(lives.ordinary(tasks), start=1):
+    for number, (event, at) in enumerate(event_sequences.ordinary(tasks), start=1):
         app.handle(event, at)
         last = writer.append(event, at, at)
         if number % max(_SNAPSHOT_EVERY, tasks) == 0:

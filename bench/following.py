@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 
 from bench.harness import CPU, Bench, CannotRun, Figures, Result, at_most, interleaved, main
+from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import Seen, watch
-from bench.workshop import Workshop, interpreter, tony
 
 _NS = 1e-9
 _PROGRAM = """\

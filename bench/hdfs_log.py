@@ -15,10 +15,10 @@ import sys
 import time
 from pathlib import Path
 
+from bench.failing_jobs import NS
 from bench.harness import Bench, Line, Result, Unit, at_most, main
+from bench.measured_processes import PATIENCE, Workshop
 from bench.small_cluster import SmallCluster
-from bench.struck import NS
-from bench.workshop import PATIENCE, Workshop
 from bench.yarn_failures import Jobs
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.job_store import event_log_replication as journals

@@ -21,8 +21,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message
 
+from bench.event_sequences import ordinary, ordinary_spec
 from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
-from bench.lives import ordinary, ordinary_spec
 from tests.web.home_source import HomeSource
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, report

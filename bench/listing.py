@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Result, at_most, interleaved, main
-from bench.workshop import Workshop, tony, wait_all
+from bench.measured_processes import Workshop, tony, wait_all
 from tony.model.layout import Home
 
 

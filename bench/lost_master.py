@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 import time
 
+from bench.failing_jobs import NS, TASKS, LocalJob, Programs, came_back, events_of, kill, until
 from bench.harness import Bench, CannotRun, Figures, Result, Unit, at_most, interleaved, main
+from bench.measured_processes import Workshop
 from bench.process_facts import status_of
-from bench.struck import NS, TASKS, LocalJob, Programs, came_back, events_of, kill, until
-from bench.workshop import Workshop
 
 
 def measure(quick: bool) -> Result:

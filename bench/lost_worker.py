@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from bench.failing_jobs import SETTLE, TASKS, LocalJob, Programs
 from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
+from bench.measured_processes import Workshop, end_all
 from bench.startup import SYSTEM_PYTHON, no_torch
-from bench.struck import SETTLE, TASKS, LocalJob, Programs
-from bench.workshop import Workshop, end_all
 
 #: "Redirect nothing": see `bench/startup.py`.
 _TORCHRUN = (

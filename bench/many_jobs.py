@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from bench.harness import CPU, Bench, CannotRun, Figures, Result, Unit, at_most, interleaved, main
-from bench.workshop import Workshop, interpreter, tony, wait_all
+from bench.measured_processes import Workshop, interpreter, tony, wait_all
 from tony.core.events import Started
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from bench.harness import Bench, Result, at_most, interleaved, main
-from bench.workshop import Workshop, tony
+from bench.measured_processes import Workshop, tony
 
 #: Each task's reservation: 200 of them have to fit into one machine together.
 _MEMORY = "32m"

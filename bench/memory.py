@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
+from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import Seen, watch
-from bench.workshop import Workshop, interpreter, tony
 from tony.linux.process import descendants
 
 _TASKS = 4

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
-from bench.workshop import PATIENCE, Workshop, interpreter, wait_all
+from bench.measured_processes import PATIENCE, Workshop, interpreter, wait_all
 from tony.linux.process import descendants
 
 _MB = 1_000_000

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import tony
 from bench.harness import Bench, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
-from bench.workshop import interpreter
+from bench.measured_processes import interpreter
 from tony.linux import process
 from tony.linux.process_usage import ProcessUsage
 from tony.linux.thread_pools import to_thread

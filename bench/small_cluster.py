@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bench.harness import CannotRun
-from bench.workshop import PATIENCE, Workshop, tony
+from bench.measured_processes import PATIENCE, Workshop, tony
 
 
 class SmallCluster:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.harness import CPU, Bench, Figures, Line, Result, at_most, interleaved, main
-from bench.workshop import Workshop
+from bench.measured_processes import Workshop
 
 _MB = 1_000_000
 #: A file that changed so many seconds before it was read is read again: it might change once more in the same tick.

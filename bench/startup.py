@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from bench.harness import CPU, Bench, CannotRun, Figures, Line, Result, at_most_times, interleaved, main
+from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import watch
-from bench.workshop import Workshop, interpreter, tony
 
 _TASKS = 4
 _PROGRAM = 'import time; print("at", time.time_ns(), flush=True)\n'

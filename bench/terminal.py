@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bench.harness import CannotRun
-from bench.workshop import PATIENCE, Workshop, wait_all
+from bench.measured_processes import PATIENCE, Workshop, wait_all
 
 _COLUMNS, _ROWS = 120, 40
 _CHUNK = 1 << 16

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.harness import CPU, Bench, CannotRun, Figures, Line, Result, Rounds, Target, Unit, at_most, interleaved, main
+from bench.measured_processes import Workshop, cpu_of, tony
 from bench.process_facts import command_line, processor_time, resident, status_of
 from bench.small_cluster import SmallCluster
-from bench.workshop import Workshop, cpu_of, tony
 from tony.linux.process import descendants
 
 _TASKS = 4

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.failing_jobs import NS, SETTLE, TASKS, Programs, came_back, full, kill, until
 from bench.harness import (
     Bench,
     CannotRun,
@@ -36,10 +37,9 @@ from bench.harness import (
     interleaved,
     main,
 )
+from bench.measured_processes import PATIENCE, Workshop, tony
 from bench.process_facts import status_of
 from bench.small_cluster import SmallCluster
-from bench.struck import NS, SETTLE, TASKS, Programs, came_back, full, kill, until
-from bench.workshop import PATIENCE, Workshop, tony
 from bench.yarn import running
 from tony.errors import TonyError
 from tony.jobs import job_status

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from tests.history.told_lives import entries
+from tests.history.simulated_logs import entries
 from tests.support.simulation import Simulation
 from tony.advice.facts import Facts, Run, run_of
 from tony.core import actions as act

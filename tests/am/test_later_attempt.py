@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.played_job import PlayedJob, PlayedJournal, play, succeed, until
+from tests.am.in_process_job import PlayedJob, PlayedJournal, play, succeed, until
 from tests.support.fake_executor import OK, PlayedExecutor
 from tony.core.events import AttemptStarted, Started
 from tony.model.job_spec import JobSpec, Role

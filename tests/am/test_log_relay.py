@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tests.am.played_job import PlayedJob, play, succeed, until
+from tests.am.in_process_job import PlayedJob, play, succeed, until
 from tests.core.specs import OK, workers
 from tony.am.log_relay import CREDIT, LogRelay
 from tony.errors import ProtocolError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.played_job import CEILING, until
+from tests.am.in_process_job import CEILING, until
 from tests.core.specs import FAILED, OK, workers
 from tests.full_disk import full_disk
 from tests.support.fake_executor import Behaviour, PlayedExecutor, run_until_released

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.played_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK, roles, workers
 from tony.core.events import ContainerEnded
 from tony.errors import ProtocolError

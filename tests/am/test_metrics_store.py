@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.played_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK, workers
 from tests.support.fake_executor import PlayedExecutor
 from tests.support.simulation import Simulation
@@ -431,7 +431,7 @@ def test_what_was_made_before_is_made_again(tmp_path: Path) -> None:
     cluster.exit(worker, OK)
     cluster.settle()
     asyncio.run(made.finish())
-    from tests.history.told_lives import entries, record
+    from tests.history.simulated_logs import entries, record
 
     with open_metrics(tmp_path / "metrics.db") as metrics:
         found = ledger(timeline(record(spec), entries(cluster)), metrics).seconds

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.am.played_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK
-from tests.jobs.played_master import TWO_WORKERS, failed, recorded, standing, succeeded
+from tests.jobs.fake_am import TWO_WORKERS, failed, recorded, standing, succeeded
 from tony import clock
 from tony.am import notifications as module
 from tony.am.http_post import WebhookRejectedError, WebhookTarget, post

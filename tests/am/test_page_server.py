@@ -19,7 +19,7 @@ from starlette import applications
 
 import tony
 from tests.am.test_status_page import report
-from tests.web.kept import keep
+from tests.web.sample_jobs import keep
 from tony.am import status_page as pages
 from tony.am.page_process import PageProcess
 from tony.am.status_page import Page

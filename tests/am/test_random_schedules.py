@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from tests.am.played_job import PlayedJob, play, until
-from tests.core.causes import unexplained
-from tests.core.lives import random_job
+from tests.am.in_process_job import PlayedJob, play, until
+from tests.core.log_explanations import unexplained
+from tests.core.random_jobs import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.guarantees import Promises
 from tony.core import events as ev

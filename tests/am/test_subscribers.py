@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from tests.am.played_job import until
+from tests.am.in_process_job import until
 from tony.am.subscribers import Subscribers
 from tony.model.job_report import JobReport
 from tony.model.states import JobState

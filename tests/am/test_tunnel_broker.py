@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.am.played_job import PlayedJob, play, succeed, until
+from tests.am.in_process_job import PlayedJob, play, succeed, until
 from tests.core.specs import OK, workers
 from tests.support.fake_executor import PlayedExecutor
 from tony.am.connection_limits import room_for_tunnels

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.jobs.played_master import JOB, failed, logged, recorded, succeeded
-from tests.web.kept import keep
+from tests.jobs.fake_am import JOB, failed, logged, recorded, succeeded
+from tests.web.sample_jobs import keep
 from tony.cli.terminal.terminal_text import width
 from tony.cli.text.compare_text import comparison_text
 from tony.history.job_record import write_summary

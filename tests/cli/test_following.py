@@ -12,8 +12,8 @@ from typing import TextIO, cast
 import click
 import pytest
 
-from tests.cli.living import Beside, living
-from tests.jobs.played_master import (
+from tests.cli.in_process_am import Beside, living
+from tests.jobs.fake_am import (
     FAILURE,
     JOB,
     failed,

@@ -11,12 +11,12 @@ import click
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.cli.living import Beside, living
+from tests.cli.in_process_am import Beside, living
 from tests.cli.test_following import killed as killed_by_ann
 from tests.cli.test_following import running
 from tests.cli.test_submission import Ending, end_with, killed
-from tests.jobs.desk import Desk, Office
-from tests.jobs.played_master import JOB, failed, recorded, succeeded
+from tests.jobs.fake_am import JOB, failed, recorded, succeeded
+from tests.jobs.recording_scheduler import Desk, Office
 from tony.cli.follow.following import follow_to_end
 from tony.cli.signal_guard import SignalGuard
 from tony.config.legacy.flags import FLAGS

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.screen import Screen, Terminal, shown
-from tests.jobs.played_master import recorded, standing, succeeded
+from tests.jobs.fake_am import recorded, standing, succeeded
 from tony.cli.terminal.live_status import LiveView
 from tony.jobs.log_names import LogName
 from tony.jobs.log_reader import LogLine

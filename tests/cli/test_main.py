@@ -14,7 +14,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.jobs.played_master import JOB, recorded, succeeded
+from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
 from tony.config.table.settings_table import SETTINGS

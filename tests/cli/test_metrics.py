@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.cli.living import living
-from tests.jobs.played_master import JOB, logged, recorded, standing, succeeded
+from tests.cli.in_process_am import living
+from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
 from tony.cli.terminal.sparkline import number, spark
 from tony.cli.text.metrics_table import task_table
 from tony.core import events as ev

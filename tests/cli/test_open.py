@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.jobs.played_master import JOB, recorded, succeeded
+from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
 from tony.jobs.portal_address_file import noted
 from tony.model.layout import Home

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import logged, recorded, succeeded
+from tests.jobs.fake_am import logged, recorded, succeeded
 from tests.jobs.test_log_fetcher import Far, FarScheduler
 from tests.web.home_source import HomeSource
-from tests.web.kept import keep
+from tests.web.sample_jobs import keep
 from tests.web.serving import served
 from tony.cli.main import main
 from tony.core.events import Judged, SessionOpened, Snapshot

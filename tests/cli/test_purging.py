@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.jobs.played_master import JOB, recorded, succeeded
+from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
 from tony.model.layout import Home
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.cli.living import living
-from tests.jobs.played_master import (
+from tests.cli.in_process_am import living
+from tests.jobs.fake_am import (
     JOB,
     LONG_AGO,
     failed,

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cli.test_story import report, task
-from tests.jobs.played_master import FAILURE
+from tests.cli.test_status_changes import report, task
+from tests.jobs.fake_am import FAILURE
 from tony import clock
 from tony.cli.terminal.live_table import live_table
 from tony.cli.text.status_text import status_page

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.jobs.desk import Desk, Office
-from tests.jobs.played_master import FAILURE, failed, succeeded
+from tests.jobs.fake_am import FAILURE, failed, succeeded
+from tests.jobs.recording_scheduler import Desk, Office
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
 from tony.model.job_report import FailureClass, JobReport

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.cli.living import living
-from tests.history.told_lives import entries, life, record
-from tests.jobs.played_master import JOB, logged, recorded, standing, succeeded
-from tests.web.kept import keep
+from tests.cli.in_process_am import living
+from tests.history.simulated_logs import entries, life, record
+from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
+from tests.web.sample_jobs import keep
 from tony.cli.terminal.terminal_text import knows_unicode, width
 from tony.cli.text.timeline_text import ASCII, UNICODE, headline, timeline_text
 from tony.core import events as ev

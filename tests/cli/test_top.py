@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.cli.living import living
+from tests.cli.in_process_am import living
 from tests.cli.screen import Terminal, shown
-from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
+from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
 from tony.cli.follow.top import Top
 from tony.cli.terminal.terminal_text import clock_time, width

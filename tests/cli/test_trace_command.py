@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.cli.test_reading_commands import played
 from tests.history.test_otlp_trace import check, spans_of
-from tests.jobs.played_master import JOB, failed, recorded
+from tests.jobs.fake_am import JOB, failed, recorded
 from tests.jobs.test_otlp_export import collector
 from tony import clock
 from tony.history.job_record import write_summary

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import tony
-from tests.jobs.desk import Desk, Office
-from tests.jobs.played_master import (
+from tests.jobs.fake_am import (
     JOB,
     PlayedMaster,
     failed,
@@ -25,6 +24,7 @@ from tests.jobs.played_master import (
     until,
     write_log,
 )
+from tests.jobs.recording_scheduler import Desk, Office
 from tony.client import blocking
 from tony.client.blocking import iterate, run
 from tony.core.events import Deadline

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tony.client.port_forward import PortForward, open_proxy
 from tony.errors import UserError
 from tony.history.job_record import write_summary

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import tony
-from tests.jobs.played_master import TWO_WORKERS, PlayedMaster, recorded, standing
+from tests.jobs.fake_am import TWO_WORKERS, PlayedMaster, recorded, standing
 from tests.web.home_source import HomeSource
-from tests.web.kept import LONG_AGO, keep
+from tests.web.sample_jobs import LONG_AGO, keep
 from tests.web.serving import served
 from tony.client import blocking
 from tony.errors import ConnectionFailed, UnknownJobError, UserError

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tony
-from tests.jobs.desk import Desk, Office
+from tests.jobs.recording_scheduler import Desk, Office
 from tony.client import staging, submission
 from tony.client.submission import check, prepared, render_request, submit
 from tony.config.load import Resolved, load

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.local_bench import bench
+from tests.conformance.local_scheduler import bench
 from tony.testing import conformance, faults
 
 FAULTS = (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedulers.yarn.played import Played, playing
+from tests.schedulers.yarn.fake_cluster import Played, playing
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.faults import Refuse
 from tony.hadoop.ids import container_id, container_text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.lives import Life
+from tests.core.random_jobs import Life
 from tests.core.specs import FAILED, OK, roles, task
 from tests.support.simulation import Simulation
 from tony.core import actions as act

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.core.sample_states import standing
 from tests.core.specs import COLLISION, FAILED, SEGV, task, workers
-from tests.core.standing import standing
 from tony.core import failures
 from tony.core.state import State
 from tony.errors import ExitCode

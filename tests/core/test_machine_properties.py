@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.core.causes import unexplained
-from tests.core.lives import Life, random_job
+from tests.core.log_explanations import unexplained
+from tests.core.random_jobs import Life, random_job
 from tests.core.specs import OK
 from tests.support.simulation import Simulation
 from tony.core import events as ev

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from tests.core.causes import unexplained
-from tests.core.lives import MEMORY, OUTSIDE, Life, random_job
+from tests.core.log_explanations import unexplained
+from tests.core.random_jobs import MEMORY, OUTSIDE, Life, random_job
 from tests.core.specs import COLLISION, FAILED, SEGV
 from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from tests.core.sample_states import WAYS, standing
 from tests.core.specs import workers
-from tests.core.standing import WAYS, standing
 from tony.core.state import State
 from tony.core.state_digest import fingerprint
 from tony.core.transitions import (

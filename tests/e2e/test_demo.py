@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.e2e.lab import until
-from tests.web.kept import keep
+from tests.web.sample_jobs import keep
 from tony.model.layout import Home
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
-from tests.e2e.rehearsal import Rehearsal, once_in
+from tests.e2e.recorded_job import Rehearsal, once_in
 from tests.support.child_modules import module_setting
 from tests.support.faults.crash_points import struck
 from tests.support.faults.plan import EventStage, FaultPlan, FaultTarget, Kill, ProcessKind, Strike, Within

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.lab import Lab, until
 from tests.web.home_source import HomeSource
-from tests.web.kept import keep
+from tests.web.sample_jobs import keep
 from tests.web.serving import served
 from tony.model.layout import Home
 from tony.web.app import create

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
-from tests.e2e.test_boards import portal_of
+from tests.e2e.test_tensorboard import portal_of
 from tony.web.api.operation_table import OPERATIONS
 
 pytestmark = pytest.mark.e2e

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
-from tests.e2e.served import SERVER, call, echo, end, get, proxied, put, rest, wait_port
+from tests.e2e.tunnel_server import SERVER, call, echo, end, get, proxied, put, rest, wait_port
 
 pytestmark = pytest.mark.e2e
 

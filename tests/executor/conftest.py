@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.executor.master import Guest, Master, context
+from tests.executor.fake_am import Guest, Master, context
 
 #: Starts an executor of `worker:0` with this command; keyword arguments change its launch context.
 Start = Callable[..., Guest]

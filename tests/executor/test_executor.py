@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Guest, Master, context, wait_until
+from tests.executor.fake_am import Guest, Master, context, wait_until
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 

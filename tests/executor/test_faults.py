@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.master import Guest, Master, context
+from tests.executor.fake_am import Guest, Master, context
 from tests.support.child_modules import module_words
 from tests.support.faulty_executor import read_faults
 from tony.protocol import messages as msg

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Master, wait_until
+from tests.executor.fake_am import Master, wait_until
 from tests.executor.test_executor import ended, run
 from tests.executor.test_program_environment import CONTAINER, TASK, task_with
 from tony.executor.program import hadoop_classpath

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.master import Master, context
+from tests.executor.fake_am import Master, context
 from tony.isolated_interpreter import command
 from tony.model.codec import to_plain
 from tony.protocol import messages as msg

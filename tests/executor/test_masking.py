@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Guest, Master
+from tests.executor.fake_am import Guest, Master
 from tony.executor.output.output_capture import Output
 from tony.executor.output.writer_thread import WriterThread
 from tony.model.codec import to_plain

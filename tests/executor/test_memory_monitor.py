@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Master
+from tests.executor.fake_am import Master
 from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.program.process_tree import ProcessTree
 from tony.linux import cgroup

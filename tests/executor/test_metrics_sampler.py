@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Master, wait_until
+from tests.executor.fake_am import Master, wait_until
 from tony.model.metric_definitions import series_of
 from tony.protocol import messages as msg
 

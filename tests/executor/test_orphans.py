@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Guest, Master, context, wait_until
+from tests.executor.fake_am import Guest, Master, context, wait_until
 from tests.support.child_modules import module_words
 from tony import clock
 from tony.linux import process

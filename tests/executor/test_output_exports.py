@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.executor.conftest import Start
-from tests.executor.master import Master
+from tests.executor.fake_am import Master
 from tony.executor.program.exported_values import LONGEST_LINE, Exports
 from tony.protocol import messages as msg
 from tony.protocol.messages import LONGEST_EXPORT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.played_job import until
+from tests.am.in_process_job import until
 from tony.executor.output import rank_output
 from tony.executor.output.output_capture import Output
 from tony.executor.output.rank_output import RankOutput

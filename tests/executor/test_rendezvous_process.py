@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
+from tests.executor.fake_am import Guest, Master, wait_until
 from tests.executor.horovod_client import ask
-from tests.executor.master import Guest, Master, wait_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason
 from tony.model.states import Meeting

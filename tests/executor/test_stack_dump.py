@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Guest, Master
+from tests.executor.fake_am import Guest, Master
 from tony.protocol import messages as msg
 
 pytestmark = pytest.mark.slow

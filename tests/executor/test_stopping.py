@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Guest, Master, wait_until
+from tests.executor.fake_am import Guest, Master, wait_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.executor.conftest import Start
-from tests.executor.master import Master
+from tests.executor.fake_am import Master
 from tony.protocol import messages as msg
 from tony.protocol.framing import Raw
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.master import wait_until
+from tests.executor.fake_am import wait_until
 from tony import clock
 from tony.executor.program.watchdog import Watchdog
 from tony.isolated_interpreter import command

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, kill, until
-from tests.failure_modes.parts import children, parts_of
-from tests.failure_modes.strangers import become_stranger
+from tests.failure_modes.job_processes import children, parts_of
+from tests.failure_modes.unknown_users import become_stranger
 from tony.linux import cgroup
 
 pytestmark = pytest.mark.e2e

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, until
-from tests.failure_modes.strangers import become_stranger
+from tests.failure_modes.unknown_users import become_stranger
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, until
-from tests.failure_modes.parts import parts_of
+from tests.failure_modes.job_processes import parts_of
 
 pytestmark = pytest.mark.e2e
 

@@ -19,8 +19,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.fuzz import corpus
-from tests.fuzz.bounds import TooSlow
 from tests.fuzz.hostile import NASTY
+from tests.fuzz.input_costs import TooSlow
 from tests.fuzz.registry import TARGETS
 from tests.fuzz.target import Target, check
 
@@ -95,7 +95,7 @@ def _measure_kept(target: Target) -> None:
 
 def _run(target: Target, arguments: Sequence[str], log: Path) -> bool:
     again = log.with_name("again")
-    command = shlex.join([sys.executable, "-m", "tests.fuzz.one", target.name])
+    command = shlex.join([sys.executable, "-m", "tests.fuzz.fuzz_target", target.name])
     again.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
     again.chmod(0o755)
     env = {**os.environ, "PYTHONHASHSEED": "0", "TONY_FUZZ_AGAIN": str(again)}

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.fuzz.bounds import bounded
+from tests.fuzz.input_costs import bounded
 from tony.errors import ConfigError
 
 #: Characters of an error, whatever it is about. A sentence or three, a path or two, and a value cut short.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import JOB, LONG_AGO, failed, job_of, recorded, succeeded
+from tests.jobs.fake_am import JOB, LONG_AGO, failed, job_of, recorded, succeeded
 from tony.history.directory_scan import scan
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import write_summary

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.full_disk import full_disk
-from tests.plain_values import values
+from tests.value_strategies import values
 from tony.config.secret_masking import redact
 from tony.core import events as ev
 from tony.errors import RecordError, StorageError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import logged, recorded
+from tests.jobs.fake_am import logged, recorded
 from tony.core.events import Deadline, Queued
 from tony.errors import RecordError
 from tony.history.event_log import read, segments

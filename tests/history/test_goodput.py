@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
-from tests.history.told_lives import entries, life, record
+from tests.history.simulated_logs import entries, life, record
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.errors import PlatformError

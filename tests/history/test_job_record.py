@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import JOB, job_of, recorded, succeeded
+from tests.jobs.fake_am import JOB, job_of, recorded, succeeded
 from tony.errors import RecordError
 from tony.history.job_record import pending_report, read_job, read_summary, write_summary
 from tony.history.json_files import write_json

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.history.simulated_logs import entries, life, record
 from tests.history.test_goodput import EXPECTED, SAID, trained
-from tests.history.told_lives import entries, life, record
 from tests.support.simulation import Simulation
 from tony.core.report_builder import ReportContext, report
 from tony.history.otlp_trace import MOST, requests

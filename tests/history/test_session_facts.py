@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.jobs.played_master import logged, recorded
+from tests.jobs.fake_am import logged, recorded
 from tony.core.events import Judged, SessionOpened, Snapshot
 from tony.history.event_log import segments
 from tony.history.session_facts import TELLING, lone_restarts, session_reasons, session_sizes

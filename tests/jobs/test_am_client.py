@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import PlayedMaster, recorded, standing
+from tests.jobs.fake_am import PlayedMaster, recorded, standing
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, until
+from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, until
 from tests.jobs.test_finalize_lost import started
-from tests.jobs.test_last_word import Elsewhere
+from tests.jobs.test_scheduler_status import Elsewhere
 from tony import clock
 from tony.cli.main import main
 from tony.errors import ConnectionFailed

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.played_master import FAILURE, JOB, failed, recorded, succeeded, write_log
+from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_text import error_of, outcome, page
 from tony.model.job_report import Failure, FailureClass, JobReport

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.jobs.played_master import JOB, LONG_AGO, TWO_WORKERS, logged, recorded, succeeded
+from tests.jobs.fake_am import JOB, LONG_AGO, TWO_WORKERS, logged, recorded, succeeded
 from tony import clock
 from tony.core import events as ev
 from tony.core.application import Application

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, succeeded
 from tony.core.events import Deadline
 from tony.errors import UnknownJobError
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.played_master import (
+from tests.jobs.fake_am import (
     JOB,
     PlayedMaster,
     failed,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import recorded
+from tests.jobs.fake_am import recorded
 from tony.errors import UnknownJobError
 from tony.jobs import remote_job_sync
 from tony.jobs.job_ids import ending, known, new_job_id, remember, resolve

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.played_master import LONG_AGO, PlayedMaster, failed, job_of, recorded, standing, succeeded
+from tests.jobs.fake_am import LONG_AGO, PlayedMaster, failed, job_of, recorded, standing, succeeded
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_list import Filter, ended_jobs, list_jobs

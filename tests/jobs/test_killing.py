@@ -7,7 +7,7 @@ import getpass
 
 import pytest
 
-from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
+from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
 from tony.errors import ConnectionFailed, UnknownJobError
 from tony.history.job_record import pending_report, write_summary

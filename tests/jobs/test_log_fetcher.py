@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.played_master import PlayedMaster, logged, recorded, standing, succeeded, until
+from tests.jobs.fake_am import PlayedMaster, logged, recorded, standing, succeeded, until
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary

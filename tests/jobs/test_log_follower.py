@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.jobs.played_master import recorded, write_log
+from tests.jobs.fake_am import recorded, write_log
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
 from tony.model.layout import Home, JobFolder

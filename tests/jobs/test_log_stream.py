@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, write_log
+from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, write_log
 from tony.errors import UnknownJobError
 from tony.jobs.log_names import Selection
 from tony.jobs.log_stream import lines

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.desk import Desk
-from tests.jobs.played_master import JOB, TWO_WORKERS, logged, recorded
+from tests.jobs.fake_am import JOB, TWO_WORKERS, logged, recorded
+from tests.jobs.recording_scheduler import Desk
 from tony import clock
 from tony.core import events as ev
 from tony.errors import SchedulerError

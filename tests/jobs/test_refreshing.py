@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.desk import Desk, Office
-from tests.jobs.played_master import recorded
+from tests.jobs.fake_am import recorded
+from tests.jobs.recording_scheduler import Desk, Office
 from tony.errors import SchedulerError
 from tony.history.event_log import segments
 from tony.jobs.remote_job_sync import refresh

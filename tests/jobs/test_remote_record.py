@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.played_master import logged, recorded, succeeded, until
+from tests.jobs.fake_am import logged, recorded, succeeded, until
 from tests.jobs.test_log_fetcher import Far as Scheduler
 from tests.jobs.test_log_fetcher import FarScheduler, Played, TalkingMaster, read, running
 from tony.core.events import Granted

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plain_values import PLAIN, values
+from tests.value_strategies import PLAIN, values
 from tony.core import events
 from tony.core.events import EVENTS, Event
 from tony.model import codec

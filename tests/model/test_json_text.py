@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.plain_values import PLAIN
+from tests.value_strategies import PLAIN
 from tony.model import strict_json
 from tony.model.codec import Json
 from tony.model.strict_json import BadJson, NestedTooDeeply, loads

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
 from tests.hadoop.logs.test_tfile import java_text, number, record, text
-from tests.portal import original
+from tests.portal import legacy_histories
 from tony.errors import TonyError
 from tony.hadoop.logs import java_objects, tfile
 from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs
@@ -17,14 +17,14 @@ from tony.model.layout import JobFolder
 _APPLICATION = "application_1795272430499_12345"
 
 
-def _events(*events: bytes, settings: str = original.SETTINGS) -> Callable[[JobFolder], None]:
+def _events(*events: bytes, settings: str = legacy_histories.SETTINGS) -> Callable[[JobFolder], None]:
     """A job of the original in place of ours."""
 
     def write(folder: JobFolder) -> None:
         for path in folder.path.iterdir():
             if path.is_file():
                 path.unlink()
-        (folder.path / original.ended_name()).write_bytes(original.container(events, "deflate"))
+        (folder.path / legacy_histories.ended_name()).write_bytes(legacy_histories.container(events, "deflate"))
         (folder.path / "tony-final.xml").write_text(settings)
 
     return write
@@ -32,14 +32,14 @@ def _events(*events: bytes, settings: str = original.SETTINGS) -> Callable[[JobF
 
 def _metrics(count: int) -> bytes:
     """A task that ended with so many numbers."""
-    item = original.text("m") + bytes(8)
-    body = original.text("worker") + original.long(0) + original.text("SUCCEEDED")
-    body += original.long(count) + item * count + original.long(0) + original.maybe(None)
-    return original.event("TASK_FINISHED", body, original.BEGAN)
+    item = legacy_histories.text("m") + bytes(8)
+    body = legacy_histories.text("worker") + legacy_histories.long(0) + legacy_histories.text("SUCCEEDED")
+    body += legacy_histories.long(count) + item * count + legacy_histories.long(0) + legacy_histories.maybe(None)
+    return legacy_histories.event("TASK_FINISHED", body, legacy_histories.BEGAN)
 
 
 def _started(count: int) -> Iterable[bytes]:
-    return (original.started("worker", n % 100, original.BEGAN, f"node{n}") for n in range(count))
+    return (legacy_histories.started("worker", n % 100, legacy_histories.BEGAN, f"node{n}") for n in range(count))
 
 
 def _logs(make: Callable[[], bytes]) -> Callable[[JobFolder], None]:
@@ -93,9 +93,11 @@ def _many_objects() -> bytes:
 
 
 CASES: dict[str, Callable[[JobFolder], None]] = {
-    "avro-index": _events(original.inited(), original.started("worker", 99_999, original.BEGAN)),
-    "avro-roles": _events(*(original.started(f"r{n}", 900, original.BEGAN) for n in range(100))),
-    "avro-settings": _events(settings=original.SETTINGS.replace("<value>2<", "<value>99999<")),
+    "avro-index": _events(
+        legacy_histories.inited(), legacy_histories.started("worker", 99_999, legacy_histories.BEGAN)
+    ),
+    "avro-roles": _events(*(legacy_histories.started(f"r{n}", 900, legacy_histories.BEGAN) for n in range(100))),
+    "avro-settings": _events(settings=legacy_histories.SETTINGS.replace("<value>2<", "<value>99999<")),
     "avro-metrics": lambda folder: _events(_metrics(1_000_000))(folder),
     "avro-events": lambda folder: _events(*_started(120_000))(folder),
     "tfile-blocks": _logs(_many_blocks),

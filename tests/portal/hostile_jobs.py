@@ -18,9 +18,9 @@ from pathlib import Path
 
 import httpx
 
-from tests.jobs.played_master import logged, recorded
+from tests.jobs.fake_am import logged, recorded
 from tests.portal.test_tensorboard_manager import until
-from tests.web.kept import ANYBODY, as_peer, keep
+from tests.web.sample_jobs import ANYBODY, as_peer, keep
 from tests.web.test_hostile import PAGES, VALUES
 from tony.core.events import AttemptStarted, SessionOpened
 from tony.history.event_log import settings_digest

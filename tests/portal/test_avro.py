@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.portal import original as of
+from tests.portal import legacy_histories as of
 from tony.errors import RecordError
 from tony.portal.histories.avro import records
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.portal.entries import NOW, entry, head, heads, key, queries, wanted
+from tests.portal.index_entries import NOW, entry, head, heads, key, queries, wanted
 from tony.errors import StorageError
 from tony.model.job_query import Facet, JobSort, JobsPage, Query
 from tony.model.job_summary import JobHead

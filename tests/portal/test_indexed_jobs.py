@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, succeeded
-from tests.portal import original
+from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, succeeded
+from tests.portal import legacy_histories
 from tests.portal.test_scanner import JOBS, ended
 from tony import clock
 from tony.core.events import AttemptStarted, Granted, SessionOpened
@@ -209,10 +209,14 @@ def test_one_of_the_original(tmp_path: Path) -> None:
     """It has a page as any other job: report, settings, events and timeline."""
     home = Home(tmp_path / "mine")
     home.path.mkdir()
-    original.lay_down(tmp_path / "history/finished/2018/06/05" / original.APP, original.whole(), original.ended_name())
+    legacy_histories.lay_down(
+        tmp_path / "history/finished/2018/06/05" / legacy_histories.APP,
+        legacy_histories.whole(),
+        legacy_histories.ended_name(),
+    )
     runs = "application_1528151234567_0008"
-    name = f"{runs}-{original.BEGAN}-bo.jhist.inprogress"
-    original.lay_down(tmp_path / "history/intermediate" / runs, original.whole()[:4], name)
+    name = f"{runs}-{legacy_histories.BEGAN}-bo.jhist.inprogress"
+    legacy_histories.lay_down(tmp_path / "history/intermediate" / runs, legacy_histories.whole()[:4], name)
 
     async def check() -> None:
         async with portal(home, tmp_path / "history") as source:
@@ -222,7 +226,7 @@ def test_one_of_the_original(tmp_path: Path) -> None:
             assert living is not None
             assert living.live
             assert (await living.report()).state is JobState.RUNNING
-            view = await source.job(original.APP)
+            view = await source.job(legacy_histories.APP)
             assert view is not None
             assert not view.live
             report, record = await view.report(), await view.record()

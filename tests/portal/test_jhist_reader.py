@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.portal import original as of
+from tests.portal import legacy_histories as of
 from tony import clock
 from tony.history.timeline import timeline
 from tony.model.job_report import FailureClass

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
-from tests.web.kept import as_peer, fetch, keep
+from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.client.rpc_credentials import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home

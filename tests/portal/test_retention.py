@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.jobs.played_master import LONG_AGO, recorded, succeeded
-from tests.portal.entries import NOW, head
+from tests.jobs.fake_am import LONG_AGO, recorded, succeeded
+from tests.portal.index_entries import NOW, head
 from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.played_master import TWO_WORKERS, failed, logged, recorded, succeeded
-from tests.portal import original
+from tests.jobs.fake_am import TWO_WORKERS, failed, logged, recorded, succeeded
+from tests.portal import legacy_histories
 from tony.core.events import Granted, SessionOpened, Started
 from tony.errors import StorageError
 from tony.history.job_record import write_summary
@@ -234,11 +234,17 @@ def test_folders_by_date_and_of_the_original(tmp_path: Path, index: JobIndex) ->
         target.parent.mkdir(parents=True)
         folder.path.rename(target)
     apps = [f"application_1528151234567_{number:04d}" for number in range(3)]
-    original.lay_down(
-        root / "intermediate" / apps[0], original.whole(), f"{apps[0]}-{original.BEGAN}-bo.jhist.inprogress"
+    legacy_histories.lay_down(
+        root / "intermediate" / apps[0],
+        legacy_histories.whole(),
+        f"{apps[0]}-{legacy_histories.BEGAN}-bo.jhist.inprogress",
     )
-    original.lay_down(root / "finished/2018/06/05" / apps[1], original.whole(), original.ended_name(app=apps[1]))
-    original.lay_down(root / "finished/2018/06/05" / apps[2], [], original.ended_name(app=apps[2]), "<x")
+    legacy_histories.lay_down(
+        root / "finished/2018/06/05" / apps[1], legacy_histories.whole(), legacy_histories.ended_name(app=apps[1])
+    )
+    legacy_histories.lay_down(
+        root / "finished/2018/06/05" / apps[2], [], legacy_histories.ended_name(app=apps[2]), "<x"
+    )
     scan = Scanner(LocalStore(root), index)
     scan.full()
     heads = {head.job: head for head in index.page(Query()).heads}

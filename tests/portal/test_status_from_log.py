@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.played_master import logged, recorded, succeeded
+from tests.jobs.fake_am import logged, recorded, succeeded
 from tony.core.events import AttemptStarted, Granted, Queued, SessionOpened
 from tony.errors import RecordError, UnknownJobError
 from tony.history.event_log import settings_digest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.portal.test_tensorboard_manager import JOB, OTHER, write_events
-from tests.web.kept import keep
+from tests.web.sample_jobs import keep
 from tony.errors import StorageError
 from tony.history.job_record import read_job
 from tony.model.job_spec import Role

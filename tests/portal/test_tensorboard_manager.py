@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.web.kept import ANYBODY, as_peer, keep
+from tests.web.sample_jobs import ANYBODY, as_peer, keep
 from tony.errors import InfraError
 from tony.linux.process import is_alive
 from tony.model.layout import Home

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plain_values import PLAIN, values
+from tests.value_strategies import PLAIN, values
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import (

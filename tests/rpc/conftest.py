@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc.places import JOB, Place
+from tests.rpc.recording_server import JOB, Place
 
 #: Seconds until a test that waits for something counts as hung.
 PATIENCE = 60.0

@@ -16,7 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc.places import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, until, with_token_of
+from tests.rpc.recording_server import (
+    JOB,
+    OTHER_JOB,
+    QUESTION,
+    Place,
+    connected,
+    hello,
+    raw,
+    serving,
+    until,
+    with_token_of,
+)
 from tony import isolated_interpreter
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.linux import resource_limit_errors

@@ -6,7 +6,7 @@ import asyncio
 import tracemalloc
 from contextlib import AsyncExitStack
 
-from tests.rpc.places import Place, connected, hello, raw, serving
+from tests.rpc.recording_server import Place, connected, hello, raw, serving
 from tony.protocol.framing import encode
 from tony.protocol.messages import Done, Message, SetLogLevel
 from tony.rpc.connection import READ_SIZE

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.rpc.places import JOB, QUESTION, Diary, Place, connected, serving, until
+from tests.rpc.recording_server import JOB, QUESTION, Diary, Place, connected, serving, until
 from tony.errors import ConnectionFailed, InfraError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import AmCredentials

@@ -13,7 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc.places import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, until, with_token_of
+from tests.rpc.recording_server import (
+    JOB,
+    OTHER_JOB,
+    QUESTION,
+    Place,
+    connected,
+    hello,
+    raw,
+    serving,
+    until,
+    with_token_of,
+)
 from tony.errors import ConnectionFailed
 from tony.protocol.framing import encode
 from tony.protocol.messages import SetLogLevel

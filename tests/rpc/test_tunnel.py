@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.rpc.places import Place, connected, serving, until
+from tests.rpc.recording_server import Place, connected, serving, until
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.messages import Ack, EndTunnel, Message, TunnelTaken
 from tony.rpc.connection import RpcConnection

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc.flood import first_message
-from tests.rpc.places import JOB, OTHER_JOB, Place, connected, hello, raw, serving, until
+from tests.rpc.connection_flood import first_message
+from tests.rpc.recording_server import JOB, OTHER_JOB, Place, connected, hello, raw, serving, until
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
 from tony.rpc.tls_pipe import client_context, handshake_tag
@@ -114,7 +114,14 @@ async def test_what_a_client_shows_is_not_its_token() -> None:
 async def test_a_flood_keeps_no_executor_out(mode: str) -> None:
     """It connects while thousands of others hold every place that they get."""
     async with serving(TLS_PLACE) as (server, _, address):
-        command = [sys.executable, "-m", "tests.rpc.flood", str(port_of(address)), str(FLOOD_CONNECTIONS), mode]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.rpc.connection_flood",
+            str(port_of(address)),
+            str(FLOOD_CONNECTIONS),
+            mode,
+        ]
         flood = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
         try:
             assert flood.stdout

@@ -13,7 +13,7 @@
 | E25 | refused with the arithmetic; and a job that does not get its containers in time |
 | E26 | an AM that never starts |
 | E32 | the AM stands still for longer than YARN bears |
-| E22 E23 E24 E34 | Horovod and class paths: not here, but in test_horovod_meeting.py and tests/executor/ |
+| E22 E23 E24 E34 | Horovod and class paths: not here, but in test_horovod_rendezvous.py and tests/executor/ |
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ def test_e19_callbacks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "registered" in [e.event.kind for e in job.events()]
 
 
-@only_on("local", why="the size of the machine; YARN's limits: tests/yarn/test_room.py::test_refused")
+@only_on("local", why="the size of the machine; YARN's limits: tests/yarn/test_cluster_capacity.py::test_refused")
 def test_e25_too_large_is_refused_with_the_arithmetic(lab: Lab) -> None:
     """Ten thousand workers of 2g can never fit: refused at submit, exit 2, with numbers."""
     done = lab.submit(lab.roles(OK, '[roles.worker]\ninstances = 10000\nmemory = "2g"\n'))
@@ -324,7 +324,8 @@ def test_e25_too_large_is_refused_with_the_arithmetic(lab: Lab) -> None:
 
 
 @only_on(
-    "local", why="a machine of any size; on YARN three full nodes: tests/yarn/test_room.py::test_allocation_time_out"
+    "local",
+    why="any machine; on YARN three full nodes: tests/yarn/test_cluster_capacity.py::test_allocation_time_out",
 )
 def test_e25_allocation_time_out(lab: Lab) -> None:
     """A job that does not get its containers in time fails as infrastructure, and says behind which job it waited."""
@@ -340,7 +341,9 @@ def test_e25_allocation_time_out(lab: Lab) -> None:
     lab.wait(first, "killed")
 
 
-@only_on("local", why="on YARN the AM waits for room in its queue: tests/yarn/test_room.py::test_queue_time_out")
+@only_on(
+    "local", why="on YARN the AM waits for room in its queue: tests/yarn/test_cluster_capacity.py::test_queue_time_out"
+)
 def test_e26_a_master_that_never_starts(lab: Lab) -> None:
     """An application master that ends before it lives leaves a message, exit 3, and no job behind."""
     text = (

@@ -15,7 +15,7 @@ from starlette import applications
 from starlette.types import ASGIApp
 
 import tony
-from tests.web.kept import fetch, keep
+from tests.web.sample_jobs import fetch, keep
 from tony.am.page_process import _CODE
 from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query

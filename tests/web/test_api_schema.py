@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
 from tests.web.home_source import HomeSource
-from tests.web.kept import as_peer, keep
+from tests.web.sample_jobs import as_peer, keep
 from tony.model.layout import Home
 from tony.web.api.operation import Operation
 from tony.web.api.operation_table import OPERATIONS

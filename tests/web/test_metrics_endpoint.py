@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from tests.history.test_prometheus_text import parsed, value
 from tests.web.home_source import HomeSource
-from tests.web.kept import ANYBODY, as_peer, fetch, keep
+from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
-from tests.web.kept import ANYBODY, fetch, keep
+from tests.web.sample_jobs import ANYBODY, fetch, keep
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain

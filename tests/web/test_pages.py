@@ -15,7 +15,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
-from tests.web.kept import as_peer, fetch, keep
+from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport

@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.test_log_fetcher import Far as Scheduler
 from tests.jobs.test_log_fetcher import FarScheduler
 from tests.web.home_source import HomeSource
-from tests.web.kept import as_peer, fetch, keep
+from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
 from tony.jobs import remote_record

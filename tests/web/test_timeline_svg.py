@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.history.told_lives import entries, life, record
+from tests.history.simulated_logs import entries, life, record
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline
 from tony.model.states import RoleKind
 from tony.web.timeline_svg import MAX_LANES, Drawing, draw

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.web.home_source import HomeSource
-from tests.web.kept import ANYBODY, as_peer, fetch, keep
+from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.model.layout import Home
 from tony.web.app import create

@@ -12,7 +12,7 @@ import pytest
 from tests.advice.fleet import play, write
 from tests.advice.jobs import memory_over_asked
 from tests.web.home_source import HomeSource
-from tests.web.kept import ANYBODY, fetch
+from tests.web.sample_jobs import ANYBODY, fetch
 from tony.history.event_log import segments
 from tony.model.layout import Home
 from tony.web import unused_resources

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from tests.e2e.lab import CEILING
-from tests.web.kept import as_peer
+from tests.web.sample_jobs import as_peer
 from tests.yarn.lab import user
 from tony.model.layout import Home
 from tony.portal.histories.history_location import open_location

@@ -188,8 +188,8 @@ def _runtime(cluster: MiniCluster, folder: Path, into: str) -> bytes:
     source = Path(tony.__file__).parents[1]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("stand_in.py", Path(__file__).with_name("stand_in.py").read_text())
-        archive.writestr("start.sh", f'exec python3 -I -S "${{0%/*}}/stand_in.py" {source} {folder}/{into}\n')
+        archive.writestr("recording_executor.py", Path(__file__).with_name("recording_executor.py").read_text())
+        archive.writestr("start.sh", f'exec python3 -I -S "${{0%/*}}/recording_executor.py" {source} {folder}/{into}\n')
     return buffer.getvalue()
 
 

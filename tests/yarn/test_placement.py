@@ -1,6 +1,6 @@
 """Tasks where constraints want them, with a ResourceManager that rejects what does not fit now.
 
-That is its handler `placement-processor`. With the other, `scheduler`: `test_shared_out`; without any: `test_room`.
+That is its handler `placement-processor`. With `scheduler`: `test_queues_and_labels`; without: `test_cluster_capacity`.
 """
 
 from __future__ import annotations

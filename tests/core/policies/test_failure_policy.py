@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.sample_states import standing
 from tests.core.specs import roles, task
-from tests.core.standing import standing
 from tony.core.policies.failure_policy import Effect, judge
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import FailurePolicy, RoleKind

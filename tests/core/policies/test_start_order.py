@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.core.sample_states import standing
 from tests.core.specs import roles
-from tests.core.standing import standing
 from tony.core.policies.start_order import group_done, newly_blocked, newly_ready
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.sample_states import standing
 from tests.core.specs import roles
-from tests.core.standing import standing
 from tony.core.policies.success_policy import judge
 from tony.model.job_spec import Role
 from tony.model.states import RoleKind, StopOn

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target, hold
 from tests.storage.samples import Node, odd_member, tar_of, zip_of
 from tony.errors import ArchiveError

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.targets.wire import framed_messages
 from tests.fuzz.values import plain_of
-from tests.rpc.places import JOB, OTHER_JOB, Diary
+from tests.rpc.recording_server import JOB, OTHER_JOB, Diary
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.control.reattach_listener import ReattachListener
 from tony.executor.network.rendezvous_store import RendezvousService, RendezvousStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tony.schedulers.local.claims import claim_policy
 from tony.schedulers.local.claims.claim_policy import Claim

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
-from tests.portal import original
+from tests.portal import legacy_histories
 from tony.config.legacy.final_xml import job_of, read_final
 from tony.errors import RecordError
 from tony.history.event_log import LogEntry
@@ -34,12 +34,12 @@ def avro_file(data: bytes) -> None:
 def original_record(data: bytes) -> None:
     """An event file and settings: whatever they say becomes a job that can be shown, or is damaged."""
     events, _, settings = data.partition(_PARTS)
-    folder = scratch("history") / original.APP
+    folder = scratch("history") / legacy_histories.APP
     folder.mkdir()
-    (folder / original.ended_name(status="FAILED")).write_bytes(events)
+    (folder / legacy_histories.ended_name(status="FAILED")).write_bytes(events)
     (folder / "tony-final.xml").write_bytes(settings)
     store = LocalStore(folder.parent)
-    found = jhist_reader.read(store, original.APP, store.list(original.APP))
+    found = jhist_reader.read(store, legacy_histories.APP, store.list(legacy_histories.APP))
     json.dumps(to_plain(found.report), allow_nan=False)
     json.dumps(to_plain(found.record), allow_nan=False)
     line = timeline(found.record, found.entries)
@@ -92,7 +92,10 @@ def _address_seeds() -> list[bytes]:
     return ["\n".join(f"{name}={value}" for name, value in asked.items()).encode(), b"until=2026-01-31T18:00+01:00"]
 
 
-_AVRO = (original.container(original.whole()), original.container(original.failing(), "deflate"))
+_AVRO = (
+    legacy_histories.container(legacy_histories.whole()),
+    legacy_histories.container(legacy_histories.failing(), "deflate"),
+)
 _TYPES = tuple(f'"{word}"'.encode() for word in ("type", "record", "fields", "name", "items", "array", "map", "enum"))
 
 TARGETS = (
@@ -109,7 +112,7 @@ TARGETS = (
         name="original-record",
         run=original_record,
         errors=(RecordError,),
-        seeds=lambda: [each + _PARTS + original.SETTINGS.encode() for each in _AVRO],
+        seeds=lambda: [each + _PARTS + legacy_histories.SETTINGS.encode() for each in _AVRO],
         tokens=_TYPES,
         memory=300 << 20,
         seconds=20.0,
@@ -118,7 +121,7 @@ TARGETS = (
         name="final-settings",
         run=final_settings,
         errors=(RecordError,),
-        seeds=lambda: [original.SETTINGS.encode()],
+        seeds=lambda: [legacy_histories.SETTINGS.encode()],
         tokens=(b"<property>", b"<name>", b"<value>", b"tony.worker.instances", b"<!ENTITY", b"<xi:include"),
     ),
     Target(name="stored-record", run=stored_record, errors=(), seeds=_record_seeds, json=True, memory=16 << 20),

@@ -6,7 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tony.linux import cgroup, listening_sockets
 from tony.linux.inotify import Inotify, InotifyMask

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target, hold
 from tony.am.metrics_store import MetricsStore
 from tony.core.state import State

@@ -7,7 +7,7 @@ import os
 import time
 
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tony.executor.metrics.progress_listener import Advance, CheckpointReport, parse
 from tony.executor.metrics.progress_pattern import LogPattern

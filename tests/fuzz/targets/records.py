@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target, hold
 from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fuzz.places import scratch
+from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
 from tony.config.files.paths import file_entry
 from tony.config.legacy.flags import Flags as OriginalFlags

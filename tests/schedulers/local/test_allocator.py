@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.local_bench import LocalBench, bench
+from tests.conformance.local_scheduler import LocalBench, bench
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, StorageError
 from tony.linux import process

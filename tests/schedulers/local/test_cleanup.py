@@ -15,7 +15,7 @@ from tony.linux import process
 from tony.schedulers.local.containers import cleanup
 
 NOTHING = cleanup.LaunchRecord()
-ADOPTER = Path(__file__).with_name("adopter.py")
+ADOPTER = Path(__file__).with_name("dying_am.py")
 Start = Callable[..., subprocess.Popen[bytes]]
 
 

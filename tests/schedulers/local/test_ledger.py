@@ -21,7 +21,7 @@ from tony.schedulers.local.claims.claim_queue import acquire_claim
 from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 
-CLAIMER = Path(__file__).with_name("claimer.py")
+CLAIMER = Path(__file__).with_name("claim_process.py")
 #: The re-check that nobody should need comes after five seconds: what comes sooner, the kernel told.
 PROMPT = 4.0
 STRANGER = 54321

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.schedulers.yarn import played as scene
-from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
+from tests.schedulers.yarn import fake_cluster as scene
+from tests.schedulers.yarn.fake_cluster import HDFS_TOKEN, SECRET, Played, playing
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.fake_webhdfs import Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse

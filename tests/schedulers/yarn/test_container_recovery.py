@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedulers.yarn import played as scene
-from tests.schedulers.yarn.played import Played, playing
+from tests.schedulers.yarn import fake_cluster as scene
+from tests.schedulers.yarn.fake_cluster import Played, playing
 from tests.support.hadoop.fake_resource_manager import APPLICATION
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
 from tests.support.hadoop.faults import DropResponse

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedulers.yarn import played as scene
-from tests.schedulers.yarn.played import playing
+from tests.schedulers.yarn import fake_cluster as scene
+from tests.schedulers.yarn.fake_cluster import playing
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
 from tony.errors import NotInCharge
 from tony.schedulers.job_store import event_log_replication

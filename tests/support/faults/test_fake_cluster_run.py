@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.played_job import CEILING, PlayedJob, play, until
+from tests.am.in_process_job import CEILING, PlayedJob, play, until
 from tests.core.specs import OK, workers
 from tests.support.faults.fake_cluster_run import carry_out
 from tests.support.faults.plan import Strike

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.master import Guest, Master, context, wait_until
+from tests.executor.fake_am import Guest, Master, context, wait_until
 from tests.support.child_modules import module_words
 from tests.support.faults.fault_files import Order, OrderBook, give
 from tests.support.faults.faulty_connection import LinkFault, StruckConnection, reach

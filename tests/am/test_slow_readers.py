@@ -1,0 +1,100 @@
+"""Those who do not read what they are sent: executors, followers. Nobody else waits for them, and the job ends."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+from tests.am.in_process_job import PlayedJob, play, until
+from tests.core.specs import OK, workers
+from tony.model.cluster_spec import ClusterSpec
+from tony.model.codec import Json
+from tony.model.job_spec import JobSpec
+from tony.model.states import TaskState
+from tony.protocol import messages as msg
+from tony.protocol.hello import PeerKind
+from tony.rpc.client_connection import connect
+
+#: Text that hardly gets shorter by compressing, and longer than what the kernel takes for one connection.
+LONG = random.Random(7).randbytes(6 << 20).hex()
+
+
+def runs_on(part: object, message: object) -> None:
+    """A program that runs until it is told to stop."""
+
+
+def states(job: PlayedJob) -> list[str]:
+    """Of all tasks."""
+    return [task.state.value for task in job.report().tasks]
+
+
+def test_an_executor_that_does_not_read_its_spec_holds_up_nobody(tmp_path: Path) -> None:
+    """The others start and end; it learns everything when it reads again."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        def long(spec: JobSpec, cluster: ClusterSpec) -> Json:
+            return LONG
+
+        job.master._starts._framework.shared = long  # type: ignore[method-assign]
+        await until(lambda: len(job.executors) == 3)
+        deaf, *others = job.executors.values()
+        await until(lambda: deaf._connection is not None)
+        assert deaf._connection is not None
+        deaf._connection.pause_reading()
+        await until(lambda: all(executor.runs for executor in others))
+        for executor in others:
+            executor.exit(OK)
+        await until(lambda: states(job) == ["running", "succeeded", "succeeded"])
+        assert not deaf.runs
+        deaf._connection.resume_reading()
+        await until(lambda: deaf.runs)
+        assert [m.shared for m in deaf.received if isinstance(m, msg.StartProgram)] == [LONG]
+        deaf.exit(OK)
+
+    _, finish = play(tmp_path, workers(3), runs_on, tls=True, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+
+
+def test_an_executor_that_never_reads_again_is_given_up(tmp_path: Path) -> None:
+    """It says nothing either: its silence ends it, and the job, as any other silence would."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: job.report().state.value == "running")
+        for executor in job.executors.values():
+            assert executor._connection is not None
+            executor._connection.pause_reading()
+        await until(lambda: not job.source.containers)
+        for executor in list(job.executors.values()):  # each that dies leaves
+            await executor.die()
+
+    spec = workers(1, heartbeat_interval=0.05, heartbeat_timeout=0.3)
+    _, finish = play(tmp_path, spec, runs_on, tls=True, meanwhile=meanwhile)
+    assert finish.failure
+    assert finish.failure.cause == "silent"
+
+
+def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
+    """Reports that he does not read are not made for him; tasks start and end as if he were not there."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: job.report().state.value == "running")
+        follower = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        follower.pause_reading()
+        follower.send(msg.Watch(gather=0.01))
+        await until(lambda: len(job.master.subscribers._subscribers) == 1)
+        until_then = time.monotonic() + 1.0
+        while time.monotonic() < until_then:  # as many changes as can be
+            job.master.subscribers.changed()
+            await asyncio.sleep(0)
+        (connection,) = job.master.subscribers._subscribers
+        assert connection.backlog < 8 << 20
+        for executor in job.executors.values():
+            executor.exit(OK)
+        follower.abort()
+        await follower.wait_closed()
+
+    job, finish = play(tmp_path, workers(200), runs_on, tls=True, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    assert {task.state for task in job.report().tasks} == {TaskState.SUCCEEDED}

@@ -1,0 +1,65 @@
+"""A played application master that lives beside a command line in the same process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.jobs.fake_am import PlayedMaster, until
+from tony.client import blocking
+from tony.model.job_report import JobReport
+from tony.model.layout import JobFolder
+
+
+class Beside:
+    """Drives a master from another thread than its own."""
+
+    def __init__(self, master: PlayedMaster) -> None:
+        self.master = master
+
+    def change(self, report: JobReport) -> None:
+        """The job stands like this now."""
+
+        async def do() -> None:
+            self.master.change(report)
+
+        blocking.run(do())
+
+    def finish(self, report: JobReport) -> None:
+        """The job ends."""
+        blocking.run(self.master.finish(report))
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        """Waits until something is true."""
+        blocking.run(until(condition))
+
+    @contextmanager
+    def story(self, tell: Callable[[Beside], None]) -> Iterator[None]:
+        """Lets something happen while a command line runs; an error in it comes out here."""
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                tell(self)
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join(30)
+        assert errors == []
+
+
+@contextmanager
+def living(folder: JobFolder, report: JobReport) -> Iterator[Beside]:
+    """A job whose application master lives."""
+    master = PlayedMaster(folder, report)
+    blocking.run(master.__aenter__())
+    try:
+        yield Beside(master)
+    finally:
+        blocking.run(master.die())

@@ -1,0 +1,158 @@
+"""The examples of the original's users on this machine: XML and flags become a job file, which runs.
+
+On a cluster, through `tony cluster-submit`: tests/yarn/test_linkedin_examples.py, also with environments of
+their own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tests.e2e import linkedin_examples
+from tests.e2e.lab import Lab
+from tests.e2e.linkedin_examples import FOLDER, accuracy
+from tests.framework_envs import DEBIAN_PYTHON, has_torch
+
+pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.timeout(600)]
+
+
+def run(lab: Lab, flags: list[str]) -> tuple[str, dict[str, str]]:
+    """Converts and submits; answers what was printed, and task -> its state."""
+    job = lab.root / "job.toml"
+    xml = next(flag.partition("=")[2] or flags[i + 1] for i, flag in enumerate(flags) if "conf_file" in flag)
+    given = [flag for i, flag in enumerate(flags) if "conf_file" not in flag and flags[i - 1] != "-conf_file"]
+    made = lab.tony("convert", xml, *given)
+    assert made.returncode == 0, made.stderr
+    job.write_text(made.stdout)
+    done = lab.submit(job, timeout=560)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed[-5000:]
+    return printed, {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
+
+
+@pytest.mark.on_change("frameworks", "python_hooks", "examples", "config", "cli")
+def test_tensorflow_low_level(lab: Lab) -> None:
+    """Three workers share the steps over a server that never ends; worker 0 shows the summaries at its port."""
+    out = lab.root / "model"
+    printed, states = run(lab, linkedin_examples.low_level(out, sys.executable))
+    taken = {worker: int(count) for worker, count in re.findall(r"worker:(\d): took (\d+) of 150 steps", printed)}
+    assert {"0", "1", "2"} == set(taken)
+    assert 150 <= sum(taken.values()) < 160
+    assert accuracy(printed) > 80
+    assert re.search(r"worker:0: TensorBoard at http://0\.0\.0\.0:\d+/", printed)
+    assert {*("worker:0", "worker:1", "worker:2")} == {task for task, state in states.items() if state == "succeeded"}
+    assert states["ps:0"] == "stopped"
+    assert list(out.glob("model.ckpt-*.index"))
+    assert list(out.glob("events.out.tfevents.*"))
+
+
+def test_pytorch(lab: Lab) -> None:
+    """INIT_METHOD, RANK and WORLD are enough for two ranks."""
+    if not has_torch():
+        pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
+    printed, states = run(lab, linkedin_examples.pytorch(DEBIAN_PYTHON, lab.root / "venv.zip"))
+    assert "rank 1: joined, 2 ranks train together" in printed
+    assert accuracy(printed) > 90
+    assert {"worker:0": "succeeded", "worker:1": "succeeded"} == states
+
+
+@pytest.mark.long
+def test_estimator(lab: Lab) -> None:
+    """A chief and a worker train, an evaluator judges the checkpoints, of which the newest three are kept."""
+    out = lab.root / "model"
+    flags = linkedin_examples.estimator(out, sys.executable)
+    printed, states = run(lab, flags)
+    assert accuracy(printed) > 90
+    assert "evaluator:0: step 150, held-out accuracy" in printed
+    assert states.pop("tensorboard:0") == "stopped"
+    assert {"chief:0": "succeeded", "worker:0": "succeeded", "evaluator:0": "succeeded"} == states
+    assert {"model-50.index", "model-100.index", "model-150.index"} == {path.name for path in out.glob("*.index")}
+
+
+def xml_of(path: Path) -> dict[str, str]:
+    """The settings in one of the examples' files."""
+    found = ElementTree.parse(path).getroot().iter("property")
+    return {each.findtext("name", ""): each.findtext("value", "") for each in found}
+
+
+def test_the_settings_are_those_of_the_originals_users() -> None:
+    """Key for key; of the two Ray commands the beginnings, for Ray itself has changed since."""
+    plain = {"tony.application.security.enabled": "false"}
+    assert xml_of(FOLDER / "mnist-tensorflow" / "tony-test.xml") == {
+        "tony.worker.instances": "3",
+        "tony.worker.memory": "4g",
+        **plain,
+    }
+    assert xml_of(FOLDER / "mnist-pytorch" / "tony-test.xml") == {
+        **plain,
+        "tony.ps.instances": "0",
+        "tony.worker.instances": "2",
+        "tony.application.framework": "pytorch",
+    }
+    assert xml_of(FOLDER / "linearregression-mxnet" / "tony_mxnet_job.xml") == {
+        **plain,
+        "tony.scheduler.instances": "1",
+        "tony.server.instances": "2",
+        "tony.ps.instances": "0",
+        "tony.worker.instances": "2",
+        "tony.worker.vcores": "2",
+        "tony.worker.memory": "4G",
+        "tony.application.framework": "mxnet",
+        "tony.application.name": "mxnet - linearregression",
+    }
+    horovod = {
+        "tony.worker.instances": "4",
+        "tony.worker.memory": "3g",
+        "tony.docker.enabled": "true",
+        "tony.docker.containers.image": "docker.io/bigdata/horovod-test-1:v1",
+        "tony.application.framework": "horovod",
+    }
+    assert xml_of(FOLDER / "horovod-on-tony" / "tony-test.xml") == horovod
+    assert xml_of(FOLDER / "horovod-on-tony" / "tony-test-debug.xml") == {
+        **horovod,
+        "tony.horovod.driver.mode.debug": "true",
+        "tony.driver.instances": "1",
+        "tony.driver.vcores": "2",
+        "tony.application.untracked.jobtypes": "driver",
+        "tony.driver.command": "python horovod_debug_driver.py",
+    }
+    ray = xml_of(FOLDER / "ray-on-tony" / "tony-test.xml")
+    for role in ("head", "worker"):
+        assert ray.pop(f"tony.{role}.command").startswith("chmod +x $PWD/venv/lib/python3.")
+    assert ray == {"tony.worker.instances": "2", "tony.worker.memory": "3g", "tony.head.instances": "1"}
+
+
+def test_images_may_be_mnist(tmp_path: Path) -> None:
+    """A folder with mnist.npz counts; without one, scikit-learn's digits are there."""
+    images = loaded(FOLDER / "mnist-tensorflow" / "images.py")
+    sizes = [part.shape for part in images.load(str(tmp_path))]
+    assert sizes == [(1437, 8, 8), (360, 8, 8), (1437,), (360,)]
+    pixels, labels = np.full((3, 28, 28), 255, "uint8"), np.arange(3)
+    np.savez(tmp_path / "mnist.npz", x_train=pixels, y_train=labels, x_test=pixels[:1], y_test=labels[:1])
+    train_x, test_x, train_y, _ = images.load(str(tmp_path))
+    assert (train_x.shape, test_x.shape, train_x.max()) == ((3, 28, 28), (1, 28, 28), 1.0)
+    assert train_y.tolist() == [0, 1, 2]
+
+
+def loaded(path: Path) -> Any:
+    """A module of an example."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_tested() -> None:
+    """No folder of examples/from-tony is without a command line here."""
+    names = {path.name for path in FOLDER.iterdir() if path.is_dir()}
+    assert names == {"horovod-on-tony", "linearregression-mxnet", "mnist-pytorch", "mnist-tensorflow", "ray-on-tony"}

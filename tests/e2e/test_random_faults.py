@@ -1,0 +1,52 @@
+"""Plans by lot on real processes: whatever happens, the job ends well, and no program starts twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.e2e.lab import Lab
+from tests.e2e.recorded_job import STRUCK, TASKS, Rehearsal
+from tests.e2e.test_master_killed import struck_by
+from tests.support.faults.crash_points import struck
+from tests.support.faults.plan import FillDisk, ProcessKind, Within
+from tests.support.faults.plan_parser import write_plan, write_strike
+from tests.support.faults.random_plan import random_plan
+from tony.model.ids import TaskId
+
+pytestmark = pytest.mark.e2e
+
+#: Nobody who stands still for a while is given up, and there are lives enough for every strike.
+HEAD = 'am_attempts = 10\nheartbeat_interval = "100ms"\nheartbeat_timeout = "60s"\n'
+
+
+def rehearse(lab: Lab, seed: int) -> None:
+    """Up to five strikes among all processes of the reference job."""
+    drawn = random_plan(seed, [TaskId.parse(task) for task in TASKS], strikes=5, longest=2.0)
+    # A master without room on its disk gives the job up, rightly: that has a test of its own.
+    strikes = [s for s in drawn.strikes if not (isinstance(s.harm, FillDisk) and s.target.part is ProcessKind.MASTER)]
+    inside = "; ".join(write_strike(strike) for strike in strikes if isinstance(strike.moment, Within))
+    plan = write_plan(replace(drawn, strikes=tuple(strikes)))
+    job = Rehearsal(lab, STRUCK, *([struck_by(inside)] if inside else []), restarts=6, head=HEAD, name=f"seed-{seed}")
+    with job.striker(plan) as striker:
+        status = lab.wait(job.job)
+    fell = [*map(str, striker.struck), *struck(job.folder)]
+    story = f"seed {seed}, plan:\n{plan}\nstruck: {fell}\n{status}\nmasters said:\n{job.said()[-6000:]}"
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0), story
+    assert max(Counter(job.starts()).values()) == 1, story
+    assert job.replays() == "", story
+
+
+@pytest.mark.parametrize("seed", [3, 38])
+def test_whatever_happens(lab: Lab, seed: int) -> None:
+    """Two of them."""
+    rehearse(lab, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_whatever_happens_many_times(lab: Lab, seed: int) -> None:
+    """Many of them."""
+    rehearse(lab, seed)

@@ -1,0 +1,515 @@
+"""Files that are not there, cannot be read, go round in circles, are huge, damaged, hostile, or oddly named."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import Lab, until
+from tests.failure_modes.refusals import nothing_left, refused
+from tests.failure_modes.unknown_users import become_stranger
+
+pytestmark = pytest.mark.e2e
+
+LOOP = "is a loop of symbolic links, or behind one. Fix the links."
+LARGE = "and is copied for every task. Largest entries: data/big.bin ({}). Leave out what the job "
+LARGE += "does not need with a .tonyignore file."
+NO_CLUSTER = (
+    "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (or scheduler.yarn.conf) "
+    "to the folder with core-site.xml and hdfs-site.xml, or copy the file here first: hdfs dfs -get."
+)
+NO_ARCHIVE = (
+    "it is a file, but not an archive. Supported are tar, tar.gz, tar.bz2, tar.xz or zip, detected by content. "
+)
+NO_ARCHIVE += "Give the folder it is in, or list it under `files`."
+MIB = 1024**2
+
+
+# --- not there, or going round in circles ---------------------------------------------------------------------------
+
+
+def test_a_source_that_does_not_exist(lab: Lab) -> None:
+    """In a file it is sought beside the file, on the command line in the current folder; so is everything else."""
+    job = lab.job_file('source = "nowhere"\ncommand = "true"\nfiles = ["a.txt", "b/c.txt::d"]\n')
+    beside = job.parent
+    refused(
+        lab,
+        lab.submit(job),
+        f'source = "nowhere" ({job}:1): {beside}/nowhere does not exist.',
+        f'files[0] = "a.txt" ({job}:3): {beside}/a.txt does not exist.',
+        f'files[1] = "b/c.txt::d" ({job}:3): {beside}/b/c.txt does not exist.',
+    )
+    told = f'source = "nowhere" (--source): {lab.root}/nowhere does not exist.'
+    refused(lab, lab.tony("run", "--source", "nowhere", "--", "true"), told)
+
+
+def test_a_source_that_is_no_folder(lab: Lab) -> None:
+    """A device, a pipe that would block its reader for ever, a plain file, an address, a path beyond all bounds."""
+    os.mkfifo(lab.root / "pipe")
+    (lab.root / "file").write_text("x")
+    long = "x" * 5000
+    for path, told in {
+        "/dev/null": 'source = "/dev/null" (--source): /dev/null is neither a folder nor an archive.',
+        "pipe": f'source = "pipe" (--source): {lab.root}/pipe is neither a folder nor an archive.',
+        "file": f"source = {lab.root}/file (--source): {NO_ARCHIVE}",
+        "hdfs://a/b": f"source = hdfs://a/b (--source): {NO_CLUSTER}",
+        long: f'source = "{long[:78]}… (--source): the path is too long for the file system. Is it a path?',
+    }.items():
+        refused(lab, lab.tony("run", "--source", path, "--", "true"), told)
+
+
+def test_a_source_that_is_a_loop_of_links(lab: Lab) -> None:
+    """Be it the source itself or on the way to it, in whatever key."""
+    (lab.root / "one").symlink_to("two")
+    (lab.root / "two").symlink_to("one")
+    for path in ("one", "one/inside"):
+        told = f'source = "{path}" (--source): {lab.root}/{path} {LOOP}'
+        refused(lab, lab.tony("run", "--source", path, "--", "true"), told)
+    done = lab.tony("run", "--source", "", "--file", "one", "--python", "two/bin/python", "--", "true")
+    told = f'python = "two/bin/python" (--python): {lab.root}/two/bin/python {LOOP}'
+    refused(lab, done, told, f'files[0] = "one" (--file): {lab.root}/one {LOOP}')
+    done = lab.submit(lab.root / "one")
+    refused(lab, done, f"{lab.root}/one: it cannot be read: Too many levels of symbolic links.")
+    done = lab.tony("run", "--", "true", env={"TONY_HOME": str(lab.root / "one")})
+    told = f"TONY_HOME is {lab.root}/one, which is a broken link. Set it to a folder of yours."
+    assert (2, f"tony: {told}\n") == (done.returncode, done.stderr)
+    nothing_left(lab)
+
+
+def test_loops_of_links_inside_the_source(lab: Lab) -> None:
+    """They are no harm: links are kept as links, and what leads back into the folder still does."""
+    lab.file("train.py", "print('trained')")
+    project = lab.root / "project"
+    (project / "deep").mkdir()
+    (project / "self").symlink_to(".")
+    (project / "deep" / "up").symlink_to("..")
+    (project / "a").symlink_to("b")
+    (project / "b").symlink_to("a")
+    (project / "dangling").symlink_to("nowhere")
+    (project / "absolute").symlink_to(project / "deep")
+    done = lab.tony("run", "--", "python", "self/deep/up/absolute/up/train.py", cwd=project)
+    assert done.returncode == 0, done.stderr
+    work = lab.home / "jobs" / lab.only_job() / "work" / "main-0"
+    assert {"self": ".", "a": "b", "b": "a", "dangling": "nowhere", "absolute": "deep"} == {
+        path.name: os.readlink(path) for path in work.iterdir() if path.is_symlink()
+    }
+
+
+def test_a_source_that_leads_out_or_goes_too_deep(lab: Lab) -> None:
+    """What does not come along is named, and so is what nobody could walk."""
+    source = lab.root / "source"
+    source.mkdir()
+    (source / "out").symlink_to("/etc")
+    place = source
+    for _ in range(300):
+        place /= "d"
+        place.mkdir()
+    done = lab.tony("run", "--source", "source", "--", "true")
+    shown = f"{'d/' * 25}…{'d/' * 25}"
+    refused(
+        lab,
+        done,
+        f"source = {source} (--source): the folder {shown} is nested more than 200 levels deep. Leave it out with "
+        ".tonyignore.",
+        f"source = {source} (--source): the link out -> /etc leads out of the folder. List its target under `files`, "
+        "or leave it out with .tonyignore.",
+    )
+
+
+def test_special_files_in_the_source(lab: Lab) -> None:
+    """A pipe and a socket have no content: they are left out, and that is told."""
+    lab.file("train.py", "import os; print(sorted(os.listdir()))")
+    os.mkfifo(lab.root / "project" / "pipe")
+    done = lab.tony("run", "--", "python", "train.py", cwd=lab.root / "project")
+    assert done.returncode == 0, done.stderr
+    assert "tony: warning: source: pipe is a named pipe and is left out" in done.stderr
+    assert "['train.py']" in done.stdout
+
+
+# --- that cannot be read ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def person(lab: Lab) -> Lab:
+    """Somebody for whom the permissions of files count: not root."""
+    return become_stranger(lab) if os.geteuid() == 0 else lab
+
+
+def closed(path: Path) -> Path:
+    """Nobody may do anything with it any more."""
+    path.chmod(0)
+    return path
+
+
+def test_unreadable_files(person: Lab) -> None:
+    """All of them at once, by name, with the way out. Nothing was started."""
+    for name in ("open.py", "secret.py", "inner/key.pem", "shut/x.py", "data.npz"):
+        person.file(name, "x")
+    project = person.root / "project"
+    for name in ("secret.py", "inner/key.pem", "shut", "data.npz"):
+        closed(project / name)
+    (project / ".tonyignore").write_text("data.npz\n")
+    job = person.job_file('command = "true"\nsource = "."\nfiles = ["data.npz"]\n')
+    mend = "Make it readable, or leave it out with .tonyignore."
+    done = person.submit(job)
+    assert sorted(done.stderr.splitlines()[:-1]) == [  # folders are read in no order
+        f"files = {project}/data.npz ({job}:3): it cannot be read (permission denied). Make it readable.",
+        f"source = {project} ({job}:2): inner/key.pem cannot be read (permission denied). {mend}",
+        f"source = {project} ({job}:2): secret.py cannot be read (permission denied). {mend}",
+        f"source = {project} ({job}:2): the folder shut/ cannot be read (Permission denied). {mend}",
+    ]
+    refused(person, done, *done.stderr.splitlines()[:-1])
+    (project / "shut").chmod(0o755)
+
+
+def test_an_unreadable_source(person: Lab) -> None:
+    """The folder itself, one above it, the list of what to leave out."""
+    (person.root / "above" / "source").mkdir(parents=True)
+    source = person.root / "above" / "source"
+    (source / ".tonyignore").write_text("x\n")
+    run = ("run", "--source", str(source), "--", "true")
+    closed(source / ".tonyignore")
+    told = f"source = {source} (--source): {source}/.tonyignore cannot be read (Permission denied). Make it readable."
+    refused(person, person.tony(*run), told)
+    closed(source)
+    told = (
+        f"source = {source} (--source): the folder {source} cannot be read (Permission denied). Make it readable, or "
+        "leave it out with .tonyignore."
+    )
+    refused(person, person.tony(*run), told)
+    closed(source.parent)
+    told = (
+        f"source = {source} (--source): it cannot be reached (permission denied). Check the permissions of the "
+        "folders above it."
+    )
+    refused(person, person.tony(*run), told)
+    source.parent.chmod(0o755)
+    source.chmod(0o755)
+
+
+def test_an_unreadable_job_file(person: Lab) -> None:
+    """The job file, an interpreter, a site file: each says which file it is."""
+    job = closed(person.job_file('command = "true"\n'))
+    for command in ("submit", "validate"):
+        refused(person, person.tony(command, job), f"{job}: it cannot be read: Permission denied.")
+    closed(person.file("python", "#!/bin/sh\n"))
+    done = person.tony("run", "--source", "", "--python", "project/python", "--", "true")
+    told = f"python = {person.root}/project/python (--python): it cannot be read (permission denied). Make it readable."
+    refused(person, done, told)
+    site = person.root / "user" / ".config" / "tony" / "tony.toml"
+    site.parent.mkdir(parents=True)
+    site.touch()
+    closed(site)
+    refused(person, person.tony("run", "--source", "", "--", "true"), f"{site}: it cannot be read: Permission denied.")
+
+
+# --- huge -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def big_lab(lab: Lab) -> Iterator[Lab]:
+    """A lab whose home is removed at once: what it holds is large."""
+    yield lab
+    shutil.rmtree(lab.home / "cache", ignore_errors=True)
+
+
+def test_a_large_file_in_the_source(big_lab: Lab) -> None:
+    """600 MB: warned of by name before it is packed, laid down whole, and nobody's memory grows with it."""
+    stage_large(big_lab, 600)
+
+
+@pytest.mark.long
+def test_a_file_of_2_gb_in_the_source(big_lab: Lab) -> None:
+    """The same with 2 GB, beyond what 31 bits count."""
+    stage_large(big_lab, 2100)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [
+        (signal.SIGINT, 130, "interrupted; nothing was submitted."),
+        (signal.SIGTERM, 143, "terminated by SIGTERM; nothing was submitted."),
+        (signal.SIGHUP, 129, "terminated by SIGHUP; nothing was submitted."),
+    ],
+)
+def test_whoever_loses_patience_while_a_large_file_is_packed(
+    big_lab: Lab, number: signal.Signals, code: int, told: str
+) -> None:
+    """Ctrl-C, a signal, a closed terminal: told, and nothing is left of what was half done."""
+    packing = start_packing(big_lab)
+    packing.send_signal(number)
+    out, err = packing.communicate(timeout=60)
+    assert (packing.returncode, out, err.split("\n\n")[0].splitlines()[-1]) == (code, "", f"tony: {told}")
+    assert "Traceback" not in err
+    nothing_left(big_lab)
+
+
+def test_whoever_is_killed_while_a_large_file_is_packed(big_lab: Lab) -> None:
+    """What they have left is not shown as a job, and the next submission removes it."""
+    packing = start_packing(big_lab)
+    packing.kill()
+    packing.communicate(timeout=60)
+    (half,) = big_lab.jobs()
+    (part,) = (big_lab.home / "cache").glob(".*.part")
+    done = big_lab.tony("list")
+    assert (0, f"no jobs in {big_lab.home}/jobs\n") == (done.returncode, done.stdout)
+    assert big_lab.tony("status", half).returncode == 2
+    os.utime(part, (part.stat().st_atime, part.stat().st_mtime - 3600))  # a minute later it is not young any more
+    assert big_lab.tony("run", "--source", "", "--", "true").returncode == 0
+    assert half not in big_lab.jobs()
+    assert not part.exists()
+    assert [] == list((big_lab.home / "submitting").iterdir())
+
+
+def start_packing(lab: Lab) -> subprocess.Popen[str]:
+    """A command that packs 8 GB, and is in the midst of it."""
+    (lab.root / "source").mkdir()
+    (lab.root / "source" / "big.bin").touch()
+    os.truncate(lab.root / "source" / "big.bin", 8 << 30)
+    packing = lab.follow("run", "--source", "source", "--", "true")
+
+    def is_packing() -> bool:
+        if packing.poll() is not None:
+            raise AssertionError(packing.communicate())
+        return any(part.stat().st_size for part in (lab.home / "cache").glob(".*.part"))
+
+    until(is_packing, "something of it is written")
+    return packing
+
+
+def stage_large(lab: Lab, size: int) -> None:
+    """Runs a job with a sparse file of so many MB in its source."""
+    lab.file("data/readme.txt", "x\n")
+    big = lab.root / "project" / "data" / "big.bin"
+    big.touch()
+    os.truncate(big, size * MIB)
+    shown = f"{size}m" if size < 1024 else f"{round(size / 1024, 1):g}g"
+    program = ["sh", "-c", "stat -c %s data/big.bin; grep VmHWM /proc/$PPID/status"]
+    done, peak = measured(lab, "run", "--source", "project", "--", *program)
+    assert done.returncode == 0, done.stderr
+    assert [
+        f"tony: warning: source is large ({shown}) {LARGE.format(shown)}",
+        f"tony: source: {shown} in 2 files",
+    ] == done.stderr.splitlines()
+    assert f"main:0 | {size * MIB}\n" in done.stdout
+    executor = re.search(r"VmHWM:\s*(\d+) kB", done.stdout)
+    assert executor
+    assert int(executor[1]) * 1024 < 80 * MIB
+    assert peak < 120 * MIB
+    assert lab.status("last")["exit_code"] == 0
+
+
+#: Runs a command and writes down the most memory that it had at a time, in KiB.
+MEASURE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[2:]).returncode
+open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)
+"""
+
+
+def measured(lab: Lab, *words: str) -> tuple[subprocess.CompletedProcess[str], int]:
+    """Runs a command to its end; also answers the most memory that it had, in bytes."""
+    lab.prefix = (sys.executable, "-S", "-c", MEASURE, str(lab.root / "peak"))
+    done = lab.tony(*words)
+    lab.prefix = ()
+    return done, int((lab.root / "peak").read_text()) * 1024
+
+
+# --- damaged or hostile archives --------------------------------------------------------------------------------------
+
+
+def tar(path: Path, *members: tuple[str, dict[str, object]]) -> Path:
+    """A tar of members that each have a name, and attributes of `TarInfo`."""
+    with tarfile.open(path, "w") as archive:
+        for name, more in members:
+            info = tarfile.TarInfo(name)
+            for key, value in {"size": 3, **more}.items():
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(b"abc"))
+    return path
+
+
+def zip_of(path: Path, **members: str) -> Path:
+    """A zip of these members."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def tar_gz(path: Path) -> Path:
+    """A sound archive of some size."""
+    with tarfile.open(path, "w:gz") as archive:
+        info = tarfile.TarInfo("noise")
+        info.size = 50_000
+        archive.addfile(info, io.BytesIO(os.urandom(info.size)))
+    return path
+
+
+def cut(path: Path) -> Path:
+    """The first half of it."""
+    os.truncate(tar_gz(path), path.stat().st_size // 2)
+    return path
+
+
+def flipped(path: Path) -> Path:
+    """One byte in the middle is another one."""
+    content = bytearray(tar_gz(path).read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    return path
+
+
+def encrypted(path: Path) -> Path:
+    """A zip that says it has a password."""
+    content = bytearray(zip_of(path, a="x").read_bytes())
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    return path
+
+
+UNSAFE = "the archive X is damaged or not safe to unpack: its member {}. Create it again from inside its "
+UNSAFE += "folder, for instance with `tar -C FOLDER -czf X.tar.gz .`"
+DAMAGED = "the archive X is damaged or truncated ({}). Create it again."
+ARCHIVES: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "dots.tar": (
+        lambda p: tar(p, ("../evil", {})),
+        UNSAFE.format("../evil would leave the folder through `..`"),
+    ),
+    "inner-dots.tar": (
+        lambda p: tar(p, ("a/../../evil", {})),
+        UNSAFE.format("a/../../evil would leave the folder through `..`"),
+    ),
+    "dots.zip": (
+        lambda p: zip_of(p, **{"../evil": "x"}),
+        UNSAFE.format("../evil would leave the folder through `..`"),
+    ),
+    "absolute.tar": (
+        lambda p: tar(p, ("/tmp/evil", {})),
+        UNSAFE.format("/tmp/evil has an absolute path"),
+    ),
+    "through-a-link.tar": (
+        lambda p: tar(p, ("link", {"type": tarfile.SYMTYPE, "linkname": "/tmp", "size": 0}), ("link/evil", {})),
+        UNSAFE.format("link/evil is below link, which is a link"),
+    ),
+    "hard-link.tar": (
+        lambda p: tar(p, ("x", {"type": tarfile.LNKTYPE, "linkname": "../../etc/passwd", "size": 0})),
+        UNSAFE.format("x would leave the folder through `..`"),
+    ),
+    "device.tar": (
+        lambda p: tar(p, ("null", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3, "size": 0})),
+        (
+            "the archive X contains null, which is a device or pipe, not a file, folder or link. "
+            "Create it again without it."
+        ),
+    ),
+    "cut.tar.gz": (cut, DAMAGED.format("Compressed file ended before the end-of-stream marker was reached")),
+    "flipped.tar.gz": (flipped, DAMAGED.format("...")),
+    "encrypted.zip": (encrypted, "the archive X is encrypted. Create it again without a password."),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_a_damaged_or_hostile_archive(lab: Lab, name: str) -> None:
+    """As source, among files, as Python: refused before the job begins; nothing is kept, nothing lies outside."""
+    make, message = ARCHIVES[name]
+    path = make(lab.root / name)
+    told = re.escape(message.replace("archive X", f"archive {name}")).replace(re.escape("..."), ".+")
+    for words, shown in (
+        (("--source", name), f"source = {path} (--source)"),
+        (("--source", "", "--file", f"{name}::x#archive"), f"files = {path}::x#archive (--file)"),
+        (("--source", "", "--python", f"./{name}"), f"python = {path} (--python)"),
+    ):
+        done = lab.tony("run", *words, "--", "true")
+        lines = done.stderr.splitlines()
+        assert re.fullmatch(f"{re.escape(shown)}: {told}", lines[0]), done.stderr
+        refused(lab, done, lines[0])
+        assert [] == [p.name for p in (lab.home / "cache").iterdir() if p.is_file()]
+    assert not list(Path(tempfile.gettempdir()).glob("evil")) + list(lab.root.rglob("evil"))
+
+
+def test_an_archive_that_is_no_environment(lab: Lab) -> None:
+    """Sound, but without a Python in it, or with one that borrows from what is not here."""
+    path = zip_of(lab.root / "env.zip", **{"123.xml": "<xml/>"})
+    done = lab.tony("run", "--source", "", "--python", "./env.zip", "--", "true")
+    assert "the archive env.zip contains no bin/python." in done.stderr
+    refused(lab, done, done.stderr.splitlines()[0])
+    path = tar(lab.root / "env.tar", ("bin/python", {"type": tarfile.SYMTYPE, "linkname": "/opt/none", "size": 0}))
+    done = lab.tony("run", "--source", "", "--python", str(path), "--", "true")
+    assert "its bin/python is a link to /opt/none, which does not exist on this machine." in done.stderr
+    refused(lab, done, done.stderr.splitlines()[0])
+
+
+# --- oddly named ------------------------------------------------------------------------------------------------------
+
+
+def test_file_names_with_a_colon(lab: Lab) -> None:
+    """One colon is an ordinary character, in the names of sources, files, job files and in new names."""
+    lab.file("col:on/a:b.txt", "from the source\n")
+    lab.file("c:d.txt", "from files\n")
+    job = lab.file(
+        "job:1.toml",
+        """
+        command = "cat a:b.txt c:d.txt e:f.txt"
+        source = "col:on"
+        files = ["c:d.txt", "c:d.txt::e:f.txt"]
+        """,
+    )
+    done = lab.submit(job)
+    assert done.returncode == 0, done.stderr
+    said = (lab.home / "jobs" / lab.only_job() / "logs" / "main-0.s1.t1.out").read_text()
+    assert said == "from the source\nfrom files\nfrom files\n"
+    assert lab.status("last")["name"] == "job:1"
+
+
+def test_file_names_that_look_like_two(lab: Lab) -> None:
+    """`a::b` means a file and its new name; a file that is itself called so is told apart."""
+    lab.file("a::b", "x")
+    lab.file("c#archive", "x")
+    job = lab.job_file('command = "true"\nfiles = ["a::b", "c#archive", "a::b::c", "a::../up"]\n')
+    folder = job.parent
+    inside = "'../up' must be a relative path inside the working directory."
+    own = " does not exist; a file with `{}` in its name does, but cannot be used. Rename it."
+    refused(
+        lab,
+        lab.submit(job),
+        f'files[2] = "a::b::c" ({job}:2): it has more than one `::`. Write path::name.',
+        f'files[3] = "a::../up" ({job}:2): the new name {inside}',
+        f'files[0] = "a::b" ({job}:2): {folder}/a{own.format("::")}',
+        f'files[1] = "c#archive" ({job}:2): {folder}/c{own.format("#")}',
+    )
+
+
+def test_a_colon_where_path_is_divided(lab: Lab) -> None:
+    """An interpreter below such a folder is found all the same; a home that would hide it is refused."""
+    for name in ("python", "python3"):
+        link = lab.root / "en:v" / "bin" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(sys.executable)
+    code = "import sys; print('mine is', sys.executable)"
+    for word in ("python", "python3"):
+        done = lab.tony("run", "--source", "", "--python", "./en:v", "--", word, "-c", code)
+        assert f"mine is {lab.root}/en:v/bin/python" in done.stdout, done.stdout + done.stderr
+    home = str(lab.root / "ho:me")
+    run = ("run", "--source", "", "--python", sys.executable, "--", "python", "-c", "1")
+    done = lab.tony(*run, env={"TONY_HOME": home})
+    told = (
+        f"python = {sys.executable} (--python): programs could not find it: PATH would contain {home}, whose `:` "
+        "separates entries. Set TONY_HOME to a folder without `:`."
+    )
+    assert (2, told) == (done.returncode, done.stderr.splitlines()[0])
+    assert lab.tony("run", "--source", "", "--", "true", env={"TONY_HOME": home}).returncode == 0

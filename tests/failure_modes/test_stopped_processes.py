@@ -1,0 +1,251 @@
+"""One process of ours is stopped (SIGSTOP) and goes on later: what lived goes on, what was given up is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import Lab, kill, until
+from tests.failure_modes.job_processes import Parts, children, parts_of, state_of
+
+pytestmark = pytest.mark.e2e
+
+#: Executors are given up after two seconds here, so that no test need wait for a minute.
+QUICK = 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "2s"\n'
+#: Longer than that, and than whatever else counts seconds.
+STANDSTILL = 3.0
+
+#: Ends by itself once a file is there; says so if it is asked to end.
+PROGRAM = """
+import os, signal, sys, time
+def asked(*_):
+    print("asked to end", flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, asked)
+print("up", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+print("done", flush=True)
+"""
+
+#: Which process of a job.
+WHO: dict[str, Callable[[Parts], int]] = {
+    "master": lambda parts: parts.master,
+    "fork server": lambda parts: fork_server(parts),
+    "executor": lambda parts: parts.executors["worker:0"],
+    "watchdog": lambda parts: parts.watchdogs["worker:0"],
+    "program": lambda parts: parts.programs["worker:0"],
+}
+
+
+def fork_server(parts: Parts) -> int:
+    """The child of a master that started its executors."""
+    (found,) = [pid for pid in children(parts.master) if pid not in parts.executors.values()]
+    return found
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process stands still inside, unless it is ended."""
+    kill(pid, signal.SIGSTOP)
+    until(lambda: state_of(pid) in ("T", ""), f"{pid} stands still")
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def submit(lab: Lab, head: str = QUICK) -> tuple[str, Parts]:
+    """Two workers that run until `go` is called."""
+    text = (
+        f'command = "exec python program.py {gate(lab)}"\nstop_grace = "10s"\n{head}\n[roles.worker]\ninstances = 2\n'
+    )
+    job = lab.detach(lab.job_file(text, {"program.py": PROGRAM}))
+    for task in ("worker:0", "worker:1"):
+        lab.wait_output(job, task, "up")
+    return job, parts_of(lab, job)
+
+
+def gate(lab: Lab) -> Path:
+    """The file that ends every program."""
+    return lab.root / "gate"
+
+
+def assert_succeeds(lab: Lab, job: str) -> None:
+    """Everybody goes on from where they stood: one session, every line, nothing left."""
+    gate(lab).touch()
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"], status["session"]) == ("succeeded", 0, 1)
+    for task in ("worker:0", "worker:1"):
+        assert lab.wait_output(job, task, "done") == "up\ndone\n"
+    lab.wait_gone(job, 60)
+
+
+def test_a_master_stands_still(lab: Lab) -> None:
+    """Longer than executors may be silent: they were not. Who asks meanwhile is told what is wrong."""
+    job, parts = submit(lab)
+    with stopped(parts.master):
+        began = time.monotonic()
+        done = lab.tony("status", job)
+        assert done.returncode == 3
+        assert f"its process {parts.master} was stopped; resume it with: kill -CONT {parts.master}" in done.stderr
+        assert time.monotonic() - began > STANDSTILL
+    assert_succeeds(lab, job)
+
+
+def test_a_master_stands_still_while_programs_end(lab: Lab) -> None:
+    """Nothing of what executors reported is lost."""
+    job, parts = submit(lab)
+    with stopped(parts.master):
+        gate(lab).touch()
+        logs = [lab.home / "jobs" / job / "logs" / f"worker-{number}.s1.t1.out" for number in (0, 1)]
+        until(lambda: all("done" in log.read_text() for log in logs), "both are done")
+        time.sleep(STANDSTILL)
+    assert_succeeds(lab, job)
+
+
+def test_a_master_that_stands_still_is_killed(lab: Lab) -> None:
+    """As after any other dead master another one goes on, with the same processes."""
+    job, parts = submit(lab)
+    with stopped(parts.master):
+        kill(parts.master)
+        after = parts_of(lab, job)
+    assert (after.executors, after.programs) == (parts.executors, parts.programs)
+    assert_succeeds(lab, job)
+
+
+def test_an_executor_stands_still_for_a_moment(lab: Lab) -> None:
+    """Shorter than it may be silent: nobody takes notice."""
+    job, parts = submit(lab, 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "60s"\n')
+    with stopped(parts.executors["worker:0"]):
+        time.sleep(STANDSTILL)
+    assert_succeeds(lab, job)
+
+
+def test_an_executor_stands_still_for_too_long(lab: Lab) -> None:
+    """It is given up and ended, with its program, and another container takes its place. Nothing is charged for it; the
+    verdict says that it was silent, and for how long it may be."""
+    job, parts = submit(lab)
+    with stopped(parts.executors["worker:0"]):
+        until(lambda: lab.status(job)["session"] == 2 and lab.status(job)["state"] == "running", "session 2 runs")
+    after = parts_of(lab, job)
+    assert after.executors["worker:0"] != parts.executors["worker:0"]
+    assert after.executors["worker:1"] == parts.executors["worker:1"]
+    gate(lab).touch()
+    status = lab.wait(job)
+    assert (status["state"], status["restarts"]["charged"], status["restarts"]["free"]) == ("succeeded", 0, 1)
+    said = lab.tony("events", job).stdout
+    assert "no heartbeat from worker:0 for " in said
+    assert "(heartbeat_timeout)" in said
+    lab.wait_gone(job, 60)
+
+
+def test_a_watchdog_stands_still(lab: Lab) -> None:
+    """To the job's end and beyond: nobody waits for it, and it is ended."""
+    job, parts = submit(lab)
+    with stopped(parts.watchdogs["worker:0"]):
+        assert_succeeds(lab, job)
+
+
+def test_an_executor_is_killed_while_its_watchdog_stands_still(lab: Lab) -> None:
+    """Then the master ends what is left."""
+    job, parts = submit(lab, "")
+    with stopped(parts.watchdogs["worker:0"]):
+        kill(parts.executors["worker:0"])
+        status = lab.wait(job)
+        assert (status["exit_code"], status["failure"]["cause"]) == (3, "lost")
+        lab.wait_gone(job, 60)
+
+
+def test_a_fork_server_stands_still(lab: Lab) -> None:
+    """For a while: who needs it waits."""
+    job, parts = submit(lab)
+    with stopped(fork_server(parts)):
+        gate(lab).touch()
+        time.sleep(STANDSTILL)
+    assert_succeeds(lab, job)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_follower_stands_still(lab: Lab, unbuffered: str) -> None:
+    """It has missed nothing, nor lost what nobody has read yet, and ends with the job's exit code."""
+    file = lab.job_file('command = "seq 6000; touch {params.gate}"\n[params]\n' + _param(lab))
+    follower = lab.follow("submit", file, env={"PYTHONUNBUFFERED": unbuffered})
+    job = until(lab.jobs, "a job is there")[0]
+    lab.wait(job, "running", "succeeded")
+    with stopped(follower.pid):
+        until(gate(lab).exists, "the program is done")
+        assert lab.wait(job)["state"] == "succeeded"
+        time.sleep(STANDSTILL)
+    out, err = follower.communicate(timeout=60)
+    assert (follower.returncode, err) == (0, "")
+    assert [line.rpartition("| ")[2] for line in out.splitlines() if " | " in line] == [*map(str, range(1, 6001))]
+
+
+def _param(lab: Lab) -> str:
+    return f'gate = "{gate(lab)}"\n'
+
+
+def test_a_program_stands_still(lab: Lab) -> None:
+    """That is nobody's business: it lives. It goes on when it is let."""
+    job, parts = submit(lab)
+    with stopped(parts.programs["worker:0"]):
+        time.sleep(STANDSTILL)
+        assert lab.status(job)["state"] == "running"
+    assert_succeeds(lab, job)
+
+
+def test_a_program_that_stands_still_is_asked_to_end(lab: Lab) -> None:
+    """It is woken to do so, and need not be killed."""
+    job, parts = submit(lab)
+    with stopped(parts.programs["worker:0"]):
+        assert lab.tony("kill", job).returncode == 0
+        assert lab.wait(job)["state"] == "killed"
+        assert lab.tasks(job)["worker:0"]["exit_code"] == 3
+    assert "asked to end" in lab.wait_output(job, "worker:0", "asked")
+    lab.wait_gone(job, 60)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("who", WHO)
+def test_a_whole_minute(lab: Lab, who: str) -> None:
+    """With the usual settings: only an executor is given up, the others go on as if nothing had been."""
+    job, parts = submit(lab, "")
+    with stopped(WHO[who](parts)):
+        time.sleep(60)
+    if who != "executor":
+        assert_succeeds(lab, job)
+        return
+    status = lab.wait(job)
+    assert (status["exit_code"], status["failure"]["cause"], status["failure"]["task"]) == (3, "silent", "worker:0")
+    lab.wait_gone(job, 60)
+
+
+@pytest.mark.long
+def test_a_follower_for_a_whole_minute(lab: Lab) -> None:
+    """It goes on where it stood."""
+    text = f'command = "until test -e {gate(lab)}; do echo tick; sleep 0.1; done"\n'
+    follower = lab.follow("submit", lab.job_file(text))
+    job = until(lab.jobs, "a job is there")[0]
+    lab.wait_output(job, "main:0", "tick")
+    with stopped(follower.pid):
+        time.sleep(60)
+    gate(lab).touch()
+    out, err = follower.communicate(timeout=60)
+    assert (follower.returncode, err) == (0, "")
+    assert out.count("| tick") == lab.wait_output(job, "main:0", "tick").count("tick") > 300
+
+
+@pytest.mark.long
+def test_a_fork_server_never_goes_on(lab: Lab) -> None:
+    """A job ends all the same: after half a minute nobody waits for it any more."""
+    job, parts = submit(lab)
+    with stopped(fork_server(parts)):
+        assert_succeeds(lab, job)

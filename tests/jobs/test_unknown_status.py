@@ -1,0 +1,171 @@
+"""How a job stands is answered by whoever knows, and a missing answer is never taken for an end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.jobs.fake_am import (
+    JOB,
+    PlayedMaster,
+    job_of,
+    logged,
+    recorded,
+    standing,
+    succeeded,
+    until,
+)
+from tony import clock
+from tony.errors import ConnectionFailed, InfraError, UnknownJobError
+from tony.history.job_record import pending_report, write_summary
+from tony.history.json_files import write_json
+from tony.jobs import job_status
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+
+
+async def test_no_such_job(home: Home) -> None:
+    """It is said where was looked."""
+    with pytest.raises(UnknownJobError, match=r"there is no job 'x' in .*/jobs"):
+        await job_status.load_report(home, "x")
+
+
+async def test_an_ended_job_has_a_summary(home: Home) -> None:
+    """Nobody is asked."""
+    folder, record = recorded(home)
+    write_summary(folder, succeeded(folder, record))
+    assert await job_status.load_report(home, JOB) == succeeded(folder, record)
+
+
+async def test_a_living_master_is_asked(home: Home) -> None:
+    """What it says is the answer."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    async with PlayedMaster(folder, running):
+        assert await job_status.load_report(home, JOB) == running
+
+
+async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks at this very moment gets the last report, and no tale of a broken connection."""
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+
+        async def cut_off(_: object) -> None:
+            await master.finish(succeeded(folder, record))
+            raise ConnectionFailed("the connection broke: connection reset by peer")
+
+        monkeypatch.setattr(job_status, "ask_report", cut_off)
+        assert await job_status.load_report(home, JOB) == succeeded(folder, record)
+
+
+async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master lives and cannot be reached: two looks are enough."""
+    folder, record = recorded(home)
+    asked: list[object] = []
+
+    async def cut_off(it: object) -> None:
+        asked.append(it)
+        raise ConnectionFailed("the connection broke")
+
+    monkeypatch.setattr(job_status, "ask_report", cut_off)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+        with pytest.raises(ConnectionFailed, match="the connection broke"):
+            await job_status.load_report(home, JOB)
+    assert len(asked) == 2
+
+
+async def test_a_job_that_is_just_submitted_is_pending(home: Home) -> None:
+    """Its application master is not there yet, and nobody says that it died."""
+    folder, record = recorded(home, submitted=clock.wall())
+    assert await job_status.load_report(home, JOB) == pending_report(folder, record)
+    folder.am_lock.touch()
+    assert await job_status.load_report(home, JOB) == pending_report(folder, record)
+    assert not folder.summary.exists()
+
+
+async def test_a_master_that_comes_up_is_not_asked_yet(home: Home) -> None:
+    """It lives, and has not logged anything: every task is pending."""
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, pending_report(folder, record)) as master:
+        folder.am.unlink()
+        folder.events(1).unlink()
+        assert await job_status.load_report(home, JOB) == pending_report(folder, record)
+        assert master.asked == 0
+
+
+async def test_a_master_that_is_just_ending_is_waited_for(home: Home) -> None:
+    """Between the removal of its address and the summary nobody can answer: the next look tells."""
+    folder, record = recorded(home)
+    last = succeeded(folder, record)
+    async with PlayedMaster(folder, last):
+        folder.am.unlink()
+        asking = asyncio.ensure_future(job_status.load_report(home, JOB))
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        write_summary(folder, last)
+        assert await asking == last
+
+
+async def test_a_dead_master_closes_the_job(home: Home) -> None:
+    """Whoever reads it next writes its last report."""
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+        pass
+    report = await job_status.load_report(home, JOB)
+    assert (report.state, report.exit_code) == (JobState.FAILED, 3)
+    assert report.failure is not None
+    assert report.failure.cause == "am-lost"
+    assert await job_status.load_report(home, JOB) == report
+
+
+async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
+    """The question is not lost: the job is closed."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    async with PlayedMaster(folder, running) as master:
+        master.received = lambda connection, message: master.hang_up()  # type: ignore[method-assign]
+        asking = asyncio.ensure_future(job_status.load_report(home, JOB))
+        await until(lambda: master.visitors)
+        await master.die()
+        report = await asking
+    assert report.failure is not None
+    assert report.failure.cause == "am-lost"
+
+
+async def test_a_master_that_never_answers_is_an_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lives, so nobody may say that the job has ended."""
+    folder, record = recorded(home)
+    monkeypatch.setattr(job_status, "PATIENCE", 0.2)
+    async with PlayedMaster(folder, pending_report(folder, record)):
+        folder.am.unlink()
+        with pytest.raises(ConnectionFailed, match=r"does not answer; see .*am\.log"):
+            await job_status.load_report(home, JOB)
+    assert not folder.summary.exists()
+
+
+async def test_a_scheduler_that_is_not_installed(home: Home) -> None:
+    """Then nobody knows whether the job lives, and that is said."""
+    folder, record = recorded(home)
+    plain = job_of(folder)
+    write_json(folder.job, {**plain, "spec": {**plain["spec"], "scheduler": "abacus"}})
+    with pytest.raises(InfraError, match="scheduler 'abacus', which is not installed"):
+        await job_status.load_report(home, JOB)
+    del record
+
+
+async def test_a_summary_needs_no_scheduler(home: Home) -> None:
+    """Old jobs can be looked at for ever."""
+    folder, record = recorded(home)
+    last = replace(succeeded(folder, record), scheduler="abacus")
+    write_summary(folder, last)
+    assert await job_status.load_report(home, JOB) == last
+
+
+async def test_a_log_alone_is_no_life(home: Home) -> None:
+    """A new record whose application master came up and died is closed at once, not after half a minute."""
+    folder, _ = recorded(home, submitted=clock.wall())
+    folder.am_lock.touch()
+    logged(folder, [])
+    assert (await job_status.load_report(home, JOB)).state is JobState.FAILED

@@ -1,0 +1,90 @@
+"""Through whom people come to the page of a job on YARN, and what serves it, as the cluster's configuration has it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn.fake_cluster import JOB, playing
+from tests.schedulers.yarn.samples import uploaded
+from tony.schedulers.interface import PageProxy
+from tony.schedulers.yarn.allocation.allocator import YarnAllocator
+from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.testing.sample_jobs import two_roles
+
+RM = {"yarn.resourcemanager.webapp.address": "127.0.0.1:8088"}
+PAIR = {
+    "yarn.resourcemanager.ha.enabled": "true",
+    "yarn.resourcemanager.ha.rm-ids": "a,b",
+    "yarn.resourcemanager.hostname.a": "127.0.0.1",
+    "yarn.resourcemanager.hostname.b": "127.0.0.2",
+}
+SECURE_WEB = {"yarn.http.policy": "HTTPS_ONLY", "yarn.resourcemanager.webapp.https.address": "127.0.0.1:8090"}
+SERVES = uploaded("pages.zip", public=True)
+
+
+async def door_of(
+    folder: Path, configuration: Mapping[str, str], pages: Uploaded | None = SERVES, memory: int | str = "1g"
+) -> PageProxy:
+    """What an application master is told that sees this configuration."""
+    spec = replace(two_roles(), scheduler_settings={"am_memory": memory})
+    async with playing(folder, opens=False, spec=spec) as played:
+        payload = played._payload()
+        seen = {**payload.configuration, **configuration}
+        source = YarnAllocator(played.job, replace(payload, configuration=seen, pages=pages), played._container_env())
+        try:
+            door = source.page_proxy()
+        finally:
+            source._store.close()
+    assert door is not None
+    return door
+
+
+@pytest.mark.parametrize(
+    ("configuration", "peers", "proxy", "origins"),
+    [
+        (RM, ("127.0.0.1",), "http://127.0.0.1:8088", {"http://127.0.0.1:8088"}),
+        (SECURE_WEB, ("127.0.0.1",), "https://127.0.0.1:8090", {"https://127.0.0.1:8090"}),
+        (
+            {**RM, "yarn.web-proxy.address": "127.0.0.3:9099"},
+            ("127.0.0.3",),
+            "http://127.0.0.3:9099",
+            {"http://127.0.0.1:8088", "http://127.0.0.3:9099"},
+        ),
+        (PAIR, ("127.0.0.1", "127.0.0.2"), "http://127.0.0.1:8088", {"http://127.0.0.1:8088", "http://127.0.0.2:8088"}),
+    ],
+    ids=["one", "https", "proxy of its own", "pair"],
+)
+async def test_who_is_answered(
+    tmp_path: Path, configuration: Mapping[str, str], peers: tuple[str, ...], proxy: str, origins: set[str]
+) -> None:
+    """Machines of the proxy alone; by which names browsers call it, whoever else comes is sent there."""
+    door = await door_of(tmp_path, configuration)
+    assert (door.peers, door.proxy, set(door.origins)) == (peers, f"{proxy}/proxy/{JOB}/", origins)
+    assert door.runs_as == ("yarn",)
+
+
+async def test_who_may_see(tmp_path: Path) -> None:
+    """Everybody whom YARN lets through, as it shows them all that programs print; unless it has lists of who may."""
+    assert (await door_of(tmp_path / "open", RM)).vouches
+    listed = {**RM, "yarn.acl.enable": "true", "yarn.resourcemanager.principal": "resman/_HOST@EXAMPLE.ORG"}
+    door = await door_of(tmp_path / "lists", listed)
+    assert (door.vouches, door.runs_as) == (False, ("resman", "yarn"))
+
+
+async def test_what_serves_it(tmp_path: Path) -> None:
+    """What came along, compiled for this Python if it is; else it is said why there is only one page."""
+    door = await door_of(tmp_path, RM)
+    assert (door.packages, door.plain) == (str(tmp_path / "tony-pages/pages.zip"), "")
+    compiled = tmp_path / f"tony-pages/pages-{sys.implementation.cache_tag}.zip"
+    compiled.parent.mkdir()
+    compiled.touch()
+    assert (await door_of(tmp_path, RM)).packages == str(compiled)
+    without = await door_of(tmp_path, RM, pages=None)
+    assert (without.packages, without.plain) == ("", "tony-jobs[web] is not installed where the job was submitted.")
+    small = await door_of(tmp_path, RM, memory="255m")
+    assert (small.packages, small.plain) == ("", "scheduler.yarn.am_memory is below 256m.")

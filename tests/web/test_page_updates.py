@@ -1,0 +1,81 @@
+"""A page that somebody has open while its server does not answer, or its address leads elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tests.web.sample_jobs import as_peer, keep
+from tests.web.serving import served
+from tests.web.test_am_server import Running
+from tony.model.layout import Home
+from tony.web.app import create
+from tony.web.user_authentication import AuthConfig, Authenticator
+
+pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
+
+from playwright.sync_api import expect
+
+from tests.e2e.browsers import browsing, chromium
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+class Proxied:
+    """A job's pages as a cluster's proxy has them: it leads elsewhere while there is no master.
+
+    Attributes:
+        does: `pass on`, `fail` or `lead on`.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.does = "pass on"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers."""
+        if self.does == "pass on":
+            await self._app(scope, receive, send)
+            return
+        there = scope["path"] == "/elsewhere"
+        headers = [(b"content-type", b"text/html")]
+        if not there and self.does == "lead on":
+            headers.append((b"location", b"http://127.0.0.1:%d/elsewhere" % scope["server"][1]))
+        status = 200 if there else 302 if self.does == "lead on" else 500
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"<h1>the cluster's own page</h1>"})
+
+
+def test_what_is_old_is_said_and_what_has_moved_is_followed(tmp_path: Path) -> None:
+    """A master dies, and another comes: the page goes on. It ends for good: the page leads where its address leads."""
+    if chromium() is None:
+        pytest.skip("needs Chromium: scripts/system-packages")
+    folder = keep(Home(tmp_path))
+    app = create(Running(folder), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")), only=folder.job_id)
+    proxied = Proxied(as_peer(app, os.geteuid()))
+    with served(proxied) as port, browsing() as browser, browser.page(f"http://127.0.0.1:{port}/") as page:
+        page.clock.install()
+        page.goto("./")
+        old, address = page.locator("#old"), page.url
+        expect(page.locator("h1 .badge")).to_have_text("running")
+        for away in ("fail", "lead on"):
+            proxied.does = away
+            with page.expect_response("**/") as asked:
+                page.clock.run_for(4_000)
+            assert asked.value.status in (302, 500)
+            expect(old).to_be_visible()
+            proxied.does = "pass on"
+            with page.expect_response("**/"):
+                page.clock.run_for(8_000)
+            expect(old).to_be_hidden()
+            assert page.url == address
+        proxied.does = "lead on"
+        for _ in range(200):
+            if page.url == address:
+                page.clock.run_for(4_000)
+                page.wait_for_load_state("networkidle")
+        expect(page.locator("h1")).to_have_text("the cluster's own page")
+        assert page.url.endswith("/elsewhere")

@@ -1,0 +1,353 @@
+"""The original's end-to-end table through its own flags and `tony.xml`, on a real cluster.
+
+What each case is, and where it differs:
+
+| Number | Here |
+|---|---|
+| E1-E6 E9 E12 E15-E17 E21 | as the original has them |
+| E7 E8 | the executor stands still (SIGSTOP) in place of a test variable that makes it skip heartbeats or sleep |
+| E10 E11 | the application master is killed, or a framework throws in it |
+| E18 | a NodeManager that stands still tells late |
+| E19 | from Python, with the original's XML |
+| E22 | a driver of the user's that fails; there is none of ours that could |
+| E23 | the rendezvous store of ours; no test double is needed |
+| E24 | the driver is the user's, with the file protocol of the original |
+| E25 | ten thousand workers: refused with the arithmetic |
+| E26 | the application waits in a stopped cluster |
+| E32 | the application master stands still for longer than YARN bears |
+| E34 | one entry of the class path is missing |
+
+Those of one wave run side by side. `main`, `-1` and the rest are said in the original's own words: 255 is -1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+
+import tony
+from tests.change_detection import CLUSTER
+from tests.legacy_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, types
+from tests.mini_clusters import Clusters
+from tests.yarn.lab import YarnLab, until
+from tony.hadoop.configuration import Configuration
+from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, "config", "cli")]
+
+
+class Old:
+    """A user of the original: a folder with scripts, an XML with what all their jobs share, a command line."""
+
+    def __init__(self, lab: YarnLab) -> None:
+        self.lab = lab
+        self.place = f"/tmp/{lab.root.name}"
+        for name, text in SCRIPTS.items():
+            lab.file(f"src/{name}", text)
+        self.folder = lab.root / "project"
+        with zipfile.ZipFile(self.folder / "venv.zip", "w") as archive:
+            archive.writestr("123.xml", "<xml/>")
+        with zipfile.ZipFile(lab.root / "common.zip", "w") as archive:
+            archive.writestr("common.txt", "common")
+        conf = lab.cluster.conf
+        self.presets = {
+            "tony.application.security.enabled": "false",
+            "tony.containers.resources": f"{lab.root}/common.zip",
+            "tony.application.hdfs-conf-path": str(conf / "hdfs-site.xml"),
+            "tony.application.yarn-conf-path": str(conf / "yarn-site.xml"),
+        }
+        with ClusterClients.of(Configuration.load(conf, {}), {}).web_files() as files:
+            files.create(f"{self.place}/libs/one.jar", b"no jar")
+
+    def xml(self, name: str, settings: Mapping[str, str]) -> Path:
+        """A settings file."""
+        rows = "".join(
+            f"  <property>\n    <name>{escape(key)}</name>\n    <value>{escape(value)}</value>\n  </property>\n"
+            for key, value in settings.items()
+        )
+        path: Path = self.lab.file(name, f'<?xml version="1.0"?>\n<configuration>\n{rows}</configuration>\n')
+        return path
+
+    def words(self, name: str, case: Case) -> list[str]:
+        """The command line of one case."""
+        conf = dict(case.conf)
+        for key in case.conf:
+            found = re.fullmatch(r"tony\.(\w+)\.instances", key)
+            if found:
+                conf[f"tony.{found[1]}.memory"] = "128"
+        return [
+            *("--src_dir", "src", "--conf_file", str(self.xml(f"{name}.xml", self.presets))),
+            *("--hdfs_classpath", case.classpath.format(place=self.place)),
+            *("--shell_env", f"OUT={self.lab.out}", "--shell_env", f"CASE={name}"),
+            *(("--container_env", "SKIP_HADOOP_PATH=true") if case.skip else ()),
+            *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}")),
+            *case.flags,
+        ]
+
+    def run(self, name: str, case: Case) -> subprocess.CompletedProcess[str]:
+        """As at a shell, in the folder with the scripts."""
+        done: subprocess.CompletedProcess[str] = self.lab.tony(
+            "cluster-submit", *self.words(name, case), timeout=300, cwd=self.folder
+        )
+        return done
+
+    def begin(self, name: str, case: Case) -> subprocess.Popen[str]:
+        """The same in the background."""
+        words = ["--src_dir", str(self.folder / "src"), *self.words(name, case)[2:]]
+        running: subprocess.Popen[str] = self.lab.follow("cluster-submit", *words)
+        return running
+
+    def close(self) -> None:
+        """Takes its folder of HDFS away."""
+        with ClusterClients.of(Configuration.load(self.lab.cluster.conf, {}), {}).web_files() as files:
+            files.delete(self.place, recursive=True)
+
+
+@pytest.fixture
+def old(lab: YarnLab) -> Iterator[Old]:
+    """One user of the original."""
+    user = Old(lab)
+    try:
+        yield user
+    finally:
+        user.close()
+
+
+class Wave:
+    """All of CASES that are wanted, four at a time."""
+
+    def __init__(self, old: Old) -> None:
+        self.old = old
+        self._pool = ThreadPoolExecutor(4)
+        self._futures: dict[str, Future[subprocess.CompletedProcess[str]]] = {}
+
+    def start(self, names: list[str]) -> None:
+        """Starts them."""
+        for name in names:
+            self._futures[name] = self._pool.submit(self.old.run, name, CASES[name])
+
+    def result(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Waits for one."""
+        return self._futures[name].result()
+
+    def close(self) -> None:
+        """Starts no further ones, and waits for the rest."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def wave(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Wave]:
+    """Started when the first test wants one of them."""
+    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
+    lab = YarnLab(folder, clusters.shared())
+    old = Old(lab)
+    wave = Wave(old)
+    ids = [item.name.partition("[")[2].rstrip("]") for item in request.session.items if item.path == Path(__file__)]
+    try:
+        wave.start([name for name in CASES if name in ids])
+        yield wave
+        wave.close()
+        lab.prove_clean()
+    finally:
+        wave.close()
+        old.close()
+        lab.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _job(text: str) -> str:
+    found = re.search(r"application_\d+_\d+", text)
+    assert found, text
+    return found[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(wave: Wave, name: str) -> None:
+    """The exit code is the original's, 0 or -1; the tasks end as its table says."""
+    case, done = CASES[name], wave.result(name)
+    said = done.stdout + done.stderr
+    assert done.returncode == case.code, said
+    lab = wave.old.lab
+    status = lab.status(_job(said))
+    assert (status["am"], status["state"]) == (None, "failed" if case.code else "succeeded")
+    if case.states:
+        assert {task["task"]: task["state"] for task in status["tasks"]} == case.states
+    if name == "e12":
+        times = {role: [float(each) for each in lab.wrote(f"e12-{role}").split()] for role in _STAGES}
+        assert max(times["db"][1], times["dbloader"][1]) < min(times["worker"][0], times["ps"][0])
+    if name in ("e23", "e24"):
+        assert sorted(path.name for path in lab.out.glob(f"{name}-*")) == [f"{name}-0", f"{name}-1"]
+
+
+_STAGES = ("db", "dbloader", "worker", "ps")
+
+
+def test_e7_missed_heartbeats(old: Old) -> None:
+    """An executor that is silent for three intervals, the least that the original allows, is lost, uncharged."""
+    conf = {**types(ps=1, worker=1), "tony.task.max-missed-heartbeats": "2", "tony.ps.command": "sleep 600"}
+    running = old.begin("e7", Case(flags=("--executes", "forever.py", *PYTHON), conf=conf))
+    old.lab.wait_wrote("up")
+    job = old.lab.only_job()
+    os.kill(old.lab.executor_of(job, "worker:0"), signal.SIGSTOP)
+    until(lambda: old.lab.status(job)["session"] == 2, "the next session begins")
+    assert "no heartbeat from worker:0" in old.lab.tony("status", job).stdout
+    old.lab.tony("kill", job)
+    out, _ = running.communicate(timeout=180)
+    assert running.returncode == FAILED, out
+    old.lab.wait_gone(job)
+
+
+def test_e8_and_e18_late_words(old: Old) -> None:
+    """A task whose end is told late, by its executor or by its node, is waited for."""
+    lab = old.lab
+    conf = {**types(ps=1, worker=2), "tony.ps.command": "sleep 600"}
+    running = old.begin("e8", Case(flags=("--executes", "gate.py", *PYTHON, *CHECK), conf=conf))
+    until(lambda: lab.jobs(), "it is submitted")
+    job = lab.only_job()
+    executor = lab.executor_of(job, "worker:0")
+    for task in ("worker:0", "worker:1"):
+        lab.pid_of(job, task)
+    node = lab.node_of(lab.tasks(job)["worker:1"]["host"])
+    os.kill(executor, signal.SIGSTOP)
+    lab.cluster.kill(node, signal.SIGSTOP)
+    try:
+        (lab.out / "gate").touch()
+        until(lambda: lab.tasks(job)["worker:1"]["state"] == "succeeded", "the other one is done")
+        assert lab.status(job)["state"] == "running"
+    finally:
+        lab.cluster.kill(node, signal.SIGCONT)
+        os.kill(executor, signal.SIGCONT)
+    out, _ = running.communicate(timeout=180)
+    assert running.returncode == 0, out
+
+
+def test_e10_a_master_that_dies(old: Old) -> None:
+    """Another one goes on; in single-node mode, as the original has it. Killed, it answers -1 and leaves nothing."""
+    running = old.begin("e10", Case(flags=("--executes", "forever.py", *PYTHON)))
+    old.lab.wait_wrote("up")
+    job = old.lab.only_job()
+    os.kill(old.lab.master_of(job), signal.SIGKILL)
+    until(lambda: old.lab.status(job)["attempt"] == 2, "another one goes on")
+    assert old.lab.tony("kill", job).returncode == 0
+    out, _ = running.communicate(timeout=180)
+    assert running.returncode == FAILED, out
+    old.lab.wait_gone(job)
+
+
+def test_e11_a_master_that_throws(old: Old) -> None:
+    """A bug inside the application master (here: of a framework of the user's own) ends the job, and is named."""
+    plug = old.lab.root / "plug"
+    (plug / "bad-1.dist-info").mkdir(parents=True)
+    (plug / "bad-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1\n")
+    (plug / "bad-1.dist-info" / "entry_points.txt").write_text("[tony.frameworks]\nbad = bad_framework:Bad\n")
+    (plug / "bad_framework.py").write_text(
+        "from tony.frameworks.base import Framework\n"
+        "class Bad(Framework):\n"
+        "    name = 'bad'\n"
+        "    def shared(self, spec, cluster): raise KeyError('boom')\n"
+        "    def environment(self, shared, task): return [{}]\n"
+    )
+    old.lab.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(plug), os.environ.get("PYTHONPATH")]))
+    conf = {**types(worker=1), "tony.application.framework": "BAD"}
+    done = old.run("e11", Case(flags=("--executes", "ok.py", *PYTHON), conf=conf))
+    del old.lab.env["PYTHONPATH"]
+    assert done.returncode == FAILED, done.stdout + done.stderr
+    assert "bad_framework" in done.stdout + done.stderr
+
+
+def test_what_is_refused(old: Old) -> None:
+    """E17 and E25, limits and GPUs: before anything reaches the cluster, each with its reason."""
+    lab = old.lab
+    before = lab.applications()
+    two = types(ps=2, worker=2)
+    ok = ("--executes", "ok.py", *PYTHON)
+    for case, reason in (
+        (
+            Case(flags=ok, conf={**types(worker=1, slave=1), "tony.application.framework": "standalone"}),
+            "standalone",
+        ),
+        (
+            Case(flags=ok, conf={**types(worker=10000), "tony.container.allocation.timeout": "1000"}),
+            "10000",
+        ),
+        (Case(flags=ok, conf={**two, "tony.task.max-total-instances": "3"}), "tony.task.max-total-instances"),
+        (Case(flags=ok, conf={**two, "tony.worker.max-instances": "1"}), "tony.worker.max-instances"),
+        (Case(flags=ok, conf={**types(worker=1), "tony.worker.gpus": "1000"}), "gpus"),
+        (Case(flags=(*ok, "--exectues", "x")), "--exectues"),
+    ):
+        done = old.run("refused", case)
+        assert done.returncode == FAILED, done.stdout + done.stderr
+        assert reason in done.stderr
+        assert "Traceback" not in done.stderr
+    assert (lab.jobs(), lab.applications()) == ([], before)
+
+
+def test_e19_from_python(old: Old, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id at once, every change of the tasks, two of them: the worker succeeded, the ps ended by us."""
+    for name in ("HOME", "TONY_HOME", "PATH", "XDG_CONFIG_HOME", "HADOOP_CONF_DIR"):
+        monkeypatch.setenv(name, old.lab.env[name])
+    settings = {
+        **types(ps=1, worker=1),
+        **{f"tony.{name}.memory": "128" for name in ("ps", "worker")},
+        "tony.ps.command": "sleep 30",
+        "tony.worker.command": "test $ENV_CHECK = ENV_CHECK",
+        "tony.execution.envs": "ENV_CHECK=ENV_CHECK",
+    }
+    job = tony.submit(str(old.xml("tony.xml", settings)), scheduler="yarn")
+    assert old.lab.jobs() == [job.id]
+    seen = list(job.reports())
+    assert seen[-1].exit_code == 0
+    assert {t.task: t.state.value for t in seen[-1].tasks} == {"ps:0": "stopped", "worker:0": "succeeded"}
+    assert len({tuple(t.state for t in report.tasks) for report in seen}) > 1
+
+
+def test_e26_the_time_until_the_master_runs(old: Old, clusters: Clusters) -> None:
+    """Nobody has room for the master for longer than tony.am.startup-timeout: the job is ended, and says so."""
+    lab = old.lab
+    nodes = [name for name in (f"nm{n}" for n in range(1, 10)) if name in lab.cluster.state.living()]
+    for node in nodes:
+        lab.cluster.kill(node, signal.SIGSTOP)
+    try:
+        done = old.run("e26", Case(flags=("--executes", "ok.py", *PYTHON), conf={"tony.am.startup-timeout": "3000"}))
+    finally:
+        for node in nodes:
+            lab.cluster.kill(node, signal.SIGCONT)
+    assert done.returncode == FAILED, done.stdout + done.stderr
+    assert "3 s" in done.stdout + done.stderr
+    assert lab.wait_application(_job(done.stdout + done.stderr))["finalStatus"] == "KILLED"
+
+
+def test_e32_a_master_that_stands_still(old: Old) -> None:
+    """YARN gives it up, and another one goes on; killed, nothing of the job does. YARN misses one: test_scenarios."""
+    running = old.begin("e32", Case(flags=("--executes", "forever.py", *PYTHON), conf=types(worker=1)))
+    old.lab.wait_wrote("up")
+    job = old.lab.only_job()
+    os.kill(old.lab.master_of(job), signal.SIGSTOP)
+    assert old.lab.give_up(job).returncode == 0  # at once: the time after which YARN does so by itself is long
+    until(lambda: old.lab.status(job)["attempt"] == 2, "another one goes on")
+    assert old.lab.tony("kill", job).returncode == 0
+    out, _ = running.communicate(timeout=240)
+    assert running.returncode == FAILED, out
+    old.lab.wait_gone(job)
+
+
+def test_e34_a_class_path_with_a_hole(old: Old) -> None:
+    """The missing entry is told and left out, the other one is there; resources lie in the working directory."""
+    case = Case(flags=("--executes", "see.py", *PYTHON), skip=False, classpath="{place}/gone,{place}/libs")
+    done = old.run("e34", case)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{old.place}/gone" in done.stderr
+    words = old.lab.wrote("e34").split()
+    assert {"one.jar", "common.zip", "see.py"} <= set(words)
+    assert "one.jar" in words[-1] or words[-1].startswith("./*"), words[-1]
