@@ -85,7 +85,7 @@ _THEIRS: Mapping[str, float] = {
     "am": 148e6,
     "executor": 103e6,
 }
-_MODULES = {"am": "tony.am.yarn_main", "executor": "tony.executor.yarn_main"}
+_MODULES = {"am": "tony.am.container_main", "executor": "tony.executor.container_main"}
 
 
 def measure(quick: bool) -> Result:

@@ -164,7 +164,7 @@ class Jobs:
     def master(self) -> Figures:
         """The application master is killed."""
         with self.one_that_runs() as job:
-            pids = running("tony.am.yarn_main")
+            pids = running("tony.am.container_main")
             if len(pids) != 1:
                 raise CannotRun(f"{len(pids)} application masters run")
             killed = kill(pids[0])
@@ -202,7 +202,7 @@ class Jobs:
             programs.let_go()
             with suppress(subprocess.TimeoutExpired):
                 self._tony("kill", "--now", job.folder.job_id)
-            until(lambda: None if running("tony.am.yarn_main") else True, "the end of the application master")
+            until(lambda: None if running("tony.am.container_main") else True, "the end of the application master")
 
     def _tony(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(tony(*words), env=self._environ, capture_output=True, timeout=PATIENCE, check=False)

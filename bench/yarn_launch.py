@@ -1,9 +1,9 @@
 """Two hundred containers on simulated nodes: how fast one application master launches them.
 
-The application master is `tony.am.yarn_main` as it runs in a container, with its event log, its server and its record
-in HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tests.support.hadoop`), over TCP and
-with tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at once; no
-executor runs in them. The rate is that from the answer that grants them to the last start that a node was told.
+The application master is `tony.am.container_main` as it runs in a container, with its event log, its server and its
+record in HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tests.support.hadoop`), over TCP
+and with tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at once;
+no executor runs in them. The rate is that from the answer that grants them to the last start that a node was told.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _master(
     }
     with (folder / "stderr").open("ab") as output:
         process = subprocess.Popen(
-            command("tony.am.yarn_main"),
+            command("tony.am.container_main", "tony.schedulers.yarn.am_environment:YarnAmEnvironment"),
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,

@@ -93,7 +93,7 @@ class YarnLab(Lab):
 
     def master_of(self, job: str) -> int:
         """The pid of the application master: the program itself, not the shell that YARN starts it with."""
-        return next(pid for pid in self.processes(job) if b"tony.am.yarn_main" in _command(pid).split(b"\0"))
+        return next(pid for pid in self.processes(job) if b"tony.am.container_main" in _command(pid).split(b"\0"))
 
     def am_folder(self, job: str) -> JobFolder:
         """A folder in the container of the newest application master that writes events."""

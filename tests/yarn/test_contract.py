@@ -38,11 +38,11 @@ from tony.hadoop.yarn.application_client import ApplicationClient
 from tony.history.job_record import pending_report
 from tony.linux.process import is_alive
 from tony.mini.cluster import MiniCluster
-from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
+from tony.protocol.launch import AmCredentials, JobCredentials, TaskLaunch, TaskPart
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.current_container import ContainerEnv
-from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, Uploaded, decode_payload
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded, decode_payload
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
@@ -79,7 +79,7 @@ class RealBench(conformance.Bench):
         return found
 
     async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
-        papers = decode_payload(TaskPayload, (await self._report(container))["papers"].encode())
+        papers = decode_payload(TaskLaunch, (await self._report(container))["papers"].encode())
         return papers.task, papers.credentials
 
     async def lives(self, container: str) -> bool:

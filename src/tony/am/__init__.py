@@ -1,6 +1,6 @@
 """The application master: one loop that turns events into actions, writes the event log and performs the actions.
 
-`main` is the process on any scheduler; `yarn_main` prepares its files in a YARN container first. `master` is the
+`main` is the process on any scheduler; `container_main` creates the job directory in a container first. `master` is the
 loop: event, log, state machine (`tony.core`), actions. An action is performed only after its cause is durable
 (`durability_barrier`).
 

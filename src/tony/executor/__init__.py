@@ -8,6 +8,6 @@
     the executor cannot                                  └▶ network/  ports, rendezvous
 
 `task_run` is one task attempt, from the start command to the last report. `network/rendezvous_process` answers on the
-task's own port where the framework needs one. `yarn_main` is the same program in a YARN container: it finds its
-launch payload and prepares its files before `main` continues.
+task's own port where the framework needs one. `container_main` is the same program in a container on
+another machine: it takes its task and prepares the files before `main` continues.
 """

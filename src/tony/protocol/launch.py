@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
-from tony.model.staged import LeftOut
+from tony.model.staged import LeftOut, StagedRole
 from tony.model.states import Meeting
 
 
@@ -124,3 +124,16 @@ class JobCredentials:
 
     am: AmCredentials = field(repr=False)
     executors: AmCredentials = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLaunch:
+    """What an executor on another machine gets of its task.
+
+    Attributes:
+        staged: the task's files.
+    """
+
+    task: TaskPart
+    credentials: AmCredentials = field(repr=False)
+    staged: StagedRole

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tony.errors import Problem
+from tony.errors import InfraError, Problem
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
@@ -527,6 +527,12 @@ class Scheduler(ABC):
     def submitter(self, home: Home) -> Submitter:
         """Return the client's half."""
 
-    @abstractmethod
     def source(self, job: PreparedJob) -> ContainerAllocator:
-        """Return the application master's half."""
+        """Return the half of an application master on the client's machine.
+
+        In a container on another machine its `AmEnvironment` creates it.
+
+        Raises:
+            InfraError: this scheduler has none.
+        """
+        raise InfraError(f"the application master of a job on {self.name} does not run on the client's machine")

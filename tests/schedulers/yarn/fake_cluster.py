@@ -21,11 +21,11 @@ from tony.hadoop.wire.application_client import GET_APPLICATION_REPORT, GetAppli
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job_spec import JobSpec
-from tony.protocol.launch import JobCredentials
+from tony.protocol.launch import JobCredentials, TaskLaunch
 from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
-from tony.schedulers.yarn.current_container import ContainerEnv
-from tony.schedulers.yarn.launch_payload import TASK, JobPayload, TaskPayload, decode_payload
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import TASK, JobPayload, decode_payload
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 JOB = "application_1410901177871_0001"
@@ -110,9 +110,9 @@ class Played:
         assert found.tokens is not None
         return from_bytes(found.tokens)
 
-    def papers_of(self, container: str) -> TaskPayload:
+    def papers_of(self, container: str) -> TaskLaunch:
         """Likewise, its payload."""
-        return decode_payload(TaskPayload, self.tokens_of(container).secrets[TASK])
+        return decode_payload(TaskLaunch, self.tokens_of(container).secrets[TASK])
 
     def _report(self, _: object, _incoming: object) -> GetApplicationReportResponse:
         report = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]

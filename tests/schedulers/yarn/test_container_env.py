@@ -8,8 +8,9 @@ from tests.schedulers.yarn.samples import payload
 from tony.errors import PlatformError
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
 from tony.hadoop.tokens.token import HadoopToken
-from tony.schedulers.yarn.current_container import ContainerEnv
-from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, TaskPayload, encode_payload
+from tony.protocol.launch import TaskLaunch
+from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, encode_payload
 
 HDFS = HadoopToken(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
 
@@ -81,9 +82,9 @@ def test_no_papers(environ: dict[str, str]) -> None:
     """Neither none, nor others, nor those taken before."""
     inside = ContainerEnv.from_environ(environ)
     with pytest.raises(PlatformError, match=r"container_tokens has no launch payload 'tony.task' of this version"):
-        inside.take_payload(TASK, TaskPayload)
+        inside.take_payload(TASK, TaskLaunch)
     with pytest.raises(PlatformError, match=r"no launch payload 'theirs' of this version"):
-        inside.take_payload("theirs", TaskPayload)
+        inside.take_payload("theirs", TaskLaunch)
     with pytest.raises(PlatformError, match=r"no launch payload 'tony.job'"):
         inside.take_payload(JOB, JobPayload)[1].take_payload(JOB, JobPayload)
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.schedulers.yarn.samples import SOURCE, payload, uploaded
 from tony.model.staged import StagedRole
-from tony.schedulers.yarn.launch_payload import JobPayload, TaskPayload, decode_payload, encode_payload
+from tony.protocol.launch import TaskLaunch
+from tony.schedulers.yarn.launch_payload import JobPayload, decode_payload, encode_payload
 from tony.testing.sample_jobs import credentials, task_part, two_roles
 
 
@@ -18,8 +19,8 @@ def test_job() -> None:
 def test_task() -> None:
     """An executor's."""
     task = task_part(two_roles(), "application_1_0001", "container_1", "worker", 2)
-    given = TaskPayload(task=task, credentials=credentials(), staged=StagedRole(items=(SOURCE,)))
-    assert decode_payload(TaskPayload, encode_payload(given)) == given
+    given = TaskLaunch(task=task, credentials=credentials(), staged=StagedRole(items=(SOURCE,)))
+    assert decode_payload(TaskLaunch, encode_payload(given)) == given
 
 
 def test_newer_fields_are_ignored() -> None:
@@ -39,7 +40,7 @@ def test_secrets_are_not_printed() -> None:
     """Neither of the job nor of a task."""
     task = task_part(two_roles(), "application_1_0001", "container_1", "worker", 0)
     secret = credentials()
-    shown = repr(TaskPayload(task=task, credentials=secret, staged=StagedRole())) + repr(payload())
+    shown = repr(TaskLaunch(task=task, credentials=secret, staged=StagedRole())) + repr(payload())
     assert secret.token not in shown
     assert "0" * 64 not in shown
     assert "key" not in repr(payload().credentials)

@@ -140,8 +140,9 @@ def run(programs: Path, code: str, *options: str) -> subprocess.CompletedProcess
 
 def test_our_programs_start_from_it(unpacked: Path) -> None:
     """With the standard library and nothing else, and nothing from where we are installed."""
+    modules = [name.partition(":")[0] for command in (MASTER, EXECUTOR) for name in command.split()]
     code = (
-        f"import importlib; [importlib.import_module(name) for name in ({MASTER!r}, {EXECUTOR!r})]; "
+        f"import importlib; [importlib.import_module(name) for name in {modules!r}]; "
         "print(*{m.__file__ for n, m in sys.modules.items() if n.partition('.')[0] == 'tony'}, sep='\\n')"
     )
     done = run(compiled(unpacked), code)
@@ -183,7 +184,7 @@ def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
 def test_compiled_files_are_not_looked_at_twice(unpacked: Path) -> None:
     """There is no source beside them, and nothing is written."""
     before = sorted(unpacked.rglob("*"))
-    assert run(compiled(unpacked), "import tony.am.yarn_main").returncode == 0
+    assert run(compiled(unpacked), "import tony.am.container_main, tony.schedulers.yarn.am_environment").returncode == 0
     assert sorted(unpacked.rglob("*")) == before
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tony.model.codec import from_plain, to_plain
-from tony.model.staged import StagedRole
 from tony.model.strict_json import loads
 from tony.model.submission_record import JobRecord
-from tony.protocol.launch import AmCredentials, JobCredentials, TaskPart
+from tony.protocol.launch import JobCredentials, TaskLaunch
 
 #: Keys of the payloads in a container's credentials.
 JOB, TASK = "tony.job", "tony.task"
@@ -24,8 +23,9 @@ JOB, TASK = "tony.job", "tony.task"
 RUNTIME, INTERPRETER, PLUG_IN, PAGES = "tony", "tony-python", "tony-framework", "tony-pages"
 #: Prefix of the names of the two zips in the pages archive.
 ARCHIVE = "pages"
-#: Modules that containers run.
-MASTER, EXECUTOR = "tony.am.yarn_main", "tony.executor.yarn_main"
+#: What containers run: a module of tony, and the class of its environment.
+MASTER = "tony.am.container_main tony.schedulers.yarn.am_environment:YarnAmEnvironment"
+EXECUTOR = "tony.executor.container_main tony.schedulers.yarn.executor_environment:YarnExecutorEnvironment"
 
 T = TypeVar("T")
 
@@ -91,20 +91,7 @@ class JobPayload:
         return {**self.programs, **({PAGES: self.pages} if self.pages else {})}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPayload:
-    """The launch payload of an executor.
-
-    Attributes:
-        staged: files of its task; each object is a file in the container's folder, named after its digest.
-    """
-
-    task: TaskPart
-    credentials: AmCredentials = field(repr=False)
-    staged: StagedRole
-
-
-def encode_payload(payload: JobPayload | TaskPayload) -> bytes:
+def encode_payload(payload: JobPayload | TaskLaunch) -> bytes:
     """Encode a payload as the bytes of a secret."""
     return json.dumps(to_plain(payload), separators=(",", ":")).encode()
 

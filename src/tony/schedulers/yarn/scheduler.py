@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tony.errors import InfraError
 from tony.model.layout import Home
-from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import Scheduler, Submitter
 
 
 class YarnScheduler(Scheduler):
-    """Creates the client's half. `tony.am.yarn_main` creates the other from the container's launch payload."""
+    """Creates the client's half. `YarnAmEnvironment` creates the other from the launch payload."""
 
     name = "yarn"
 
@@ -16,6 +15,3 @@ class YarnScheduler(Scheduler):
         from tony.schedulers.yarn.client.submitter import YarnSubmitter
 
         return YarnSubmitter(home)
-
-    def source(self, job: PreparedJob) -> ContainerAllocator:
-        raise InfraError("YARN containers are only available to an AM inside the cluster: tony.am.yarn_main")

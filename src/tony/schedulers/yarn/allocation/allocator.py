@@ -35,7 +35,7 @@ from tony.model.actor import Actor, ActorKind
 from tony.model.job_report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
-from tony.protocol.launch import AmCredentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.interface import ContainerAllocator, Journal, KnownContainer, PageProxy, PreparedJob, Sink
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
@@ -51,9 +51,9 @@ from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequ
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.placement_constraints import placed
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.current_container import ContainerEnv
+from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_contexts import gpus, task_container
-from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, TaskPayload, encode_payload
+from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.storage.hdfs.delegation_tokens import tokens_for_programs
 from tony.units import format_size
@@ -423,7 +423,7 @@ class YarnAllocator(ContainerAllocator):
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         # Hide GPUs from a task that requested none.
         task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
-        payload = TaskPayload(task=task, credentials=credentials, staged=staged)
+        payload = TaskLaunch(task=task, credentials=credentials, staged=staged)
         tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: encode_payload(payload)})
         return task_container(
             self._spec,

@@ -15,7 +15,7 @@ from tony.hadoop.yarn.application_client import ENDED
 from tony.schedulers.yarn.client.lifetime_diagnostics import KEY as LIFETIME
 from tony.schedulers.yarn.client.lifetime_diagnostics import overdue
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.current_container import ContainerEnv
+from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload
 from tony.schedulers.yarn.settings import read_settings
 

@@ -81,7 +81,7 @@ class ContainerEnv:
         """Return the payload of that name, and remove it from the credentials file, which user programs can read.
 
         Args:
-            kind: JobPayload or TaskPayload.
+            kind: JobPayload or TaskLaunch.
 
         Raises:
             PlatformError: there is none.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import payload
-from tony.am.yarn_main import in_cluster_time
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
-from tony.schedulers.yarn.current_container import ContainerEnv
+from tony.schedulers.yarn.am_environment import in_cluster_time
+from tony.schedulers.yarn.container_env import ContainerEnv
 
 
 @pytest.mark.parametrize(

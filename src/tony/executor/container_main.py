@@ -1,0 +1,114 @@
+"""The executor in a container on any scheduler: `container_main MODULE:CLASS [FOLDER...]` names its environment.
+
+It takes its task, prepares the task's files, then runs as on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tony.errors import InfraError, TonyError
+from tony.executor.main import begin
+from tony.executor.program.program_environment import MARKER
+from tony.protocol.launch import ContainerPart, LaunchContext, TaskLaunch
+from tony.schedulers.container_environment import ExecutorEnvironment, load_environment
+
+#: For a role without staged files: import folders and variables.
+_NO_PYTHON: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
+
+
+def main() -> int:
+    """Run one executor. Errors go to standard error, which the scheduler keeps."""
+    return begin(_context)
+
+
+def _context() -> LaunchContext:
+    environment = load_environment(ExecutorEnvironment, sys.argv[1:])  # type: ignore[type-abstract]
+    launch = environment.take_task()
+    task = launch.task
+    marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
+    work = environment.folder / "work" / f"{task.role}-{task.index}"
+    python_path, python_env = _prepare_files_in_fork(launch, environment, work, marker)
+    return LaunchContext(
+        task=task,
+        container=ContainerPart(
+            host=environment.host,
+            work_folder=str(work),
+            log_folder=str(environment.logs),
+            inherit_env=False,
+            marker=marker,
+            python_path=python_path,
+            python_env={**environment.variables(), **python_env},
+        ),
+        credentials=launch.credentials,
+    )
+
+
+def _prepare_files_in_fork(
+    launch: TaskLaunch, environment: ExecutorEnvironment, work: Path, marker: str
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Prepare the files in a forked process, since the executor never again needs the modules that this loads.
+
+    Returns:
+        Import folders and variables for the program's Python.
+    """
+    if not launch.staged.items and not launch.staged.python:
+        _create_folder(work)
+        return _NO_PYTHON
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _run_in_fork(writing, launch, environment, work, marker)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        output = pipe.read()
+    os.waitpid(child, 0)
+    killed = {"error": "the process that prepares the files was killed"}
+    answer: dict[str, Any] = json.loads(output) if output else killed
+    if "error" in answer:
+        raise InfraError(f"cannot prepare the files of {launch.task.role}:{launch.task.index}: {answer['error']}")
+    return tuple(answer["python_path"]), answer["python_env"]
+
+
+def _create_folder(work: Path) -> None:
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InfraError(f"cannot create {work}: {error.strerror}") from error
+
+
+def _run_in_fork(writing: int, launch: TaskLaunch, environment: ExecutorEnvironment, work: Path, marker: str) -> None:
+    code = 1
+    try:
+        try:
+            answer: dict[str, object] = _prepare_files(launch, environment, work, marker)
+            code = 0
+        except TonyError as error:
+            answer = {"error": str(error)}
+        os.write(writing, json.dumps(answer).encode())
+    except BaseException:  # the outermost level of the forked process
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _prepare_files(launch: TaskLaunch, environment: ExecutorEnvironment, work: Path, marker: str) -> dict[str, object]:
+    """Prepare the files; the containers of the job on one node share the unpacked artifacts."""
+    from tony.storage.cache.object_cache import Cache
+    from tony.storage.environments.localization import localize
+    from tony.storage.stores.disk_errors import explain_os_error
+
+    cache = Cache(environment.shared / "cache")
+    cache.prepare()
+    for item in launch.staged.items:
+        with explain_os_error(f"cache {item.name}", cache.path), cache.lock(f"take-{item.digest}"):
+            if not cache.has(item.digest, item.size):
+                cache.take(item.digest, environment.fetch(item))
+    python = localize(launch.staged, cache.path, work, {MARKER: marker})
+    return {"python_path": list(python.python_path), "python_env": dict(python.python_env)}
