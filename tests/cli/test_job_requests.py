@@ -111,12 +111,10 @@ class TestRestart:
         assert len(running.orders) == 3
 
     def test_an_ended_job(self, tony: Tony, ended: str) -> None:
-        """There is nothing to restart: it is said how it ended, and what to do."""
+        """There is nothing to restart: it is said when it ended, and what to do."""
         answer = tony("restart", ended)
         assert answer.code == 2
-        assert answer.err == (
-            f"tony: job {JOB} (digits) failed after 8 s: there is no session to restart; submit it again\n"
-        )
+        assert answer.err.startswith(f"tony: {changing.NOT_RESTARTED}: job {JOB} (digits) failed ")
 
     def test_a_job_that_has_not_begun(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nobody comes in time that could be told."""
@@ -205,10 +203,8 @@ class TestStacks:
             assert answer.err.startswith(f"tony: {said}")
             beside.finish(failed(folder, record))
         answer = tony("stacks", JOB)
-        assert (answer.code, answer.err) == (
-            2,
-            f"tony: job {JOB} (digits) failed after 8 s: no task is running\n",
-        )
+        assert answer.code == 2
+        assert answer.err.startswith(f"tony: {changing.NO_STACKS}: job {JOB} (digits) failed ")
 
     def test_of_a_job_whose_master_goes_away(self, tony: Tony, running: Running) -> None:
         """Nothing is told, and nothing made up."""
@@ -239,7 +235,7 @@ class TestLogLevel:
     def test_of_an_ended_job(self, tony: Tony, ended: str) -> None:
         """Nobody logs any more."""
         answer = tony("log-level", ended, "debug")
-        assert (answer.code, "failed after 8 s: no process of it is running" in answer.err) == (2, True)
+        assert (answer.code, "no process of the job is running: job " in answer.err) == (2, True)
 
 
 class TestThroughAPortal:
@@ -314,4 +310,5 @@ class TestThroughAPortal:
             (("log-level", ended, "info"), changing.NOTHING_LOGS),
         ):
             answer = tony(*line, "--portal", portal)
-            assert (answer.code, answer.err) == (2, f"tony: job {JOB} (digits) failed after 8 s: {said}\n")
+            assert answer.code == 2
+            assert answer.err.startswith(f"tony: {said}: job {JOB} (digits) failed ")

@@ -78,7 +78,7 @@ def test_a_port_that_is_none(tony: Tony) -> None:
     """It is refused before anything is started."""
     answer = tony("portal", "--port", "99999")
     assert answer.code == 2
-    assert "'99999': write a whole number from 0 to 65535." in answer.err
+    assert "'99999': must be a whole number, from 0 to 65535." in answer.err
 
 
 def test_an_address_of_another_machine(tony: Tony) -> None:

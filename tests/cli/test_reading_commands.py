@@ -252,7 +252,7 @@ class TestList:
         """The message says which numbers there are."""
         answer = tony("list", "-n", number)
         assert answer.code == 2
-        assert "write a whole number from 1, such as 1." in answer.err
+        assert "must be a whole number, at least 1." in answer.err
 
     @pytest.mark.parametrize("name", ["digits", "a-name-that-is-much-too-long-for-such-a-terminal"])
     def test_a_narrow_terminal(

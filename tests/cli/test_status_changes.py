@@ -79,7 +79,7 @@ def test_a_program_that_runs_is_told_with_its_pid(story: StatusChanges) -> None:
 def test_a_failure_says_how(story: StatusChanges) -> None:
     """By its note, its signal or its code."""
     for more, said in (
-        ({"note": "out of memory: limit 1g"}, "worker:0 failed: out of memory: limit 1g"),
+        ({"note": "ran out of memory (limit 1g)"}, "worker:0 failed: ran out of memory (limit 1g)"),
         ({"signal": "SIGKILL", "session": 2}, "worker:0 failed: SIGKILL"),
         ({"exit_code": 3, "session": 3}, "worker:0 failed: exit code 3"),
         ({"session": 4}, "worker:0 failed"),
@@ -119,6 +119,20 @@ def test_a_gang_that_forms_again_does_not_start_again_alone(story: StatusChanges
     """Its tasks have run in the session before."""
     waits = task("worker:0", TaskState.STARTING, try_=1, session=1, note="container started, not registered")
     assert story.tell(replace(report(session=2), tasks=(waits,)), 1.0) == []
+
+
+def test_the_failure_comes_before_the_tasks_that_it_stopped(story: StatusChanges) -> None:
+    tasks = (task("worker:0", TaskState.STOPPED), task("worker:1", TaskState.FAILED, exit_code=1))
+    assert story.tell(replace(report(JobState.RUNNING), tasks=tasks), 1.0) == [
+        "worker:1 failed: exit code 1",
+        "worker:0 stopped",
+    ]
+
+
+def test_the_reason_of_a_session_is_told_once(story: StatusChanges) -> None:
+    story.tell(replace(report(JobState.RESTARTING), restarting="worker:1 failed"), 1.0)
+    assert story.open_session(2, "worker:1 failed") == "Session 2 started"
+    assert story.open_session(3, "worker:0 failed") == "Session 3: worker:0 failed"  # it restarted between two reports
 
 
 def test_many_lone_restarts_are_told_together(story: StatusChanges) -> None:

@@ -260,8 +260,8 @@ class TestRun:
             (["--memory", "1", "--", "x"], "a size needs a unit"),
             (["--env", "=A", "--", "x"], "'=A': write NAME=VALUE."),
             (["--env", "TONY_NO_SUCH", "--", "x"], "'TONY_NO_SUCH' is not set in your environment"),
-            (["--procs-per-task", "0", "--", "x"], "write a whole number from 1"),
-            (["-n", "0", "--", "x"], "write a whole number from 1"),
+            (["--procs-per-task", "0", "--", "x"], "must be a whole number, at least 1"),
+            (["-n", "0", "--", "x"], "must be a whole number, at least 1"),
             (["-n", "2"], "COMMAND"),
             (["--source", "nowhere", "--", "x"], "nowhere"),
             (
@@ -407,7 +407,9 @@ class TestForReal:
         for line in ("worker:0 | I am 0", "worker:1 | I am 1", "worker:0 | print(1)"):
             assert line in answer.out
         work = tony("status", "last", "--json").json["folder"] + "/work"
-        assert answer.out.endswith(f"\nFiles written to relative paths: {work}/, one folder per task\n")
+        assert answer.out.endswith(
+            f"\nFiles your program wrote to relative paths are in: {work}/, one folder per task\n"
+        )
         assert tony("replay", "last").code == 0
 
     def test_ranks_of_one_machine(self, tony: Tony, folder: Path) -> None:
@@ -417,7 +419,7 @@ class TestForReal:
         assert answer.code == 0, answer.err
         work = Path(tony("status", "last", "--json").json["folder"], "work", "main-0")
         assert {path.name for path in work.glob("*.of.*")} == {"0.of.2", "1.of.2"}
-        assert answer.out.endswith(f"\nFiles written to relative paths: {work}\n")
+        assert answer.out.endswith(f"\nFiles your program wrote to relative paths are in: {work}\n")
 
     def test_a_program_that_fails(self, tony: Tony, folder: Path) -> None:
         """Exit code 1; task, exit code and last words are told first."""

@@ -90,7 +90,7 @@ def test_marks_stand_above_states() -> None:
 
 def test_what_happened_is_told_to_its_end_and_the_newest_last() -> None:
     """A long line goes on below; of very many the earlier ones are only counted."""
-    long = "worker:1 failed: out of memory: limit 64m -> fail (worker is tracked: all of its tasks must succeed)"
+    long = "worker:1 ran out of memory (limit 64m) -> fail (worker is tracked: all of its tasks must succeed)"
     marks = tuple(Mark(MarkerKind.FAILURE, float(n), "worker:0", f"{long} {n}") for n in range(40))
     lines = timeline_text(told(plain_life(), marks), 60, ASCII)
     words = " ".join(" ".join(lines).split())

@@ -30,10 +30,12 @@ EXITS = [
     (SEGV, USER, "program", "worker:0 was killed by SIGSEGV on node-7"),
     (COLLISION, INFRASTRUCTURE, "port-collision", "worker:0 failed: port 5000 was taken by pid 7 on node-7"),
     (
-        ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="out of memory: limit 1g, 1 process killed"),
+        ExitStatus(
+            reason=ExitReason.MEMORY, signal="SIGKILL", message="ran out of memory (limit 1g): 1 process killed"
+        ),
         USER,
         "memory",
-        "worker:0 failed: out of memory: limit 1g, 1 process killed on node-7",
+        "worker:0 ran out of memory (limit 1g): 1 process killed on node-7",
     ),
     (
         ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command: trian"),

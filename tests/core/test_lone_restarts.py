@@ -91,7 +91,7 @@ def test_the_budget_is_the_jobs() -> None:
     simulation.settle()
     assert simulation.finished
     assert simulation.finished.failure
-    assert simulation.finished.failure.verdict == "the one restart (max_restarts) is used up"
+    assert simulation.finished.failure.verdict == "already restarted once (max_restarts = 1)"
 
 
 def test_a_task_that_nobody_knows_moves() -> None:

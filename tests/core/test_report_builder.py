@@ -120,11 +120,11 @@ def test_while_it_runs() -> None:
         (FAILED, TaskState.FAILED, 1, None, "exit code 1"),
         (SEGV, TaskState.FAILED, None, "SIGSEGV", "killed by SIGSEGV"),
         (
-            ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="out of memory: limit 1g"),
+            ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="ran out of memory (limit 1g)"),
             TaskState.FAILED,
             None,
             "SIGKILL",
-            "out of memory: limit 1g",
+            "ran out of memory (limit 1g)",
         ),
     ],
 )

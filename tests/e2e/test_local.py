@@ -28,8 +28,8 @@ def test_memory_is_a_limit(lab: Lab) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     failure = lab.status(lab.only_job())["failure"]
     assert failure["cause"] == "memory"
-    assert "out of memory: limit 128m" in failure["reason"]
-    assert "out of memory: limit 128m" in done.stdout + done.stderr
+    assert "ran out of memory (limit 128m)" in failure["reason"]
+    assert "ran out of memory (limit 128m)" in done.stdout + done.stderr
 
 
 def test_memory_of_a_child_counts(lab: Lab) -> None:

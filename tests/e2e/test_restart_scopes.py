@@ -80,7 +80,7 @@ def test_a_role_has_a_budget_of_its_own(lab: Lab) -> None:
     done = lab.submit(lab.job_file(text))
     status = lab.status(lab.only_job())
     assert (done.returncode, status["session"], status["failure"]["task"]) == (1, 2, "picky:0")
-    assert status["failure"]["verdict"] == "the one restart of picky (roles.picky.max_restarts) is used up"
+    assert status["failure"]["verdict"] == "already restarted once (roles.picky.max_restarts = 1)"
     assert f"Not restarted: {status['failure']['verdict']}" in done.stdout + done.stderr
     shown = lab.tony("status", lab.only_job()).stdout
     assert "(restart 1 of 5, 1 of 1 for picky)" in shown

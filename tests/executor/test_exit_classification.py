@@ -12,7 +12,7 @@ GOOD = ProcessExit(process=0, code=0, signum=None, at=1.0)
 BAD = ProcessExit(process=1, code=3, signum=None, at=2.0)
 SEGV = ProcessExit(process=0, code=None, signum=signal.SIGSEGV, at=1.0)
 KILLED = ProcessExit(process=2, code=None, signum=signal.SIGKILL, at=3.0)
-LIMIT = "out of memory: limit 1g, 1 process killed by the kernel"
+LIMIT = "ran out of memory (limit 1g): 1 process killed by the kernel"
 TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
 
 
@@ -31,6 +31,11 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
             {"ends": [KILLED], "stopped": True, "forced_after": 15.0},
             ExitReason.STOPPED,
             "stopped; it did not exit within 15 s of SIGTERM and was killed",
+        ),
+        (
+            {"ends": [KILLED], "stopped": True, "forced_after": 0.0},
+            ExitReason.STOPPED,
+            "stopped; killed at once, without SIGTERM",
         ),
         (
             {"ends": [GOOD, BAD, KILLED]},

@@ -40,7 +40,7 @@ def test_measured_eater_is_killed_with_a_verdict(master: Master, guest: Start) -
     master.start()
     status = master.wait(msg.ProgramExited).status
     assert (status.reason, status.signal) == (ExitReason.MEMORY, "SIGKILL")
-    assert status.message.startswith("out of memory: limit 100m, ")
+    assert status.message.startswith("ran out of memory (limit 100m): ")
     assert status.message.endswith(" used, killed by the executor")
     assert status.peak_memory is not None
     assert status.peak_memory > 100 * MIB
@@ -79,7 +79,7 @@ def test_kernel_kills_at_the_groups_limit(master: Master, guest: Start, group: t
     master.start()
     status = master.wait(msg.ProgramExited).status
     assert (status.reason, status.signal) == (ExitReason.MEMORY, "SIGKILL")
-    assert status.message == "out of memory: limit 64m, 1 process killed by the kernel"
+    assert status.message == "ran out of memory (limit 64m): 1 process killed by the kernel"
     assert status.peak_memory is not None
     assert 32 * MIB < status.peak_memory <= 64 * MIB
 
@@ -91,7 +91,7 @@ def test_killed_grandchild_is_the_reason_of_the_failure(master: Master, guest: S
     master.start()
     status = master.wait(msg.ProgramExited).status
     assert (status.reason, status.code) == (ExitReason.MEMORY, 137)
-    assert status.message == "out of memory: limit 64m, 1 process killed by the kernel"
+    assert status.message == "ran out of memory (limit 64m): 1 process killed by the kernel"
 
 
 def test_program_that_gets_over_a_killed_child_succeeds_with_a_note(
@@ -105,7 +105,7 @@ def test_program_that_gets_over_a_killed_child_succeeds_with_a_note(
     master.start()
     status = master.wait(msg.ProgramExited).status
     assert status.ok
-    assert status.message == "exit code 0; out of memory: limit 64m, 1 process killed by the kernel"
+    assert status.message == "exit code 0; ran out of memory (limit 64m): 1 process killed by the kernel"
     master.start(try_=2)
     second = master.wait(msg.ProgramExited, lambda each: each.try_ == 2).status
     assert (second.ok, second.message) == (True, "")

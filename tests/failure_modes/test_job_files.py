@@ -117,7 +117,7 @@ def test_a_negative_count_of_run(lab: Lab) -> None:
     for words in (("-n", "-1"), ("-n", "0"), ("--gpus", "-1"), ("--vcores", "0")):
         done = lab.tony("run", *words, "--", "true")
         assert done.returncode == 2
-        assert f"'{words[1]}': write a whole number from" in done.stderr
+        assert f"'{words[1]}': must be a whole number, " in done.stderr
     refused(
         lab,
         lab.tony("run", "--role", "ps=-3", "--", "true"),

@@ -96,7 +96,8 @@ def test_a_task_takes_all_memory(small_machine: Lab) -> None:
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "memory")
     reason = status["failure"]["reason"]
     assert re.search(
-        r"the machine ran out of memory; at [\d.]+m of its limit 2g 1 process killed by the kernel", reason
+        r"ran out of memory: the machine had none left; at [\d.]+m of its limit 2g 1 process killed by the kernel",
+        reason,
     )
     assert small_machine.tasks(job)["main:0"]["signal"] == "SIGKILL"
     small_machine.wait_gone(job)
@@ -111,7 +112,9 @@ def test_a_task_takes_all_memory_where_no_control_group_can_be_made(small_machin
     status = small_machine.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "memory")
     reason = status["failure"]["reason"]
-    assert re.search(r"the machine ran out of memory, and the kernel most likely .*; peak [\d.]+m, limit 2g", reason)
+    assert re.search(
+        r"ran out of memory: the machine had none left, and the kernel most likely .*; peak [\d.]+m, limit 2g", reason
+    )
     small_machine.wait_gone(job)
 
 
@@ -120,7 +123,7 @@ def test_a_task_reaches_its_own_limit(small_machine: Lab) -> None:
     job = _eat(small_machine, "64m")
     status = small_machine.wait(job)
     assert (status["exit_code"], status["failure"]["cause"]) == (1, "memory")
-    assert "out of memory: limit 64m, 1 process killed by the kernel" in status["failure"]["reason"]
+    assert "ran out of memory (limit 64m): 1 process killed by the kernel" in status["failure"]["reason"]
 
 
 def _eat(lab: Lab, memory: str) -> str:

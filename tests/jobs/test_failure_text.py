@@ -75,7 +75,7 @@ def test_a_signal_is_named(report: JobReport) -> None:
 
 def test_a_limit_is_explained(report: JobReport) -> None:
     """The reason is the headline, not the signal, and it is said once."""
-    why = "worker:1 failed: out of memory: limit 1g, 1 process killed by the kernel on here"
+    why = "worker:1 ran out of memory (limit 1g): 1 process killed by the kernel on here"
     lines = page(of(report, exit_code=None, signal="SIGKILL", cause="memory", reason=why))
     assert [line for line in lines if why in line] == [f"job {JOB} (digits) failed after 8 s: {why}"]
 

@@ -408,7 +408,7 @@ def test_the_same_note_stands_once(tmp_path: Path) -> None:
     home = Home(tmp_path)
     folder = keep(home, JOB)
     report = _report(folder)
-    note = "stopped (worker:9 failed: out of memory: limit 64m, 1 process killed by the kernel)"
+    note = "stopped (worker:9 ran out of memory (limit 64m): 1 process killed by the kernel)"
     write_summary(folder, replace(report, tasks=tuple(replace(task, note=note) for task in report.tasks)))
     text = fetch(_app(home), f"/job/{JOB}").text
     assert len(report.tasks) > 1

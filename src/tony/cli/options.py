@@ -117,8 +117,8 @@ class Count(IntType):
         text = str(value)
         number = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) else None
         if number is None or number < self._least or (self._most is not None and number > self._most):
-            until = f", such as {max(1, self._least)}" if self._most is None else f" to {self._most}"
-            self.fail(f"{text!r}: write a whole number from {self._least}{until}.", param, ctx)
+            bounds = f"at least {self._least}" if self._most is None else f"from {self._least} to {self._most}"
+            self.fail(f"{text!r}: must be a whole number, {bounds}.", param, ctx)
         return number
 
 

@@ -115,11 +115,11 @@ def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
     work_folders = [folder.work_of(TaskId(task.role, task.index)) for task in tasks]
     if not any(map(os.path.isdir, work_folders)):
         return (
-            "Files written to relative paths were removed with their containers; write results to an absolute path on a"
-            " shared file system"
+            "Files your program wrote to relative paths were removed with their containers; write results to an"
+            " absolute path on a shared file system"
         )
     where = work_folders[0] if len(tasks) == 1 else f"{folder.work}/, one folder per task"
-    return f"Files written to relative paths: {where}"
+    return f"Files your program wrote to relative paths are in: {where}"
 
 
 def _has_run(task: TaskReport) -> bool:

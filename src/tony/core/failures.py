@@ -97,6 +97,8 @@ def refine_cause(state: State, task: Task, forced: str, *, over_memory: bool = F
 
 
 def _describe_exit(status: ExitStatus) -> str:
+    if status.reason is ExitReason.MEMORY:
+        return status.message
     if status.message:
         return f"failed: {status.message}"
     if status.signal:

@@ -14,7 +14,6 @@ from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import record_of
 from tony.jobs import job_status
 from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
-from tony.jobs.failure_text import outcome
 from tony.jobs.log_names import named_tasks
 from tony.jobs.whoami import user_name
 from tony.model.job_report import JobReport
@@ -22,12 +21,13 @@ from tony.model.layout import Home
 from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_LEVELS, Stacks
+from tony.units import format_duration
 
 _POLL_SECONDS = 0.05
-#: Suffixes of the error for a job that has ended.
-NOT_RESTARTED = "there is no session to restart; submit it again"
+#: Beginnings of the error for a job that has ended.
+NOT_RESTARTED = "there is no session to restart, submit the job again"
 NO_STACKS = "no task is running"
-NOTHING_LOGS = "no process of it is running"
+NOTHING_LOGS = "no process of the job is running"
 
 
 async def restart(home: Home, job_id: str) -> JobReport:
@@ -116,13 +116,14 @@ def select_tasks(report: JobReport, chosen: frozenset[str] | None) -> list[str]:
 
 
 def require_running(report: JobReport, otherwise: str) -> None:
-    """Refuse a command to a job that has ended, saying how it ended.
+    """Refuse a command to a job that has ended, saying when it ended.
 
     Raises:
         UserError: it has ended.
     """
     if report.state.ended:
-        raise UserError(f"{outcome(report)}: {otherwise}")
+        ago = "" if report.ended is None else f" {format_duration(max(0.0, clock.wall() - report.ended))} ago"
+        raise UserError(f"{otherwise}: job {report.job} ({report.name}) {report.state.value}{ago}")
 
 
 def _describe_status(report: JobReport) -> str:

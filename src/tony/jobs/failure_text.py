@@ -81,6 +81,9 @@ def _evidence(report: JobReport, failure: Failure) -> list[str]:
     if failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
         lines += [f"  Hint: {hint}" for hint in find_hints(failure.tail)]
+    if failure.cause == "memory" and failure.task:
+        role = failure.task.partition(":")[0]
+        lines.append(f"  Hint: request more with roles.{role}.memory, or --memory of tony run")
     files = _log_files(report, failure)
     if files:
         lines.append(f"  Full log: {' and '.join(map(str, files))}")

@@ -65,14 +65,14 @@ TABLE = [
     # max_restarts, charged so far, for ports so far, cause -> restart, charged, the reason
     (0, 0, 0, "program", False, True, "max_restarts = 0"),
     (1, 0, 0, "program", True, True, "restart 1 of 1"),
-    (1, 1, 0, "program", False, True, "the one restart (max_restarts) is used up"),
+    (1, 1, 0, "program", False, True, "already restarted once (max_restarts = 1)"),
     (3, 2, 0, "lost", True, True, "restart 3 of 3"),
     (0, 0, 0, "port-collision", True, False, "does not count against max_restarts: a reserved port was taken (1 of 3)"),
     (0, 0, 2, "port-collision", True, False, "does not count against max_restarts: a reserved port was taken (3 of 3)"),
     (0, 0, 3, "port-collision", False, True, "max_restarts = 0"),
     (2, 0, 3, "port-collision", True, True, "restart 1 of 2"),
     (2, 2, 0, "port-collision", True, False, "does not count against max_restarts: a reserved port was taken (1 of 3)"),
-    (2, 2, 3, "port-collision", False, True, "all 2 restarts (max_restarts) are used up"),
+    (2, 2, 3, "port-collision", False, True, "already restarted 2 times (max_restarts = 2)"),
 ]
 
 
@@ -91,10 +91,10 @@ def test_a_role_has_a_budget_of_its_own() -> None:
     spec = JobSpec(command="x", roles={"worker": Role(max_restarts=2), "ps": Role(max_restarts=0)}, max_restarts=3)
     assert decide(standing(spec, charged=1), failure(), NOW).reason == "restart 2 of 3, 2 of 2 for worker"
     full = decide(standing(spec, charged=2), failure(), NOW)
-    assert (full.restart, full.reason) == (False, "all 2 restarts of worker (roles.worker.max_restarts) are used up")
+    assert (full.restart, full.reason) == (False, "already restarted 2 times (roles.worker.max_restarts = 2)")
     assert decide(standing(spec), failure(task="ps:0"), NOW).reason == "roles.ps.max_restarts = 0"
     assert decide(standing(spec), failure(task=None), NOW).reason == "restart 1 of 3"
-    assert decide(standing(spec, charged=3), failure(), NOW).reason == "all 3 restarts (max_restarts) are used up"
+    assert decide(standing(spec, charged=3), failure(), NOW).reason == "already restarted 3 times (max_restarts = 3)"
 
 
 def test_what_is_long_ago_does_not_count() -> None:

@@ -34,7 +34,7 @@ class PlainView:
             self._say(line)
 
     def opened(self, session: int, reason: str) -> None:
-        self._say(f"Session {session}: {reason or 'reason unknown'}")
+        self._say(self._story.open_session(session, reason))
 
     def printed(self, lines: Sequence[LogLine]) -> None:
         self._logs.print(lines, stamp())

@@ -62,7 +62,7 @@ class LiveView:
         self._draw(map(self._dim, lines), rows[: max(1, size.lines - 1)])
 
     def opened(self, session: int, reason: str) -> None:
-        self.noticed(f"Session {session}: {reason or 'reason unknown'}")
+        self.noticed(self._story.open_session(session, reason))
 
     def printed(self, lines: Sequence[LogLine]) -> None:
         self._draw(map(self._logs.text, lines), self._table.rows)

@@ -21,7 +21,9 @@ def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[s
     Args:
         columns, rows: the available space.
     """
-    took = f" for {age(report.submitted, now)}" if report.submitted is not None else ""
+    word = "after" if report.ended is not None else "for"
+    until = report.ended if report.ended is not None else now
+    took = f" {word} {age(report.submitted, until)}" if report.submitted is not None else ""
     session = f"  session {report.session}" if report.session else ""
     lines = [cut(f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}", columns)]
     if len(report.tasks) <= rows:

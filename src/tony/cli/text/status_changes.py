@@ -28,6 +28,8 @@ _REPORTED_STATES: Mapping[TaskState, str] = {
     TaskState.STOPPED: "stopped",
     TaskState.LOST: "lost",
 }
+#: States that may be the reason why other tasks were stopped.
+_FAILED_STATES = (TaskState.FAILED, TaskState.LOST)
 #: States of a task whose program has not started.
 _STARTING_STATES = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -52,6 +54,12 @@ class StatusChanges:
         self._reported_at = 0.0
         self._repeat_after = _REPEAT_SECONDS
         self._reported_sizes: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._has_restart_reason = False
+
+    def open_session(self, session: int, reason: str) -> str:
+        """Return the line about a further session; its reason is left out if the restart was reported with it."""
+        known, self._has_restart_reason = self._has_restart_reason, False
+        return f"Session {session} started" if known else f"Session {session}: {reason or 'reason unknown'}"
 
     def tell(self, report: JobReport, now: float) -> list[str]:
         """Return the lines about what is new in a report.
@@ -99,6 +107,7 @@ class StatusChanges:
             return [outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
         why = report.restarting or (report.failure.reason if report.failure else "")
         if report.state is JobState.RESTARTING and why:
+            self._has_restart_reason = True
             return [f"Restarting: {why}"]
         if report.state is JobState.STOPPING:
             return [f"Stopping: {report.failure.reason}"] if report.failure else []
@@ -130,7 +139,8 @@ class StatusChanges:
                 self._states[task.task] = state
                 if task.state in _REPORTED_STATES and not (task.state is TaskState.STOPPED and task.task in absent):
                     changed.setdefault(task.state, []).append(task)
-        return [line for state, group in changed.items() for line in _group_lines(state, group)]
+        causes_first = sorted(changed.items(), key=lambda item: item[0] not in _FAILED_STATES)
+        return [line for state, group in causes_first for line in _group_lines(state, group)]
 
     def _waiting(self, waiting: str, now: float) -> list[str]:
         if not waiting:

@@ -136,7 +136,7 @@ def _budget(report: JobReport) -> list[str]:
     restarts = report.restarts
     if restarts is None:
         return []
-    free = f", {restarts.free} free" if restarts.free else ""
+    free = f", and {restarts.free} that did not count" if restarts.free else ""
     return ["", f"Restarts: {restarts.charged} of {restarts.most} used (max_restarts){free}"]
 
 

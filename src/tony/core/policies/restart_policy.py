@@ -149,17 +149,16 @@ def _by_budget(state: State, now: float, task: Task | None, alone: Task | None, 
         mine = sum(each.role == name for each in counted)
         if mine >= own:
             key = f"roles.{name}.max_restarts"
-            return Decision(False, _used_up(own, f" of {name}{within}", key))
+            return Decision(False, _used_up(own, within, key))
         reason += f", {mine + 1} of {own} for {name}"
     before = sum(each.alone == (alone.name if alone else "") for each in counted)
     delay = backoff(state.spec.backoff, before, _seed(state, alone))
     return Decision(True, reason, delay, early=early)
 
 
-def _used_up(limit: int, which: str, key: str) -> str:
-    if limit == 1:
-        return f"the one restart{which} ({key}) is used up"
-    return f"all {limit} restarts{which} ({key}) are used up" if limit else f"{key} = 0"
+def _used_up(limit: int, within: str, key: str) -> str:
+    times = "once" if limit == 1 else f"{limit} times"
+    return f"already restarted {times}{within} ({key} = {limit})" if limit else f"{key} = 0"
 
 
 def counting(state: State, now: float) -> Sequence[Restart]:

@@ -93,7 +93,7 @@ class MemoryMonitor:
         """
         limit = f"limit {format_size(self._limit)}"
         if self.exceeded is not None:
-            return f"out of memory: {limit}, {format_size(self.exceeded)} used, killed by the executor"
+            return f"ran out of memory ({limit}): {format_size(self.exceeded)} used, killed by the executor"
         kills = _kills(self._process_tree) - self._kills_before
         if kills <= 0:
             return ""
@@ -102,11 +102,15 @@ class MemoryMonitor:
             # The kernel reports only how many it killed on the whole machine. Programs of jobs are its first choice.
             sure = "killed this one" if kills == 1 else f"killed {victims}, this one among them"
             used = f"; peak {format_size(peak)}, {limit}" if peak else ""
-            return f"the machine ran out of memory, and the kernel most likely {sure}{used}" if killed else ""
+            return (
+                f"ran out of memory: the machine had none left, and the kernel most likely {sure}{used}"
+                if killed
+                else ""
+            )
         if self._was_reached(peak):
-            return f"out of memory: {limit}, {victims} killed by the kernel"
+            return f"ran out of memory ({limit}): {victims} killed by the kernel"
         used = f"at {format_size(peak)} of its {limit} " if peak else ""
-        return f"the machine ran out of memory; {used}{victims} killed by the kernel"
+        return f"ran out of memory: the machine had none left; {used}{victims} killed by the kernel"
 
     def _was_reached(self, peak: int | None) -> bool:
         """Return True if the kernel killed because of the limit, not because the machine ran out of memory."""

@@ -80,7 +80,8 @@ def classify_exit(seen: ExitObservation) -> ClassifiedExit:
     if seen.memory and reason is not ExitReason.MEMORY:
         notes.append(seen.memory)
     if seen.forced_after is not None:
-        notes.append(f"it did not exit within {format_duration(seen.forced_after)} of SIGTERM and was killed")
+        late = f"it did not exit within {format_duration(seen.forced_after)} of SIGTERM and was killed"
+        notes.append(late if seen.forced_after else "killed at once, without SIGTERM")
     if seen.loss:
         notes.append(seen.loss)
     if seen.left and reason is ExitReason.EXITED:
