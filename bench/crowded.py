@@ -32,9 +32,9 @@ from tony.model.codec import from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import TaskState, TlsMode
+from tony.protocol.client_messages import GetReport, Report
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
-from tony.protocol.messages import GetReport, Report
 from tony.rpc import connect
 from tony.testing.sample_jobs import prepared_job
 

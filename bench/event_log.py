@@ -28,9 +28,10 @@ from tony.core.events import FirstOutput
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.model.ids import TaskId
 from tony.model.states import TlsMode
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import Ack, Attach, ProgramOutput, ProgramStarted, Ready, StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
+from tony.protocol.messages import Message, Refused
 from tony.rpc import connect
 from tony.rpc.connection import RpcConnection
 
@@ -125,14 +126,14 @@ class _Talker:
         """Attaches, registers and starts its program."""
         self._connection = await connect(address, credentials.executors, PeerKind.EXECUTOR)
         task, container = f"worker:{self._index}", container_of(self._index)
-        attach = msg.Attach(
+        attach = Attach(
             task=task, container=container, incarnation=f"played-{self._index}", highest_attempt=1, pid=1, host="played"
         )
         self._connection.send(attach)
-        self._connection.send(msg.Ready(n=self._next(), session=1, address=port_of(self._index)))
-        while not isinstance(await self._receive(), msg.StartProgram):
+        self._connection.send(Ready(n=self._next(), session=1, address=port_of(self._index)))
+        while not isinstance(await self._receive(), StartProgram):
             pass
-        self._connection.send(msg.ProgramStarted(n=self._next(), session=1, try_=1, pid=4711))
+        self._connection.send(ProgramStarted(n=self._next(), session=1, try_=1, pid=4711))
         await self._acknowledged()
 
     async def hurry(self, until: float) -> int:
@@ -165,25 +166,25 @@ class _Talker:
     def _say(self) -> None:
         number = self._next()
         self._sent.append((number, time.monotonic()))
-        self._connection.send(msg.ProgramOutput(n=number, session=1, try_=1))
+        self._connection.send(ProgramOutput(n=number, session=1, try_=1))
 
     async def _listen(self) -> None:
         while True:
             message = await self._receive()
             now = time.monotonic()
-            while isinstance(message, msg.Ack) and self._sent and self._sent[0][0] <= message.n:
+            while isinstance(message, Ack) and self._sent and self._sent[0][0] <= message.n:
                 self._waits.append(now - self._sent.popleft()[1])
 
     async def _acknowledged(self) -> None:
         while True:
             message = await self._receive()
-            if isinstance(message, msg.Ack) and message.n >= self._n:
+            if isinstance(message, Ack) and message.n >= self._n:
                 self._sent.clear()
                 return
 
-    async def _receive(self) -> msg.Message:
+    async def _receive(self) -> Message:
         message = await self._connection.receive()
-        if message is None or isinstance(message, msg.Refused):
+        if message is None or isinstance(message, Refused):
             raise CannotRun(f"executor {self._index} was sent away: {message}")
         return message
 

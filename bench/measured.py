@@ -28,7 +28,7 @@ from tony.history.metrics_reader import open_metrics
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.metric_definitions import PROGRAM
-from tony.protocol.messages import Sample, Saved
+from tony.protocol.executor_messages import Sample, Saved
 
 _TASKS, _HOURS = 10_000, 24.0
 _HOUR = 3600.0

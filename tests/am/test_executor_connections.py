@@ -13,8 +13,20 @@ from tony.am.executor_connections import Executors
 from tony.core import events as ev
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.model.job_spec import JobSpec, Role
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import KillJob
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import (
+    LONGEST_EXPORT,
+    Ack,
+    Attach,
+    Heartbeat,
+    Prepare,
+    ProgramExited,
+    ProgramStarted,
+    Ready,
+    Welcome,
+)
+from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 
 
@@ -22,11 +34,11 @@ class Wire:
     """A connection that keeps what goes out."""
 
     def __init__(self) -> None:
-        self.sent: list[msg.Message] = []
+        self.sent: list[Message] = []
         self.refused: list[str] = []
         self.open = True
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Takes a message."""
         self.sent.append(message)
 
@@ -66,7 +78,7 @@ class Scene:
         wire = Wire()
         container = {"worker:0": "c-1", "worker:1": "c-2"}.get(who, "c-1")
         said = {"task": who, "container": container, "incarnation": incarnation, "highest_attempt": 1, "pid": 5}
-        self.desk.attach(wire.me, msg.Attach(**{**said, "host": "h", **more}))  # type: ignore[arg-type]
+        self.desk.attach(wire.me, Attach(**{**said, "host": "h", **more}))  # type: ignore[arg-type]
         return wire
 
 
@@ -79,9 +91,9 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     return scene
 
 
-def ready(n: int, session: int = 1) -> msg.Ready:
+def ready(n: int, session: int = 1) -> Ready:
     """The report that ports are reserved."""
-    return msg.Ready(n=n, session=session, address="h:1")
+    return Ready(n=n, session=session, address="h:1")
 
 
 # --- who may speak ----------------------------------------------------------------------------------------------------
@@ -90,7 +102,7 @@ def ready(n: int, session: int = 1) -> msg.Ready:
 def test_who_is_expected_is_welcome(scene: Scene) -> None:
     """And told how often to say that it lives, and what of its reports is known."""
     wire = scene.attach()
-    assert wire.sent == [msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=0)]
+    assert wire.sent == [Welcome(attempt=1, heartbeat_interval=1.0, acked=0)]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +139,8 @@ def test_a_new_connection_replaces_the_old_one(scene: Scene) -> None:
     new = scene.attach()
     assert (old.open, new.open, scene.desk.connected) == (False, True, 1)
     scene.desk.closed(old.me)
-    scene.desk.send(task("worker:0"), msg.Prepare(session=1))
-    assert new.sent[-1] == msg.Prepare(session=1)
+    scene.desk.send(task("worker:0"), Prepare(session=1))
+    assert new.sent[-1] == Prepare(session=1)
 
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -138,11 +150,11 @@ def test_a_report_is_acknowledged_when_the_log_has_it(scene: Scene) -> None:
     """Not before; and once more if it is sent again."""
     wire = scene.attach()
     assert scene.desk.received(wire.me, ready(1))
-    assert [type(m) for m in wire.sent] == [msg.Welcome]
+    assert [type(m) for m in wire.sent] == [Welcome]
     scene.desk.acknowledge(scene.desk.unacknowledged())
-    assert wire.sent[1:] == [msg.Ack(n=1)]
+    assert wire.sent[1:] == [Ack(n=1)]
     scene.desk.received(wire.me, ready(1))
-    assert (wire.sent[1:], len(scene.fed)) == ([msg.Ack(n=1), msg.Ack(n=1)], 1)
+    assert (wire.sent[1:], len(scene.fed)) == ([Ack(n=1), Ack(n=1)], 1)
 
 
 def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) -> None:
@@ -150,12 +162,12 @@ def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) 
     wire = scene.attach()
     scene.desk.received(wire.me, ready(1))
     scene.desk.acknowledge(scene.desk.unacknowledged())
-    scene.desk.received(wire.me, msg.ProgramStarted(n=2, session=1, try_=1, pid=9))
+    scene.desk.received(wire.me, ProgramStarted(n=2, session=1, try_=1, pid=9))
     scene.desk.closed(wire.me)
     scene.desk.acknowledge(scene.desk.unacknowledged())
     wire = scene.attach()
-    assert wire.sent == [msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=2)]
-    scene.desk.received(wire.me, msg.ProgramExited(n=3, session=1, try_=1, status=OK, ago=0.0))
+    assert wire.sent == [Welcome(attempt=1, heartbeat_interval=1.0, acked=2)]
+    scene.desk.received(wire.me, ProgramExited(n=3, session=1, try_=1, status=OK, ago=0.0))
     assert [event.kind for event in scene.fed] == ["registered", "started", "exited"]
 
 
@@ -165,7 +177,7 @@ def test_what_comes_of_an_older_session_is_said_once(scene: Scene, caplog: pytes
     scene.simulation.app.state.session = 3
     for wire in (first, second):
         for n, session in enumerate((1, 1, 2, 2, 3), 1):
-            scene.desk.received(wire.me, msg.ProgramStarted(n=n, session=session, try_=1, pid=9))
+            scene.desk.received(wire.me, ProgramStarted(n=n, session=session, try_=1, pid=9))
     said = [r.getMessage() for r in caplog.records if "ignored a report" in r.getMessage()]
     assert said == [
         f"ignored a report of {who}: started of session {session}, the current session is 3"
@@ -188,7 +200,7 @@ def test_a_gap_in_the_numbers_is_refused(scene: Scene) -> None:
 def test_what_an_executor_may_not_say(scene: Scene) -> None:
     """Messages of clients and of the master itself."""
     wire = scene.attach()
-    assert scene.desk.received(wire.me, msg.KillJob(actor="me"))
+    assert scene.desk.received(wire.me, KillJob(actor="me"))
     assert wire.refused == [Code.BAD_MESSAGE]
 
 
@@ -197,7 +209,7 @@ def test_when_a_program_ended(scene: Scene, ago: float, at: float) -> None:
     """By the job's clock, never before the job began and never in the future."""
     scene.now = 1007.0
     wire = scene.attach()
-    scene.desk.received(wire.me, msg.ProgramExited(n=1, session=1, try_=1, status=OK, ago=ago))
+    scene.desk.received(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=ago))
     assert scene.fed == [ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=at)]
 
 
@@ -206,11 +218,11 @@ def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_
     wanted = {"RESULT": "result: ", "LONG": "long: ", "GONE": "gone: ", "UNTOLD": "untold: "}
     scene = Scene(roles(worker=Role(instances=2, exports=wanted)))
     wire = scene.attach()
-    said: dict[str, str | None] = {"RESULT": "a\0b", "LONG": "ä" * msg.LONGEST_EXPORT, "GONE": None, "PATH": "/evil"}
-    scene.desk.received(wire.me, msg.ProgramExited(n=1, session=1, try_=1, status=OK, ago=0.0, exports=said))
+    said: dict[str, str | None] = {"RESULT": "a\0b", "LONG": "ä" * LONGEST_EXPORT, "GONE": None, "PATH": "/evil"}
+    scene.desk.received(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=0.0, exports=said))
     (event,) = scene.fed
     assert isinstance(event, ev.Exited)
-    assert event.exports == {"RESULT": "ab", "LONG": "ä" * (msg.LONGEST_EXPORT // 2), "GONE": None}
+    assert event.exports == {"RESULT": "ab", "LONG": "ä" * (LONGEST_EXPORT // 2), "GONE": None}
 
 
 # --- what heartbeats say ----------------------------------------------------------------------------------------------
@@ -219,13 +231,13 @@ def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_
 def test_the_last_line_and_its_age(scene: Scene) -> None:
     """It ages by itself between two heartbeats; a new program has none yet."""
     wire = scene.attach()
-    scene.desk.received(wire.me, msg.Heartbeat(last_output_age=3.0, last_line="epoch 1" + "x" * 500))
+    scene.desk.received(wire.me, Heartbeat(last_output_age=3.0, last_line="epoch 1" + "x" * 500))
     scene.now += 0.5
     live = scene.desk.live()[task("worker:0")]
     assert (live.last_output_age, len(live.last_line), live.last_step_age) == (3.5, 200, None)
     scene.desk.find_step_age = {task("worker:0"): 2.0}.get
     assert scene.desk.live()[task("worker:0")].last_step_age == 2.0
-    scene.desk.received(wire.me, msg.ProgramStarted(n=1, session=1, try_=1, pid=9))
+    scene.desk.received(wire.me, ProgramStarted(n=1, session=1, try_=1, pid=9))
     assert scene.desk.live() == {}
 
 
@@ -256,7 +268,7 @@ def test_silence_is_told_once(scene: Scene) -> None:
 def test_every_word_is_a_sign_of_life(scene: Scene) -> None:
     """Heartbeats, reports, coming back."""
     wire = scene.attach()
-    for say in (msg.Heartbeat(), ready(1)):
+    for say in (Heartbeat(), ready(1)):
         check_for(scene, 4)
         scene.desk.received(wire.me, say)
     check_for(scene, 4)
@@ -317,18 +329,18 @@ def test_the_dead_say_nothing(scene: Scene) -> None:
 # --- leases -----------------------------------------------------------------------------------------------------------
 
 
-def asks(mono: float) -> msg.Heartbeat:
+def asks(mono: float) -> Heartbeat:
     """A heartbeat that wants to know whether it is heard."""
-    return msg.Heartbeat(mono=mono, asks=True)
+    return Heartbeat(mono=mono, asks=True)
 
 
 def test_who_asks_is_told_what_was_heard(scene: Scene) -> None:
     """In the executor's own time, from which on its lease runs anew; who does not ask costs nothing."""
     wire = scene.attach()
-    scene.desk.received(wire.me, msg.Heartbeat(mono=1.0))
+    scene.desk.received(wire.me, Heartbeat(mono=1.0))
     scene.desk.received(wire.me, asks(2.5))
-    welcome = msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=True)
-    assert wire.sent == [welcome, msg.Ack(n=0, heard=2.5)]
+    welcome = Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=True)
+    assert wire.sent == [welcome, Ack(n=0, heard=2.5)]
 
 
 def test_no_lease_is_renewed_in_a_container_that_was_given_up(scene: Scene) -> None:
@@ -337,9 +349,9 @@ def test_no_lease_is_renewed_in_a_container_that_was_given_up(scene: Scene) -> N
     scene.desk.received(wire.me, ready(1))
     scene.simulation.app.state.containers["c-1"].presumed = True
     scene.desk.received(wire.me, asks(2.5))
-    assert [message for message in wire.sent if isinstance(message, msg.Ack)] == []
+    assert [message for message in wire.sent if isinstance(message, Ack)] == []
     again = scene.attach()
-    assert again.sent[0] == msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=False)
+    assert again.sent[0] == Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=False)
 
 
 def test_a_master_that_may_have_a_successor_renews_no_lease(scene: Scene) -> None:
@@ -350,7 +362,7 @@ def test_a_master_that_may_have_a_successor_renews_no_lease(scene: Scene) -> Non
     assert len(wire.sent) == 1
     scene.desk.in_charge = lambda: True
     scene.desk.received(wire.me, asks(3.5))
-    assert wire.sent[-1] == msg.Ack(n=0, heard=3.5)
+    assert wire.sent[-1] == Ack(n=0, heard=3.5)
 
 
 def test_the_last_contact_is_told_in_the_jobs_time(scene: Scene) -> None:
@@ -358,7 +370,7 @@ def test_the_last_contact_is_told_in_the_jobs_time(scene: Scene) -> None:
     scene.now = 1010.0
     wire = scene.attach()
     scene.now = 1014.0
-    scene.desk.received(wire.me, msg.Heartbeat())
+    scene.desk.received(wire.me, Heartbeat())
     scene.desk.closed(wire.me)
     scene.now = 1040.0
     assert scene.desk.contact("c-1") == 14.0

@@ -13,9 +13,12 @@ from tests.core.specs import OK, workers
 from tony.am.log_relay import CREDIT, LogRelay
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import KillJob
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import ProgramOutput
 from tony.protocol.hello import PeerKind
+from tony.protocol.messages import Message
+from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 
@@ -27,10 +30,10 @@ class Wire:
     """A client's connection that keeps what goes out."""
 
     def __init__(self) -> None:
-        self.sent: list[msg.Message] = []
+        self.sent: list[Message] = []
         self.refused: list[str] = []
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Takes a message."""
         self.sent.append(message)
 
@@ -43,7 +46,7 @@ class Wire:
         """As what it is taken for."""
         return cast(RpcConnection, self)
 
-    def taken(self) -> list[msg.Message]:
+    def taken(self) -> list[Message]:
         """What came since the last call."""
         taken, self.sent = self.sent, []
         return taken
@@ -53,12 +56,12 @@ class Scene:
     """A relay with one client, and executors that keep what they are told."""
 
     def __init__(self, *, late: bool = False) -> None:
-        self.told: list[tuple[TaskId, msg.Message]] = []
+        self.told: list[tuple[TaskId, Message]] = []
         self.there = set(TASKS)
         self.relay = LogRelay(self._send, TASKS, late=late)
         self.client = Wire()
 
-    def _send(self, task: TaskId, message: msg.Message) -> bool:
+    def _send(self, task: TaskId, message: Message) -> bool:
         if task in self.there:
             self.told.append((task, message))
         return task in self.there
@@ -66,11 +69,11 @@ class Scene:
     def ask(self, reader: int = 7, client: Wire | None = None, **more: object) -> None:
         """The client asks for a piece."""
         said = {"reader": reader, "task": "worker:0", "stream": "out", "wait": True, **more}
-        self.relay.ask((client or self.client).me, msg.ReadLog(**said))  # type: ignore[arg-type]
+        self.relay.ask((client or self.client).me, ReadLog(**said))  # type: ignore[arg-type]
 
     def number(self) -> int:
         """Under which the executor knows the reader of which it was told last."""
-        return cast(msg.ReadLog, self.told[-1][1]).reader
+        return cast(ReadLog, self.told[-1][1]).reader
 
 
 def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
@@ -82,15 +85,15 @@ def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
     assert scene.told == [
         (
             WORKER,
-            msg.ReadLog(reader=first, task="worker:0", stream="out", name="n", offset=5, wait=True, most=msg.LOG_PIECE),
+            ReadLog(reader=first, task="worker:0", stream="out", name="n", offset=5, wait=True, most=LOG_PIECE),
         )
     ]
     scene.ask(client=other)
     second = scene.number()
-    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=second, name="n", data="eA=="))
-    assert (scene.client.taken(), other.taken()) == ([], [msg.LogPiece(reader=7, name="n", data="eA==")])
-    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=first, name="n", missed=True, over=True))
-    assert scene.client.taken() == [msg.LogPiece(reader=7, name="n")]  # what only the master may say is left out
+    assert scene.relay.handle_piece(WORKER, LogPiece(reader=second, name="n", data="eA=="))
+    assert (scene.client.taken(), other.taken()) == ([], [LogPiece(reader=7, name="n", data="eA==")])
+    assert scene.relay.handle_piece(WORKER, LogPiece(reader=first, name="n", missed=True, over=True))
+    assert scene.client.taken() == [LogPiece(reader=7, name="n")]  # what only the master may say is left out
 
 
 def test_pieces_that_nobody_waits_for_are_dropped() -> None:
@@ -98,13 +101,13 @@ def test_pieces_that_nobody_waits_for_are_dropped() -> None:
     scene = Scene()
     scene.ask()
     number = scene.number()
-    assert scene.relay.handle_piece(TASKS[1], msg.LogPiece(reader=number, data="eA=="))
-    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, data="eA=="))
-    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, data="eA=="))
+    assert scene.relay.handle_piece(TASKS[1], LogPiece(reader=number, data="eA=="))
+    assert scene.relay.handle_piece(WORKER, LogPiece(reader=number, data="eA=="))
+    assert scene.relay.handle_piece(WORKER, LogPiece(reader=number, data="eA=="))
     assert len(scene.client.taken()) == 1
-    assert scene.relay.handle_piece(WORKER, msg.LogPiece(reader=99))
-    assert not scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, data="x" * 100_000))
-    assert not scene.relay.handle_piece(WORKER, msg.LogPiece(reader=number, name="x" * 1000))
+    assert scene.relay.handle_piece(WORKER, LogPiece(reader=99))
+    assert not scene.relay.handle_piece(WORKER, LogPiece(reader=number, data="x" * 100_000))
+    assert not scene.relay.handle_piece(WORKER, LogPiece(reader=number, name="x" * 1000))
 
 
 def test_a_client_that_goes_away_is_forgotten() -> None:
@@ -112,15 +115,15 @@ def test_a_client_that_goes_away_is_forgotten() -> None:
     scene = Scene()
     scene.ask(1)
     scene.ask(2, task="worker:1", stream="err")
-    numbers = [cast(msg.ReadLog, message).reader for _, message in scene.told]
+    numbers = [cast(ReadLog, message).reader for _, message in scene.told]
     scene.told.clear()
-    scene.relay.drop(scene.client.me, msg.DropLog(reader=1))
-    assert scene.told == [(WORKER, msg.DropLog(reader=numbers[0]))]
+    scene.relay.drop(scene.client.me, DropLog(reader=1))
+    assert scene.told == [(WORKER, DropLog(reader=numbers[0]))]
     scene.relay.closed(scene.client.me)
-    assert scene.told[1:] == [(TASKS[1], msg.DropLog(reader=numbers[1]))]
+    assert scene.told[1:] == [(TASKS[1], DropLog(reader=numbers[1]))]
     assert len(scene.relay) == 0
     scene.relay.closed(scene.client.me)
-    scene.relay.drop(scene.client.me, msg.DropLog(reader=1))
+    scene.relay.drop(scene.client.me, DropLog(reader=1))
 
 
 def test_a_task_without_an_executor_is_waited_for() -> None:
@@ -129,7 +132,7 @@ def test_a_task_without_an_executor_is_waited_for() -> None:
     scene.there.clear()
     scene.ask()
     scene.ask(8, wait=False)
-    assert scene.client.taken() == [msg.LogPiece(reader=8)]
+    assert scene.client.taken() == [LogPiece(reader=8)]
     scene.there.add(WORKER)
     scene.relay.attached(WORKER)
     scene.relay.attached(WORKER)
@@ -141,16 +144,16 @@ def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
     """The stream goes on with whoever runs the task next, or ends with the job."""
     scene = Scene()
     scene.ask()
-    scene.relay.handle_piece(WORKER, msg.LogPiece(reader=scene.number(), last=True))
+    scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), last=True))
     scene.relay.gone(WORKER, printed=True)
     assert scene.client.taken() == []
     scene.relay.attached(WORKER)
     assert len(scene.told) == 2
-    scene.relay.handle_piece(WORKER, msg.LogPiece(reader=scene.number(), last=True))
+    scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), last=True))
     scene.relay.finish()
-    assert scene.client.taken() == [msg.LogPiece(reader=7, over=True)]
+    assert scene.client.taken() == [LogPiece(reader=7, over=True)]
     scene.ask()
-    assert scene.client.taken() == [msg.LogPiece(reader=7, over=True)]
+    assert scene.client.taken() == [LogPiece(reader=7, over=True)]
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -159,13 +162,13 @@ def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> No
     scene = Scene()
     scene.ask()
     if not asked:
-        scene.relay.handle_piece(WORKER, msg.LogPiece(reader=scene.number(), name="n", data="eA=="))
+        scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), name="n", data="eA=="))
         scene.client.taken()
     scene.there.clear()
     scene.relay.gone(WORKER, printed=True)
     if not asked:
         scene.ask()
-    assert scene.client.taken() == [msg.LogPiece(reader=7, missed=True)]
+    assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
     scene.ask()
     assert scene.client.taken() == []
 
@@ -178,10 +181,10 @@ def test_who_comes_late_is_told_what_is_missing() -> None:
     scene.ask()
     scene.ask()
     scene.ask(8, task="worker:1")
-    assert scene.client.taken() == [msg.LogPiece(reader=7, missed=True)]
+    assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
     scene = Scene(late=True)
     scene.ask()
-    assert scene.client.taken() == [msg.LogPiece(reader=7, missed=True)]
+    assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
 
 
 @pytest.mark.parametrize(
@@ -207,11 +210,11 @@ def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
 def test_open_requests_are_bounded() -> None:
     """What may wait for one client has a limit; what was answered, or asked anew, does not count any more."""
     scene = Scene()
-    for _ in range(3 * CREDIT // msg.LOG_PIECE):
+    for _ in range(3 * CREDIT // LOG_PIECE):
         scene.ask()
     assert scene.client.refused == []
-    scene.relay.drop(scene.client.me, msg.DropLog(reader=7))
-    for number in range(CREDIT // msg.LOG_PIECE):
+    scene.relay.drop(scene.client.me, DropLog(reader=7))
+    for number in range(CREDIT // LOG_PIECE):
         scene.ask(number)
     assert scene.client.refused == []
     scene.ask(-1)
@@ -225,17 +228,17 @@ def test_over_real_connections(tmp_path: Path) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         client = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
-        client.send(msg.ReadLog(reader=1, task="worker:0", stream="out", wait=True))
-        await until(lambda: any(isinstance(it, msg.ReadLog) for it in executor.received))
-        ask = next(it for it in executor.received if isinstance(it, msg.ReadLog))
+        client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
+        await until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
+        ask = next(it for it in executor.received if isinstance(it, ReadLog))
         data = base64.b64encode(b"hello").decode()
-        executor.send(msg.LogPiece(reader=ask.reader, name="worker-0.s1.t1.out", data=data))
-        assert await client.receive() == msg.LogPiece(reader=1, name="worker-0.s1.t1.out", data=data)
+        executor.send(LogPiece(reader=ask.reader, name="worker-0.s1.t1.out", data=data))
+        assert await client.receive() == LogPiece(reader=1, name="worker-0.s1.t1.out", data=data)
         client.abort()
-        await until(lambda: any(isinstance(it, msg.DropLog) for it in executor.received))
+        await until(lambda: any(isinstance(it, DropLog) for it in executor.received))
         assert len(job.master.executors.logs) == 0
         bad = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
-        bad.send(msg.LogPiece(reader=1))
+        bad.send(LogPiece(reader=1))
         with pytest.raises(ProtocolError, match="a client may not send log-piece"):
             await bad.receive()
         executor.exit(OK)
@@ -250,13 +253,13 @@ def test_a_dead_executor_that_had_printed_is_missed(tmp_path: Path) -> None:
     async def read(job: PlayedJob) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
-        executor.report(msg.ProgramOutput(n=0, session=1, try_=1))
+        executor.report(ProgramOutput(n=0, session=1, try_=1))
         client = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
-        client.send(msg.ReadLog(reader=1, task="worker:0", stream="out", wait=True))
-        await until(lambda: any(isinstance(it, msg.ReadLog) for it in executor.received))
+        client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
+        await until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
         await executor.die()
-        assert await client.receive() == msg.LogPiece(reader=1, missed=True)
-        client.send(msg.KillJob(actor="test"))
+        assert await client.receive() == LogPiece(reader=1, missed=True)
+        client.send(KillJob(actor="test"))
 
     _, finish = play(tmp_path, workers(1), succeed, meanwhile=read)
     assert finish.failure

@@ -31,7 +31,8 @@ from tony.model.job_report import FailureClass, JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import Report, Watch
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
@@ -255,17 +256,17 @@ def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
 
 def test_followers_are_told_although_no_summary_can_be_written(tmp_path: Path) -> None:
     """The last report goes out in any case; whoever reads later closes the record."""
-    last: list[msg.Report] = []
+    last: list[Report] = []
 
     async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
         await until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
         part = cluster.executors[0].part
         token = json.loads(folder.credentials.read_text())["executors"]["token"]
         connection = await connect(part.am_address, AmCredentials(token=token), PeerKind.CLIENT)
-        connection.send(msg.Watch())
+        connection.send(Watch())
         folder.summary.mkdir()
         while (message := await connection.receive()) is not None:
-            assert isinstance(message, msg.Report)
+            assert isinstance(message, Report)
             last.append(message)
             if len(last) == 1:
                 cluster.executors[0].exit(OK)
@@ -366,7 +367,7 @@ def test_without_a_job_it_says_so(tmp_path: Path) -> None:
 def test_what_a_program_of_the_user_does_is_his_verdict(tmp_path: Path) -> None:
     """The usual failure: exit code 1, with the task."""
 
-    def fail(part: TaskPart, message: msg.StartProgram) -> ExitStatus:
+    def fail(part: TaskPart, message: StartProgram) -> ExitStatus:
         return FAILED
 
     report = attempted(tmp_path, workers(1), lambda: Cluster(fail))

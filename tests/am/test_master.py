@@ -17,14 +17,16 @@ from tony.errors import ProtocolError
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import Role
 from tony.model.states import TaskState
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import KillJob, Report, Watch
+from tony.protocol.executor_messages import Ack, Attach, Prepare, ProgramOutput, ProgramStarted, StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
+from tony.protocol.messages import Done, SetLogLevel
 from tony.rpc.client_connection import connect
 from tony.testing.faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
 
 
-def runs_on(part: TaskPart, message: msg.StartProgram) -> ExitStatus | None:
+def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:
     """A program that runs until it is told to stop."""
     return None
 
@@ -58,7 +60,7 @@ def test_a_restart_keeps_executors(tmp_path: Path) -> None:
     assert (finish.exit_code, len(job.executors)) == (0, 3)
     for executor in job.executors.values():
         assert executor.connections == 1
-        assert [m.session for m in executor.received if isinstance(m, msg.Prepare)] == [2]
+        assert [m.session for m in executor.received if isinstance(m, Prepare)] == [2]
 
 
 def test_a_broken_connection_loses_nothing(tmp_path: Path) -> None:
@@ -157,10 +159,10 @@ def test_a_start_is_repeated_as_it_was(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
-        await until(lambda: any(isinstance(m, msg.StartProgram) for m in executor.received))
+        await until(lambda: any(isinstance(m, StartProgram) for m in executor.received))
         executor.break_connection()
-        await until(lambda: sum(isinstance(m, msg.StartProgram) for m in executor.received) == 2)
-        first, second = (m for m in executor.received if isinstance(m, msg.StartProgram))
+        await until(lambda: sum(isinstance(m, StartProgram) for m in executor.received) == 2)
+        first, second = (m for m in executor.received if isinstance(m, StartProgram))
         assert first == second
         executor.exit(OK)
 
@@ -174,8 +176,8 @@ def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> No
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
         connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
-        connection.send(msg.KillJob(actor="ann\n2026-01-01 INFO \x1b[31mall is well" + "x" * 1000))
-        assert isinstance(await connection.receive(), msg.Done)
+        connection.send(KillJob(actor="ann\n2026-01-01 INFO \x1b[31mall is well" + "x" * 1000))
+        assert isinstance(await connection.receive(), Done)
 
     _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
     assert finish.failure
@@ -202,9 +204,9 @@ def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
-        acks = sum(isinstance(m, msg.Ack) for m in executor.received)
-        executor.send(msg.ProgramStarted(n=2, session=1, try_=1, pid=4712))
-        await until(lambda: sum(isinstance(m, msg.Ack) for m in executor.received) > acks)
+        acks = sum(isinstance(m, Ack) for m in executor.received)
+        executor.send(ProgramStarted(n=2, session=1, try_=1, pid=4712))
+        await until(lambda: sum(isinstance(m, Ack) for m in executor.received) > acks)
         executor.exit(OK)
 
     job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
@@ -222,7 +224,7 @@ def test_a_stranger_with_the_token_is_refused(tmp_path: Path) -> None:
         for container in (executor.part.container, "c-99"):
             connection = await connect(job.master.address, job.credentials.executors, PeerKind.EXECUTOR)
             connection.send(
-                msg.Attach(
+                Attach(
                     task="worker:0", container=container, incarnation="x", highest_attempt=1, pid=1, host="elsewhere"
                 )
             )
@@ -244,7 +246,7 @@ def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
         executor = next(iter(job.executors.values()))
         connection = await connect(job.master.address, job.credentials.executors, PeerKind.EXECUTOR)
         connection.send(
-            msg.Attach(
+            Attach(
                 task="worker:0",
                 container=executor.part.container,
                 incarnation=executor.incarnation,
@@ -268,7 +270,7 @@ def test_a_gap_in_the_reports_is_refused(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
-        executor.send(msg.ProgramOutput(n=99, session=1, try_=1))
+        executor.send(ProgramOutput(n=99, session=1, try_=1))
 
     job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
     assert finish.exit_code == 3
@@ -282,10 +284,10 @@ def test_clients_watch_and_kill(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
         connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
-        connection.send(msg.Watch())
-        connection.send(msg.KillJob(actor="ann"))
+        connection.send(Watch())
+        connection.send(KillJob(actor="ann"))
         while (message := await connection.receive()) is not None:
-            if isinstance(message, msg.Report):
+            if isinstance(message, Report):
                 states.append(message.report.state.value)
                 if message.report.state.ended:
                     break
@@ -302,11 +304,11 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: job.master.address != "" and job.report().state.value != "submitted")
         connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
-        connection.send(msg.Watch(gather=10.0))
+        connection.send(Watch(gather=10.0))
         message = await connection.receive()
-        assert isinstance(message, msg.Report)
+        assert isinstance(message, Report)
         while (message := await connection.receive()) is not None:
-            assert isinstance(message, msg.Report)
+            assert isinstance(message, Report)
             told = message.report
             seen.append((told.state.value, told.session, [task.state.value for task in told.tasks]))
 
@@ -352,8 +354,8 @@ def test_the_log_level_reaches_every_executor(tmp_path: Path, monkeypatch: pytes
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
         connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
-        connection.send(msg.SetLogLevel(level="warning"))
-        assert await connection.receive() == msg.Done()
+        connection.send(SetLogLevel(level="warning"))
+        assert await connection.receive() == Done()
         first = next(iter(job.executors.values()))
         first.break_connection()
         await until(lambda: first.connections == 2)
@@ -361,7 +363,7 @@ def test_the_log_level_reaches_every_executor(tmp_path: Path, monkeypatch: pytes
             executor.exit(OK)
 
     job, _ = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
-    told = [sum(isinstance(m, msg.SetLogLevel) for m in e.received) for e in job.executors.values()]
+    told = [sum(isinstance(m, SetLogLevel) for m in e.received) for e in job.executors.values()]
     assert levels == ["WARNING"]
     assert sorted(told) == [1, 2]
 

@@ -29,19 +29,21 @@ from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.progress import Progress, measure_task
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import GetMetrics
+from tony.protocol.executor_messages import DumpStacks, Sample, Saved, StartProgram, Welcome
 from tony.protocol.launch import TaskPart
+from tony.protocol.messages import Stacks
 
 
-def runs_on(part: TaskPart, message: msg.StartProgram) -> ExitStatus | None:
+def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:
     """A program that runs until it is told to stop."""
     return None
 
 
-def sample(session: int = 1, try_: int = 1, ago: float = 0.0, **values: float) -> msg.Sample:
+def sample(session: int = 1, try_: int = 1, ago: float = 0.0, **values: float) -> Sample:
     """What was measured just now."""
     named = {name.replace("_", "-"): value for name, value in values.items()}
-    return msg.Sample(session=session, try_=try_, ago=ago, values=named)
+    return Sample(session=session, try_=try_, ago=ago, values=named)
 
 
 async def runs(job: PlayedJob, session: int = 1) -> list[PlayedExecutor]:
@@ -65,10 +67,10 @@ def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         first, second = await runs(job)
-        welcome = next(m for m in first.received if isinstance(m, msg.Welcome))
+        welcome = next(m for m in first.received if isinstance(m, Welcome))
         assert welcome.sample_interval == 5.0
         first.send(sample(cpu=0.5, rss=1000.0, made_up=7.0))
-        second.send(replace(sample(cpu=1.5), saved=(msg.Saved(step=7, ago=0.0, took=1e-5),)))
+        second.send(replace(sample(cpu=1.5), saved=(Saved(step=7, ago=0.0, took=1e-5),)))
         folder = job.job.folder
         async with asyncio.timeout(60):
             while len((measured := await ask_metrics(folder)).points) < 3:
@@ -105,7 +107,7 @@ def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         (only,) = await runs(job)
-        assert next(m for m in only.received if isinstance(m, msg.Welcome)).sample_interval == 0.0
+        assert next(m for m in only.received if isinstance(m, Welcome)).sample_interval == 0.0
         only.send(sample(cpu=1.0))
         await until(lambda: job.master.metrics.refused == 1)
         assert (await ask_metrics(job.job.folder)).points == ()
@@ -123,7 +125,7 @@ def test_a_later_master_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytes
 
     async def meanwhile(job: PlayedJob) -> None:
         first, _ = await runs(job)
-        first.send(replace(sample(cpu=0.25, step=40.0), first_step=1.0, saved=(msg.Saved(step=30, ago=0.0, took=0.1),)))
+        first.send(replace(sample(cpu=0.25, step=40.0), first_step=1.0, saved=(Saved(step=30, ago=0.0, took=0.1),)))
         path = job.job.folder.metrics
 
         def is_written() -> bool:
@@ -158,7 +160,7 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
         (only,) = await runs(job)
         path = job.job.folder.metrics
         path.mkdir()
-        only.send(replace(sample(cpu=1.0, step=3.0), saved=(msg.Saved(step=3, ago=0.0, took=0.1),)))
+        only.send(replace(sample(cpu=1.0, step=3.0), saved=(Saved(step=3, ago=0.0, took=0.1),)))
         await until(lambda: bool(job.master.metrics._last_error))
         path.rmdir()
         await until(path.exists)
@@ -217,15 +219,15 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         first, _ = await runs(job)
         asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
-        await until(lambda: any(isinstance(m, msg.DumpStacks) for m in first.received))
-        request = next(m.request for m in first.received if isinstance(m, msg.DumpStacks))
-        first.send(msg.Stacks(task="worker:9", request="somebody else's", text="?"))
-        first.send(msg.Stacks(task="worker:0", request=request, text="main()", how="py-spy", name="worker-0.stacks"))
-        assert await asking == msg.Stacks(task="worker:0", text="main()", how="py-spy", name="worker-0.stacks")
+        await until(lambda: any(isinstance(m, DumpStacks) for m in first.received))
+        request = next(m.request for m in first.received if isinstance(m, DumpStacks))
+        first.send(Stacks(task="worker:9", request="somebody else's", text="?"))
+        first.send(Stacks(task="worker:0", request=request, text="main()", how="py-spy", name="worker-0.stacks"))
+        assert await asking == Stacks(task="worker:0", text="main()", how="py-spy", name="worker-0.stacks")
         for strange in ("worker:7", "no task"):
             assert (await ask_stacks(job.job.folder, "ann", strange)).problem == "there is no such task"
         asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
-        await until(lambda: sum(isinstance(m, msg.DumpStacks) for m in first.received) == 2)
+        await until(lambda: sum(isinstance(m, DumpStacks) for m in first.received) == 2)
         await first.die()
         job.source.end(first.part.container, "killed")
         assert "exited" in (await asking).problem
@@ -287,7 +289,7 @@ def test_samples_of_another_try(tmp_path: Path) -> None:
     cluster.exit(worker, FAILED)
     cluster.settle()
     clock.now = 20.0
-    late = replace(sample(cpu=7.0, step=8.0), saved=(msg.Saved(step=8, ago=9.0, took=1.0),))
+    late = replace(sample(cpu=7.0, step=8.0), saved=(Saved(step=8, ago=9.0, took=1.0),))
     made.ingest_sample(worker, late)
     assert made.series.answer([], ["cpu"], 5)[0][0].most == (1.0,)
     (told,) = [each.progress for each in made._attempts["worker:0"].values()]
@@ -304,7 +306,7 @@ def test_stalls_of_a_program(tmp_path: Path) -> None:
         made.ingest_sample(
             TaskId("worker", 0), replace(sample(step=step), step_ago=0.5, first_step=1.0, first_ago=at - 9.5)
         )
-        (told,) = made.answer(msg.GetMetrics(series=("step",))).progress
+        (told,) = made.answer(GetMetrics(series=("step",))).progress
         return told
 
     assert reports(2.0, 10.5).stalled_after == 600.0  # as long as nothing is known of its pace
@@ -313,7 +315,7 @@ def test_stalls_of_a_program(tmp_path: Path) -> None:
     assert (told.step, told.at, told.stalled_after, told.stalls) == (10.0, 14.5, 30.0, ())
     clock.now = 89.0
     assert (made.find_step_age(TaskId("worker", 0)), made.find_step_age(TaskId("worker", 1))) == (74.5, None)
-    told = made.answer(msg.GetMetrics()).progress[0]
+    told = made.answer(GetMetrics()).progress[0]
     assert measure_task(told, clock.now).stalled == 74.5
     told = reports(11.0, 114.5)
     assert told.stalls == ((14.5, 114.0),)
@@ -335,7 +337,7 @@ def test_all_reports_of_a_program_count_not_only_the_samples_that_carry_them(tmp
     clock.now = 11.5
     hung = replace(sample(step=20.0), step_ago=0.5, first_step=1.0, first_ago=1.5, step_reports=20)
     made.ingest_sample(TaskId("worker", 0), hung)
-    (progress,) = made.answer(msg.GetMetrics(series=("step",))).progress
+    (progress,) = made.answer(GetMetrics(series=("step",))).progress
     assert (progress.at, progress.stalled_after) == (11.0, 30.0)
 
 
@@ -377,7 +379,7 @@ def test_numbers_that_are_none(tmp_path: Path, bad: dict[str, float]) -> None:
     """Names that are none of ours, and what no number is, are left out."""
     cluster = started(workers(1))
     made, _ = measuring(cluster.app.state.spec, cluster.app, tmp_path / "x")
-    made.ingest_sample(TaskId("worker", 0), msg.Sample(session=1, try_=1, ago=0.0, values=bad))
+    made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values=bad))
     assert made.series.names == []
 
 
@@ -388,7 +390,7 @@ def test_more_checkpoints_than_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
     made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
     for number in range(5):
         clock.now = 10.0 * (number + 1)
-        saved = (msg.Saved(step=number, ago=0.0, took=2.0),)
+        saved = (Saved(step=number, ago=0.0, took=2.0),)
         made.ingest_sample(TaskId("worker", 0), replace(sample(step=float(number)), saved=saved))
 
     asyncio.run(made.finish())
@@ -419,7 +421,7 @@ def test_what_was_made_before_is_made_again(tmp_path: Path) -> None:
                     step_ago=(at - first_at) % 1.0,
                 )
             if session == 1 and at == 700.0:
-                message = replace(message, saved=(msg.Saved(step=600, ago=2.5, took=20.0),))
+                message = replace(message, saved=(Saved(step=600, ago=2.5, took=20.0),))
             made.ingest_sample(worker, message)
 
     says(0.0, 1000.0, 1, 101.3, 1.0)  # its last word: step 894 at second 995

@@ -29,8 +29,8 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import NOTICES, JobSpec, Notify, Role
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import TaskPart
-from tony.protocol.messages import StartProgram
 from tony.retry import Backoff
 
 PATH = "/services/T0/XYZZY"

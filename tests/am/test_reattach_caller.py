@@ -14,8 +14,9 @@ from tony.am.reattach_caller import MAX_PARALLEL, ReattachCaller, call_executors
 from tony.client.rpc_credentials import make_credentials
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
-from tony.protocol.messages import Done, Message, Summon
+from tony.protocol.messages import Done, Message
 from tony.rpc import RpcConnection, RpcServer
 from tony.rpc.am_address import is_callable
 

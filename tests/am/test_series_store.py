@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.am.series_store import LEAST, MOST_NAMES, SeriesStore
-from tony.protocol.messages import MOST_POINTS, Points
+from tony.protocol.client_messages import MOST_POINTS, Points
 
 
 def one(series: SeriesStore, task: str = "worker:0", name: str = "cpu", most: int = MOST_POINTS) -> Points:

@@ -13,7 +13,8 @@ from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.states import TaskState
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import Watch
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.hello import PeerKind
 from tony.rpc.client_connection import connect
 
@@ -50,7 +51,7 @@ def test_an_executor_that_does_not_read_its_spec_holds_up_nobody(tmp_path: Path)
         assert not deaf.runs
         deaf._connection.resume_reading()
         await until(lambda: deaf.runs)
-        assert [m.shared for m in deaf.received if isinstance(m, msg.StartProgram)] == [LONG]
+        assert [m.shared for m in deaf.received if isinstance(m, StartProgram)] == [LONG]
         deaf.exit(OK)
 
     _, finish = play(tmp_path, workers(3), runs_on, tls=True, meanwhile=meanwhile)
@@ -82,7 +83,7 @@ def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
         await until(lambda: job.report().state.value == "running")
         follower = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
         follower.pause_reading()
-        follower.send(msg.Watch(gather=0.01))
+        follower.send(Watch(gather=0.01))
         await until(lambda: len(job.master.subscribers._subscribers) == 1)
         until_then = time.monotonic() + 1.0
         while time.monotonic() < until_then:  # as many changes as can be

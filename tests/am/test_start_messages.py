@@ -16,8 +16,9 @@ from tony.frameworks.base import Framework, TaskView
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import MAX_FROM_AM, Decoder
-from tony.protocol.messages import Message, StartProgram
+from tony.protocol.messages import Message
 from tony.testing.sample_jobs import prepared_job
 
 

@@ -13,8 +13,9 @@ from tests.am.in_process_job import until
 from tony.am.subscribers import Subscribers
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import Report
 from tony.protocol.framing import MAX_FROM_AM, Decoder
+from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 
 
@@ -27,13 +28,13 @@ class Played:
     """
 
     def __init__(self) -> None:
-        self.reports: list[msg.Report] = []
+        self.reports: list[Report] = []
         self.backlog = 0
         self.stuck = False
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Takes a message."""
-        assert isinstance(message, msg.Report)
+        assert isinstance(message, Report)
         self.reports.append(message)
 
     def send_frame(self, frame: bytes) -> None:

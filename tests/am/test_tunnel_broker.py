@@ -18,29 +18,40 @@ from tony.am.connection_limits import room_for_tunnels
 from tony.am.tunnel_broker import TunnelBroker
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import GetReport, Report
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Heartbeat
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials
+from tony.protocol.messages import Message
+from tony.protocol.tunnel_messages import (
+    DialTunnel,
+    EndTunnel,
+    JoinTunnel,
+    OpenTunnel,
+    TunnelFailed,
+    TunnelOpened,
+    TunnelTaken,
+)
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 
 TASKS = [TaskId("worker", index) for index in range(2)]
-OPEN = msg.OpenTunnel(task="worker:0", port=8888)
+OPEN = OpenTunnel(task="worker:0", port=8888)
 
 
 class Wire:
     """A connection that keeps what goes out, and says of itself what a test wants."""
 
     def __init__(self) -> None:
-        self.sent: list[msg.Message | bytes] = []
+        self.sent: list[Message | bytes] = []
         self.refused: list[str] = []
         self.peer = "somebody"
         self.is_full = self.hung_up = self.paused = self.over = False
         self.drained: list[Callable[[], None]] = []
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Takes a message."""
         self.sent.append(message)
 
@@ -75,7 +86,7 @@ class Wire:
         """As what it is taken for."""
         return cast(RpcConnection, self)
 
-    def taken(self) -> list[msg.Message | bytes]:
+    def taken(self) -> list[Message | bytes]:
         """What came since the last call."""
         taken, self.sent = self.sent, []
         return taken
@@ -85,20 +96,20 @@ class Scene:
     """Tunnels with one client, and executors that keep what they are told."""
 
     def __init__(self, most: int = 10, patience: float = 100.0) -> None:
-        self.told: list[msg.DialTunnel] = []
+        self.told: list[DialTunnel] = []
         self.there = True
         self.tunnels = TunnelBroker(self._send, TASKS, lambda tasks: most, patience)
         self.client, self.far = Wire(), Wire()
 
-    def _send(self, task: TaskId, message: msg.Message) -> bool:
+    def _send(self, task: TaskId, message: Message) -> bool:
         if self.there:
-            self.told.append(cast(msg.DialTunnel, message))
+            self.told.append(cast(DialTunnel, message))
         return self.there
 
     def joined(self) -> Scene:
         """With a tunnel that is open."""
         self.tunnels.open(self.client.me, OPEN)
-        self.tunnels.join(self.far.me, msg.JoinTunnel(tunnel=self.told[-1].tunnel, address="127.0.0.1:8888"))
+        self.tunnels.join(self.far.me, JoinTunnel(tunnel=self.told[-1].tunnel, address="127.0.0.1:8888"))
         self.client.taken()
         return self
 
@@ -108,16 +119,16 @@ def test_a_tunnel_is_two_connections() -> None:
     scene = Scene()
     scene.tunnels.open(scene.client.me, OPEN)
     assert [message.port for message in scene.told] == [8888]
-    assert not scene.tunnels.carry(scene.far.me, msg.EndTunnel())
-    scene.tunnels.join(scene.far.me, msg.JoinTunnel(tunnel=scene.told[0].tunnel, address="127.0.0.1:8888"))
-    assert scene.client.taken() == [msg.TunnelOpened(address="127.0.0.1:8888")]
+    assert not scene.tunnels.carry(scene.far.me, EndTunnel())
+    scene.tunnels.join(scene.far.me, JoinTunnel(tunnel=scene.told[0].tunnel, address="127.0.0.1:8888"))
+    assert scene.client.taken() == [TunnelOpened(address="127.0.0.1:8888")]
     piece = Raw.of(b"hello")
     assert scene.tunnels.carry(scene.client.me, piece)
-    assert scene.tunnels.carry(scene.client.me, msg.EndTunnel())
-    assert scene.tunnels.carry(scene.far.me, msg.TunnelTaken())
+    assert scene.tunnels.carry(scene.client.me, EndTunnel())
+    assert scene.tunnels.carry(scene.far.me, TunnelTaken())
     far = scene.far.taken()
     assert far[0] is piece.frame
-    assert (far[1:], scene.client.taken()) == ([msg.EndTunnel()], [msg.TunnelTaken()])
+    assert (far[1:], scene.client.taken()) == ([EndTunnel()], [TunnelTaken()])
     scene.tunnels.closed(scene.client.me)
     assert (scene.far.over, len(scene.tunnels)) == (True, 0)
     scene.tunnels.closed(scene.far.me)
@@ -135,9 +146,9 @@ def test_a_tunnel_is_two_connections() -> None:
 def test_nonsense_is_refused_in_words(wrong: dict[str, Any], reason: str) -> None:
     """The client may ask again; no executor hears of it."""
     scene = Scene()
-    scene.tunnels.open(scene.client.me, msg.OpenTunnel(**{"task": "worker:0", **wrong}))
+    scene.tunnels.open(scene.client.me, OpenTunnel(**{"task": "worker:0", **wrong}))
     [failed] = scene.client.taken()
-    assert cast(msg.TunnelFailed, failed).reason.startswith(reason)
+    assert cast(TunnelFailed, failed).reason.startswith(reason)
     assert (scene.told, len(scene.tunnels)) == ([], 0)
 
 
@@ -146,7 +157,7 @@ def test_without_an_executor_there_is_no_tunnel() -> None:
     scene = Scene()
     scene.there = False
     scene.tunnels.open(scene.client.me, OPEN)
-    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 is not connected")]
+    assert scene.client.taken() == [TunnelFailed(reason="the executor of worker:0 is not connected")]
     assert len(scene.tunnels) == 0
 
 
@@ -155,12 +166,12 @@ def test_only_the_tasks_own_executor_may_say_that_it_failed() -> None:
     scene = Scene()
     scene.tunnels.open(scene.client.me, OPEN)
     word = scene.told[0].tunnel
-    scene.tunnels.failed(TASKS[1], msg.TunnelFailed(tunnel=word, reason="no"))
-    scene.tunnels.failed(TASKS[0], msg.TunnelFailed(tunnel="x", reason="no"))
+    scene.tunnels.failed(TASKS[1], TunnelFailed(tunnel=word, reason="no"))
+    scene.tunnels.failed(TASKS[0], TunnelFailed(tunnel="x", reason="no"))
     assert scene.client.taken() == []
-    scene.tunnels.failed(TASKS[0], msg.TunnelFailed(tunnel=word, reason="n" * 5000))
-    assert scene.client.taken() == [msg.TunnelFailed(reason="n" * 1000)]
-    scene.tunnels.join(scene.far.me, msg.JoinTunnel(tunnel=word, address=""))
+    scene.tunnels.failed(TASKS[0], TunnelFailed(tunnel=word, reason="n" * 5000))
+    assert scene.client.taken() == [TunnelFailed(reason="n" * 1000)]
+    scene.tunnels.join(scene.far.me, JoinTunnel(tunnel=word, address=""))
     assert scene.far.refused == [Code.STALE]
 
 
@@ -171,7 +182,7 @@ def test_there_may_be_so_many_and_no_more() -> None:
     for client in clients:
         scene.tunnels.open(client.me, OPEN)
     [failed] = clients[2].taken()
-    assert failed == msg.TunnelFailed(reason="2 tunnels of this job are open already; the maximum is 2")
+    assert failed == TunnelFailed(reason="2 tunnels of this job are open already; the maximum is 2")
     scene.tunnels.closed(clients[0].me)
     scene.tunnels.open(clients[2].me, OPEN)
     assert (clients[2].taken(), len(scene.tunnels)) == ([], 2)
@@ -184,8 +195,8 @@ def test_a_tunnel_carries_nothing_else() -> None:
     assert scene.tunnels.carry(scene.client.me, Raw.of(b"early"))
     assert scene.client.refused == [Code.BAD_MESSAGE]
     scene = Scene().joined()
-    assert scene.tunnels.carry(scene.client.me, msg.GetReport())
-    assert scene.tunnels.carry(scene.far.me, msg.Heartbeat())
+    assert scene.tunnels.carry(scene.client.me, GetReport())
+    assert scene.tunnels.carry(scene.far.me, Heartbeat())
     assert (scene.client.refused, scene.far.refused) == ([Code.BAD_MESSAGE], [Code.BAD_MESSAGE])
 
 
@@ -222,11 +233,11 @@ def test_who_does_not_answer_is_not_waited_for() -> None:
     scene = Scene(patience=-1.0)
     scene.tunnels.open(scene.client.me, OPEN)
     scene.tunnels.check()
-    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 does not answer")]
+    assert scene.client.taken() == [TunnelFailed(reason="the executor of worker:0 does not answer")]
     scene.tunnels.open(scene.client.me, OPEN)
     scene.tunnels.gone(TASKS[1])
     scene.tunnels.gone(TASKS[0])
-    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 has exited")]
+    assert scene.client.taken() == [TunnelFailed(reason="the executor of worker:0 has exited")]
     scene = Scene().joined()
     scene.tunnels.gone(TASKS[0])
     assert scene.far.over
@@ -252,10 +263,10 @@ class Ends:
         """A client's connection."""
         return await connect(self.job.master.address, credentials or self.job.credentials.executors, PeerKind.CLIENT)
 
-    async def dialled(self) -> msg.DialTunnel:
+    async def dialled(self) -> DialTunnel:
         """What the executor was told last."""
-        await until(lambda: any(isinstance(it, msg.DialTunnel) for it in self.executor.received))
-        found = next(it for it in self.executor.received if isinstance(it, msg.DialTunnel))
+        await until(lambda: any(isinstance(it, DialTunnel) for it in self.executor.received))
+        found = next(it for it in self.executor.received if isinstance(it, DialTunnel))
         self.executor.received.remove(found)
         return found
 
@@ -265,8 +276,8 @@ class Ends:
         client.send(OPEN)
         word = (await self.dialled()).tunnel
         far = await connect(self.job.master.address, self.job.credentials.executors)
-        far.send(msg.JoinTunnel(tunnel=word, address="127.0.0.1:8888"))
-        assert await client.receive() == msg.TunnelOpened(address="127.0.0.1:8888")
+        far.send(JoinTunnel(tunnel=word, address="127.0.0.1:8888"))
+        assert await client.receive() == TunnelOpened(address="127.0.0.1:8888")
         return client, far
 
 
@@ -316,15 +327,15 @@ def test_bytes_go_both_ways(tmp_path: Path, tls: bool) -> None:
                 for piece in pieces:
                     end.send(Raw.of(piece))
                     await end.drain()
-                end.send(msg.EndTunnel())
+                end.send(EndTunnel())
 
             sending = asyncio.gather(send(client), send(far))
             got = await asyncio.gather(_received(far, len(data)), _received(client, len(data)))
             assert got[0] == got[1] == data
             await sending
-            assert (await far.receive(), await client.receive()) == (msg.EndTunnel(), msg.EndTunnel())
-            far.send(msg.TunnelTaken())
-            assert await client.receive() == msg.TunnelTaken()
+            assert (await far.receive(), await client.receive()) == (EndTunnel(), EndTunnel())
+            far.send(TunnelTaken())
+            assert await client.receive() == TunnelTaken()
             client.abort()
             assert await far.receive() is None
 
@@ -348,8 +359,8 @@ def test_who_does_not_read_costs_little(tmp_path: Path, tls: bool) -> None:
                 await asyncio.sleep(0.001)
             held = [end for end in ends.job.server._side._open if end.backlog]
             assert sum(end.backlog for end in held) < 8 * MAX_RAW
-            asker.send(msg.GetReport())
-            assert isinstance(await asker.receive(), msg.Report)
+            asker.send(GetReport())
+            assert isinstance(await asker.receive(), Report)
             client.abort(reset=True)
             await until(lambda: not len(ends.job.master.executors.tunnels))
 
@@ -365,7 +376,7 @@ def test_a_wrong_token_gets_no_tunnel(tmp_path: Path) -> None:
         client, far = await ends.joined()
         for word in ("0" * 32, "", ends.executor.incarnation):
             thief = await connect(ends.job.master.address, ends.job.credentials.executors)
-            thief.send(msg.JoinTunnel(tunnel=word, address="x"))
+            thief.send(JoinTunnel(tunnel=word, address="x"))
             with pytest.raises(ProtocolError, match="this tunnel is not expected"):
                 await thief.receive()
         async with closing(client, far):
@@ -386,7 +397,7 @@ def test_the_end_of_an_executor_ends_its_tunnels(tmp_path: Path) -> None:
         async with closing(client, far, waiting):
             ends.executor.exit(OK)  # the job ends, and with it its executors and its master
             assert await client.receive() is None
-            assert await waiting.receive() in (msg.TunnelFailed(reason="the executor of worker:0 has exited"), None)
+            assert await waiting.receive() in (TunnelFailed(reason="the executor of worker:0 has exited"), None)
 
     with_ends(tmp_path, story)
 

@@ -22,7 +22,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 from tony.units import Unit
 
 MANY = JobSpec(name="digits", command="true", roles={"worker": Role(instances=30)})

@@ -26,7 +26,7 @@ from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.progress import Progress, TaskProgress, measure_task
 from tony.model.states import JobState, TaskState
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 
 WITH_GPUS = JobSpec(
     name="digits",

@@ -33,7 +33,8 @@ from tony.history.job_record import write_summary
 from tony.jobs.whoami import user_name
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
+from tony.protocol.client_messages import GetStacks, RestartJob
+from tony.protocol.messages import SetLogLevel, Stacks
 from tony.schedulers import registry
 
 

@@ -22,7 +22,8 @@ from tony.jobs.tunnel_client import answers
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-from tony.protocol.messages import Message, OpenTunnel, TunnelFailed
+from tony.protocol.messages import Message
+from tony.protocol.tunnel_messages import OpenTunnel, TunnelFailed
 from tony.rpc.connection import RpcConnection
 
 WORKER = TaskId("worker", 0)

@@ -22,7 +22,8 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.portal.access.tokens import TokenFile
-from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
+from tony.protocol.client_messages import GetStacks, RestartJob
+from tony.protocol.messages import SetLogLevel, Stacks
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 

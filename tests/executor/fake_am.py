@@ -20,15 +20,16 @@ from tony.isolated_interpreter import command
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import Ack, Attach, Heartbeat, Reported, StartProgram, Welcome
 from tony.protocol.launch import ContainerPart, JobCredentials, LaunchContext, TaskPart
+from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
 
 #: Seconds until something that a test waits for counts as never happening; the machine may be busy.
 PATIENCE = 30.0
 
-M = TypeVar("M", bound=msg.Message)
+M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 
@@ -52,7 +53,7 @@ class Master:
         self.acknowledges = True
         self.answers = True
         self.sample_interval = 0.0
-        self.messages: list[msg.Message] = []
+        self.messages: list[Message] = []
         self.connections = 0
         self.closed_count = 0
         self._interval = interval
@@ -104,14 +105,14 @@ class Master:
         """Calls something where connections live."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Sends on the present connection."""
         self.call(self.connection().send, message)
 
     def start(self, session: int = 1, try_: int = 1, shared: object = None) -> None:
         """Has the program started."""
         attempt = self.attempt
-        self.send(msg.StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=shared))
+        self.send(StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=shared))
 
     def summon(self, where: str, address: str | None = None) -> bool:
         """Calls an executor; answers whether it comes."""
@@ -135,7 +136,7 @@ class Master:
                 self._changed.wait(min(left, 0.05))
             return found
 
-    def sender(self, message: msg.Message) -> RpcConnection:
+    def sender(self, message: Message) -> RpcConnection:
         """The connection on which a message came."""
         return self._senders[id(message)]
 
@@ -156,27 +157,27 @@ class Master:
     def connected(self, connection: RpcConnection) -> None:
         """Somebody has shown the token."""
 
-    def received(self, connection: RpcConnection, message: msg.Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """Welcomes and acknowledges."""
         with self._changed:
             self.messages.append(message)
             self._senders[id(message)] = connection
-            if isinstance(message, msg.Attach):
+            if isinstance(message, Attach):
                 self.connections += 1
                 self._connection = connection
                 connection.send(
-                    msg.Welcome(
+                    Welcome(
                         attempt=self.attempt,
                         heartbeat_interval=self._interval,
                         acked=self._acked,
                         sample_interval=self.sample_interval,
                     )
                 )
-            elif isinstance(message, msg.Reported) and self.acknowledges:
+            elif isinstance(message, Reported) and self.acknowledges:
                 self._acked = max(self._acked, message.n)
-                connection.send(msg.Ack(n=self._acked))
-            elif isinstance(message, msg.Heartbeat) and message.asks and self.answers:
-                connection.send(msg.Ack(n=self._acked, heard=message.mono))
+                connection.send(Ack(n=self._acked))
+            elif isinstance(message, Heartbeat) and message.asks and self.answers:
+                connection.send(Ack(n=self._acked, heard=message.mono))
             self._changed.notify_all()
 
     def closed(self, connection: RpcConnection, reason: str) -> None:

@@ -10,7 +10,19 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.control.am_connection import AmConnection
 from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import EndExecutor, ProtocolAction, SessionProtocol, StartTaskAttempt
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import (
+    Ack,
+    Attach,
+    Heartbeat,
+    Prepare,
+    ProgramStarted,
+    Ready,
+    ReleaseExecutor,
+    StartProgram,
+    StopProgram,
+    Welcome,
+)
+from tony.protocol.messages import Message, SetLogLevel
 
 
 class Clock:
@@ -34,22 +46,22 @@ class Line:
 
     def __init__(self, script: Sequence[object], error: Exception | None = None) -> None:
         self.script = list(script)
-        self.sent: list[msg.Message] = []
+        self.sent: list[Message] = []
         self.closed = False
         self.error = error
         self.is_full = False
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         self.sent.append(message)
 
-    async def receive(self) -> msg.Message | None:
+    async def receive(self) -> Message | None:
         step = self.script.pop(0) if self.script else None
         while callable(step):
             await step()
             step = self.script.pop(0) if self.script else None
         if isinstance(step, Exception):
             raise step
-        assert step is None or isinstance(step, msg.Message)
+        assert step is None or isinstance(step, Message)
         return step
 
     def close(self) -> None:
@@ -68,11 +80,11 @@ class World:
         self.lines = list(lines)
         self.tries = 0
         self.wishes: list[ProtocolAction] = []
-        attach = msg.Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
+        attach = Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
         self.dialog = SessionProtocol(attach, 1)
         self.lease = Lease(length, patience, self.clock.monotonic())
         self.link = AmConnection(
-            self.dialog, self.lease, self.connect, self.clock, lambda: msg.Heartbeat(), self.wishes.append
+            self.dialog, self.lease, self.connect, self.clock, lambda: Heartbeat(), self.wishes.append
         )
 
     async def connect(self, timeout: float) -> Line:
@@ -83,8 +95,8 @@ class World:
         return found
 
 
-def welcome(attempt: int = 1, interval: float = 60.0) -> msg.Welcome:
-    return msg.Welcome(attempt=attempt, heartbeat_interval=interval, acked=0)
+def welcome(attempt: int = 1, interval: float = 60.0) -> Welcome:
+    return Welcome(attempt=attempt, heartbeat_interval=interval, acked=0)
 
 
 def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -116,8 +128,8 @@ def test_lease_holds_while_somebody_may_come_back() -> None:
         assert await world.link.keep() == "nobody listens there"
         assert world.tries > 4
         attach, ready = line.sent
-        assert isinstance(attach, msg.Attach)
-        assert ready == msg.Ready(n=1, session=1, address="h:1")
+        assert isinstance(attach, Attach)
+        assert ready == Ready(n=1, session=1, address="h:1")
         assert line.closed
         assert world.dialog.highest_attempt == 2
 
@@ -191,7 +203,7 @@ def test_older_master_is_left() -> None:
     """An executor that has obeyed attempt 2 does not talk to attempt 1, and looks for a later one."""
 
     async def scenario() -> None:
-        old = Line([welcome(attempt=1), msg.ReleaseExecutor()])
+        old = Line([welcome(attempt=1), ReleaseExecutor()])
         world = World(Line([welcome(attempt=2), None]), old)
         assert await world.link.keep() == "nobody listens there"
         assert world.tries == 3
@@ -205,8 +217,8 @@ def test_commands_of_an_older_session_are_refused_and_that_is_said_once(caplog: 
     """They are counted each."""
 
     async def scenario() -> None:
-        old = [msg.StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
-        line = Line([welcome(), msg.Prepare(session=3), *old, msg.Prepare(session=3)])
+        old = [StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
+        line = Line([welcome(), Prepare(session=3), *old, Prepare(session=3)])
         world = World(line)
         await world.link.keep()
         assert world.dialog.refused == 5
@@ -225,11 +237,11 @@ def test_reports_flow_while_connected() -> None:
             world.link.flush()
             world.link.flush()
 
-        line = Line([welcome(), report, msg.ReleaseExecutor(grace=2.0), None])
+        line = Line([welcome(), report, ReleaseExecutor(grace=2.0), None])
         world = World(line)
         world.link.flush()  # without a connection: nothing happens
         await world.link.keep()
-        assert [msg.Attach, msg.ProgramStarted] == [type(message) for message in line.sent]
+        assert [Attach, ProgramStarted] == [type(message) for message in line.sent]
         assert world.wishes == [EndExecutor(grace=2.0)]
 
     play(scenario)
@@ -240,12 +252,12 @@ def test_heart_beats_at_the_interval_it_was_told() -> None:
 
     async def scenario() -> None:
         async def some_beats() -> None:
-            while sum(isinstance(message, msg.Heartbeat) for message in line.sent) < 3:
+            while sum(isinstance(message, Heartbeat) for message in line.sent) < 3:
                 await asyncio.sleep(0.001)
 
         line = Line([welcome(interval=0.01), some_beats, None])
         await World(line).link.keep()
-        assert isinstance(line.sent[0], msg.Attach)
+        assert isinstance(line.sent[0], Attach)
 
     play(scenario)
 
@@ -287,24 +299,24 @@ def until(true: Callable[[], object]) -> Callable[[], Coroutine[Any, Any, None]]
     return wait
 
 
-def asking(line: Line) -> list[msg.Heartbeat]:
+def asking(line: Line) -> list[Heartbeat]:
     """The heartbeats that are to be answered."""
-    return [each for each in line.sent if isinstance(each, msg.Heartbeat) and each.asks]
+    return [each for each in line.sent if isinstance(each, Heartbeat) and each.asks]
 
 
 class Answer(Line):
     """A connection whose other end answers the heartbeats that ask, and says nothing else until the end."""
 
-    async def receive(self) -> msg.Message | None:
+    async def receive(self) -> Message | None:
         if self.script:
             return await super().receive()
         await until(lambda: asking(self))()
         beat = asking(self)[-1]
         self.sent.clear()
-        return msg.Ack(n=0, heard=beat.mono)
+        return Ack(n=0, heard=beat.mono)
 
 
-@pytest.mark.parametrize("last", [None, msg.Ack(n=0), msg.SetLogLevel(level="info"), msg.Ack(n=0, heard=-1e9)])
+@pytest.mark.parametrize("last", [None, Ack(n=0), SetLogLevel(level="info"), Ack(n=0, heard=-1e9)])
 def test_only_an_answer_renews_the_lease(last: object) -> None:
     """That something comes is no proof that we are heard, and neither is a connection that ends in good order."""
 
@@ -325,7 +337,7 @@ def test_a_lease_runs_from_when_we_asked() -> None:
         began = world.clock.monotonic()
         world.clock.ahead = 50.0
         line = Line([welcome()])
-        line.script += [msg.Ack(n=0, heard=began + 20.0), pass_by(world, 25.0), None]
+        line.script += [Ack(n=0, heard=began + 20.0), pass_by(world, 25.0), None]
         world.lines = [line]
         world.lease = world.link._lease = Lease(60.0, 5.0, began)
         keeping = asyncio.ensure_future(world.link.keep())
@@ -359,7 +371,7 @@ def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pytest.Mo
 
     async def scenario() -> None:
         world = World(length=0.3, patience=0.3)
-        line = Line([welcome(interval=0.01), *[msg.SetLogLevel(level="info")] * 5, until(lambda: False)])
+        line = Line([welcome(interval=0.01), *[SetLogLevel(level="info")] * 5, until(lambda: False)])
         world.lines = [line]
         assert await world.link.keep() == "no answer for 0 s"
         assert line.closed
@@ -373,7 +385,7 @@ def test_a_laptop_may_sleep() -> None:
 
     async def scenario() -> None:
         world = World(length=60.0)
-        line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), msg.Ack(n=0)])
+        line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), Ack(n=0)])
         world.lines = [line]
         keeping = asyncio.ensure_future(world.link.keep())
         await until(lambda: world.lease.left(world.clock.monotonic(), gone=True) > 50.0 and not line.script)()
@@ -387,7 +399,7 @@ def test_what_waited_while_we_stood_still_starts_nothing() -> None:
     """A start that is as old as the lease is asked for anew: on a connection on which all is said once more."""
 
     async def scenario() -> None:
-        start = msg.StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
+        start = StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
         world = World(length=60.0)
         world.dialog.ready(1, "h:1")
         second = Line([welcome(), start, until(lambda: False)])

@@ -11,7 +11,19 @@ import pytest
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master, context, wait_until
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import (
+    Attach,
+    Heartbeat,
+    Prepare,
+    ProgramExited,
+    ProgramOutput,
+    ProgramStarted,
+    Ready,
+    ReleaseExecutor,
+    Reported,
+    StopProgram,
+)
+from tony.protocol.messages import Message, SetLogLevel
 
 pytestmark = pytest.mark.slow
 
@@ -19,13 +31,13 @@ pytestmark = pytest.mark.slow
 def ended(master: Master, session: int = 1, try_: int = 1) -> ExitStatus:
     """How a try ended, once that was reported."""
     match = lambda message: (message.session, message.try_) == (session, try_)  # noqa: E731
-    return master.wait(msg.ProgramExited, match).status
+    return master.wait(ProgramExited, match).status
 
 
 def run(master: Master, guest: Start, command: str | tuple[str, ...], **more: object) -> ExitStatus:
     """Starts an executor, has its program run, answers how that ended."""
     guest(command, **more)
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
     return ended(master)
 
@@ -33,7 +45,7 @@ def run(master: Master, guest: Start, command: str | tuple[str, ...], **more: ob
 def test_life_of_an_executor(master: Master, guest: Start) -> None:
     """It registers, starts, reports first output and end, is released, and ends without leaving anything."""
     executor = guest("echo out; echo err >&2; exit 3", wants_tb_port=True)
-    ready = master.wait(msg.Ready)
+    ready = master.wait(Ready)
     host, _, port = ready.address.rpartition(":")
     assert (ready.n, ready.session, host) == (1, 1, "127.0.0.1")
     assert ready.tb_port is not None
@@ -44,13 +56,13 @@ def test_life_of_an_executor(master: Master, guest: Start) -> None:
     assert status.tail == ("err",)
     assert status.cpu_time is not None
     assert 0 < status.duration < 30
-    reports = [each for each in master.all(msg.Message) if isinstance(each, msg.Reported)]
-    assert [msg.Ready, msg.ProgramStarted, msg.ProgramOutput, msg.ProgramExited] == [type(each) for each in reports]
+    reports = [each for each in master.all(Message) if isinstance(each, Reported)]
+    assert [Ready, ProgramStarted, ProgramOutput, ProgramExited] == [type(each) for each in reports]
     assert [1, 2, 3, 4] == [each.n for each in reports]
     assert executor.read("worker-0.s1.t1.out") == "out\n"
     assert executor.read("worker-0.s1.t1.err") == "err\n"
     watchdog = executor.watchdog()
-    master.send(msg.ReleaseExecutor(grace=1.0))
+    master.send(ReleaseExecutor(grace=1.0))
     assert executor.wait() == 0
     wait_until(lambda: not Path(f"/proc/{watchdog}").exists())
     assert executor.programs() == []
@@ -62,13 +74,13 @@ def test_over_tls_all_is_the_same(tmp_path: Path) -> None:
     master = Master(tmp_path, tls=True)
     try:
         with Guest(context(master, tmp_path, "echo out; exit 3")) as executor:
-            master.wait(msg.Ready)
+            master.wait(Ready)
             master.start()
             assert ended(master).code == 3
             assert resident(executor.pid) < 30_000_000
             master.drop()
             master.until(lambda: master.connections == 2)
-            master.send(msg.ReleaseExecutor())
+            master.send(ReleaseExecutor())
             assert executor.wait() == 0
     finally:
         master.close()
@@ -77,7 +89,7 @@ def test_over_tls_all_is_the_same(tmp_path: Path) -> None:
 def test_attach_says_who_it_is(master: Master, guest: Start) -> None:
     """Task, container, process; a nonce of its own."""
     executor = guest()
-    attach = master.wait(msg.Attach)
+    attach = master.wait(Attach)
     assert (attach.task, attach.container, attach.pid) == ("worker:0", "c-1", executor.pid)
     assert (attach.highest_attempt, attach.host) == (1, socket.gethostname())
     assert len(attach.incarnation) >= 16
@@ -92,7 +104,7 @@ def test_program_sees_its_place_and_no_secret(master: Master, guest: Start) -> N
     )
     command = (sys.executable, "-c", show, "{role}-{index}", "a b")
     executor = guest(command, env={"WHO": "{job_id} {params.x}"}, params={"x": "y"})
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
     assert ended(master).ok
     first, _, rest = executor.read("worker-0.s1.t1.out").partition("\n")
@@ -136,7 +148,7 @@ def test_commands_that_cannot_start(master: Master, guest: Start, command: tuple
     status = run(master, guest, command)
     assert status.reason is ExitReason.LAUNCH_FAILED
     assert message in status.message
-    assert master.all(msg.ProgramStarted) == []
+    assert master.all(ProgramStarted) == []
 
 
 @pytest.mark.parametrize(
@@ -157,11 +169,11 @@ def test_surroundings_that_do_not_fit(master: Master, guest: Start, more: dict[s
 def test_heartbeats_tell_of_output_and_memory(master: Master, guest: Start) -> None:
     """The age of the last output, the last line, what is used; both clocks."""
     guest("echo one; printf two; exec sleep 600")
-    master.wait(msg.Ready)
-    idle = master.wait(msg.Heartbeat)
+    master.wait(Ready)
+    idle = master.wait(Heartbeat)
     assert (idle.last_output_age, idle.last_line, idle.memory) == (None, "", None)
     master.start()
-    beat = master.wait(msg.Heartbeat, lambda each: each.last_line == "two" and each.memory is not None)
+    beat = master.wait(Heartbeat, lambda each: each.last_line == "two" and each.memory is not None)
     assert beat.last_output_age is not None
     assert abs(beat.wall - time.time()) < 60
     assert beat.mono > 0
@@ -170,50 +182,50 @@ def test_heartbeats_tell_of_output_and_memory(master: Master, guest: Start) -> N
 def test_sessions_follow_each_other_in_one_executor(master: Master, guest: Start) -> None:
     """A new session stops the old program, reports its end, reserves other ports; then its program starts."""
     executor = guest("trap 'exit 7' TERM; echo session $SESSION_ID; sleep 600 & wait")
-    first = master.wait(msg.Ready)
+    first = master.wait(Ready)
     master.start()
-    master.wait(msg.ProgramOutput)
-    master.send(msg.Prepare(session=2))
-    second = master.wait(msg.Ready, lambda each: each.session == 2)
+    master.wait(ProgramOutput)
+    master.send(Prepare(session=2))
+    second = master.wait(Ready, lambda each: each.session == 2)
     assert first.address != second.address
     status = ended(master)
     assert (status.reason, status.code, status.message) == (ExitReason.STOPPED, 7, "stopped (session 2 opens)")
     master.start(session=2)
-    master.wait(msg.ProgramOutput, lambda each: each.session == 2)
+    master.wait(ProgramOutput, lambda each: each.session == 2)
     wait_until(lambda: executor.has_printed("worker-0.s2.t1.out", "session 2\n"))  # is told of before it is written
-    master.send(msg.StopProgram(session=2, grace=5.0, reason="enough"))
+    master.send(StopProgram(session=2, grace=5.0, reason="enough"))
     assert ended(master, 2).message == "stopped (enough)"
     master.start(session=1)  # history
-    master.send(msg.Prepare(session=3))
-    master.wait(msg.Ready, lambda each: each.session == 3)
-    assert len(master.all(msg.ProgramExited)) == 2
+    master.send(Prepare(session=3))
+    master.wait(Ready, lambda each: each.session == 3)
+    assert len(master.all(ProgramExited)) == 2
 
 
 def test_repeated_commands_have_one_effect(master: Master, guest: Start) -> None:
     """Start twice, prepare twice, stop twice: one program, one end."""
     executor = guest("echo x >> count; sleep 600")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     for _ in range(2):
-        master.send(msg.Prepare(session=1))
+        master.send(Prepare(session=1))
         master.start()
-    master.wait(msg.ProgramStarted)
+    master.wait(ProgramStarted)
     count = Path(executor.context.container.work_folder) / "count"
     wait_until(count.exists)
     for _ in range(2):
-        master.send(msg.StopProgram(session=1, grace=5.0))
+        master.send(StopProgram(session=1, grace=5.0))
     assert ended(master).reason is ExitReason.STOPPED
     master.start()
-    master.send(msg.ReleaseExecutor())
+    master.send(ReleaseExecutor())
     assert executor.wait() == 0
     assert count.read_text() == "x\n"
-    assert len(master.all(msg.ProgramStarted)) == len(master.all(msg.ProgramExited)) == 1
+    assert len(master.all(ProgramStarted)) == len(master.all(ProgramExited)) == 1
 
 
 def test_stop_before_start_is_answered_when_the_start_comes(master: Master, guest: Start) -> None:
     """The program never runs."""
     executor = guest("touch ran")
-    master.wait(msg.Ready)
-    master.send(msg.StopProgram(session=1, grace=5.0))
+    master.wait(Ready)
+    master.send(StopProgram(session=1, grace=5.0))
     master.start()
     assert ended(master).reason is ExitReason.NOT_STARTED
     assert not (Path(executor.context.container.work_folder) / "ran").exists()
@@ -223,23 +235,23 @@ def test_broken_connection_loses_and_doubles_nothing(master: Master, guest: Star
     """The same incarnation comes back; what was not acknowledged comes again, with the same numbers."""
     master.acknowledges = False
     guest("exit 4")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    first = master.wait(msg.ProgramExited)
+    first = master.wait(ProgramExited)
     master.drop()
     master.until(lambda: master.connections == 2)
-    master.until(lambda: len(master.all(msg.ProgramExited)) == 2)
-    again = master.all(msg.ProgramExited)[1]
+    master.until(lambda: len(master.all(ProgramExited)) == 2)
+    again = master.all(ProgramExited)[1]
     assert (again.n, again.status) == (first.n, first.status)
     assert again.ago > first.ago
-    assert len({attach.incarnation for attach in master.all(msg.Attach)}) == 1
-    assert [1, 2, 3, 1, 2, 3] == [each.n for each in master.all(msg.Message) if isinstance(each, msg.Reported)]
+    assert len({attach.incarnation for attach in master.all(Attach)}) == 1
+    assert [1, 2, 3, 1, 2, 3] == [each.n for each in master.all(Message) if isinstance(each, Reported)]
 
 
 def test_several_processes_of_one_task(master: Master, guest: Start) -> None:
     """Each has its own variables; all write to the task's log; the task succeeds when all have."""
     executor = guest("echo I am $LOCAL_RANK; echo error >&2", procs={"worker": 3})
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
     assert ended(master).ok
     assert sorted(executor.read("worker-0.s1.t1.out").splitlines()) == [f"[{n}] I am {n}" for n in range(3)]
@@ -250,7 +262,7 @@ def test_first_failing_process_stops_the_others(master: Master, guest: Start) ->
     """The try's end is the first failure's, and no process is left."""
     command = 'if mkdir first 2>/dev/null; then sleep 0.2; exit 5; else trap "" TERM; sleep 600 & wait; sleep 600; fi'
     executor = guest(command, procs={"worker": 3}, stop_grace=0.5)
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
     status = ended(master)
     assert (status.reason, status.code) == (ExitReason.EXITED, 5)
@@ -261,7 +273,7 @@ def test_first_failing_process_stops_the_others(master: Master, guest: Start) ->
 def test_chatty_program_cannot_fill_the_disk(master: Master, guest: Start) -> None:
     """A hundred times its limit; the newest is kept, and the executor stays small."""
     executor = guest(("seq", "-f", f"line %.0f {'x' * 40}", "2000000"), log_limit=1 << 20)
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
     status = ended(master)
     assert status.ok
@@ -275,9 +287,9 @@ def test_chatty_program_cannot_fill_the_disk(master: Master, guest: Start) -> No
 def test_executor_is_small(master: Master, guest: Start) -> None:
     """Less than 30 MB resident while its program runs."""
     executor = guest("sleep 600")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    master.wait(msg.Heartbeat, lambda beat: beat.memory is not None)
+    master.wait(Heartbeat, lambda beat: beat.memory is not None)
     assert resident(executor.pid) < 30_000_000
 
 
@@ -319,7 +331,7 @@ def test_full_disk_does_not_kill_the_program(master: Master, guest: Start, tmp_p
 def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start) -> None:
     """Somebody listens on the reserved port: the program is not started, and the thief is named."""
     guest("touch ran")
-    port = int(master.wait(msg.Ready).address.rpartition(":")[2])
+    port = int(master.wait(Ready).address.rpartition(":")[2])
     with thief(port):
         master.start()
         status = ended(master)
@@ -330,9 +342,9 @@ def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start
 def test_taken_port_is_a_collision_after_a_failure(master: Master, guest: Start) -> None:
     """A program that fails while somebody has its port is not to blame; one that succeeds had no need of it."""
     guest("while [ ! -e go ]; do sleep 0.01; done; exit 1")
-    port = int(master.wait(msg.Ready).address.rpartition(":")[2])
+    port = int(master.wait(Ready).address.rpartition(":")[2])
     master.start()
-    started = master.wait(msg.ProgramStarted)
+    started = master.wait(ProgramStarted)
     with thief(port):
         Path(f"/proc/{started.pid}/cwd/go").touch()
         assert ended(master).reason is ExitReason.PORT_COLLISION
@@ -350,22 +362,22 @@ def test_server_without_options_gets_its_port_in_the_next_session(master: Master
     executor = guest((sys.executable, "-c", PLAIN_SERVER))
     port = Path(executor.context.container.work_folder) / "port"
     for session in (1, 2):
-        ready = master.wait(msg.Ready, lambda each: each.session == session)  # noqa: B023
+        ready = master.wait(Ready, lambda each: each.session == session)  # noqa: B023
         port.write_text(ready.address.rpartition(":")[2])
         master.start(session=session)
         status = ended(master, session)
         expected = ExitReason.PORT_COLLISION if session == 1 else ExitReason.EXITED
         assert status.reason is expected, status
-        master.send(msg.Prepare(session=2))
+        master.send(Prepare(session=2))
     assert status.ok
 
 
 def test_stop_right_behind_the_start(master: Master, guest: Start) -> None:
     """Whether it had begun or not: one end, and nothing runs."""
     executor = guest("sleep 600")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    master.send(msg.StopProgram(session=1, grace=5.0))
+    master.send(StopProgram(session=1, grace=5.0))
     assert ended(master).reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
     assert executor.programs() == []
 
@@ -390,9 +402,9 @@ def test_exhausted_port_range_ends_the_executor_with_a_sentence(master: Master, 
 def test_log_level_can_be_set(master: Master, guest: Start) -> None:
     """While it runs."""
     executor = guest()
-    master.wait(msg.Ready)
-    master.send(msg.SetLogLevel(level="error"))
-    master.send(msg.SetLogLevel(level="info"))
+    master.wait(Ready)
+    master.send(SetLogLevel(level="error"))
+    master.send(SetLogLevel(level="info"))
     wait_until(lambda: "log level is now info" in executor.log())
     assert "log level is now error" not in executor.log()
 
@@ -400,6 +412,6 @@ def test_log_level_can_be_set(master: Master, guest: Start) -> None:
 def test_python_programs_are_not_held_back(master: Master, guest: Start) -> None:
     """A pipe does not make Python keep its output for itself."""
     guest((sys.executable, "-c", "import time; print('here'); time.sleep(600)"))
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    master.wait(msg.ProgramOutput)
+    master.wait(ProgramOutput)

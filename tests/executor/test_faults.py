@@ -8,7 +8,7 @@ import pytest
 from tests.executor.fake_am import Guest, Master, context
 from tests.support.child_modules import module_words
 from tests.support.faulty_executor import read_faults
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 
 pytestmark = pytest.mark.slow
 FAULTY = module_words("faulty_executor")

@@ -20,7 +20,7 @@ from tony.executor.program.hadoop_classpath import HadoopClasspath, expanded, fi
 from tony.executor.program.reaper import Reaper
 from tony.linux.process import is_alive
 from tony.model.exit_status import ExitReason
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 from tony.protocol.launch import ContainerPart
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from tests.executor.fake_am import Guest, Master, wait_until
 from tests.executor.test_stopping import DAEMON, started
 from tony.linux import process
 from tony.model.exit_status import ExitReason
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 from tony.protocol.error_codes import Code
 
 pytestmark = pytest.mark.slow

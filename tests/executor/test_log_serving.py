@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
-from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, ReadLog
+from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
 #: Seconds until something counts as never happening.
 CEILING = 30.0

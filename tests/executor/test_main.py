@@ -9,7 +9,7 @@ import pytest
 from tests.executor.fake_am import Master, context
 from tony.isolated_interpreter import command
 from tony.model.codec import to_plain
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 
 pytestmark = pytest.mark.slow
 MAIN = "tony.executor.main"

@@ -13,7 +13,8 @@ from tony.executor.output.output_capture import Output
 from tony.executor.output.writer_thread import WriterThread
 from tony.model.codec import to_plain
 from tony.model.masking import SecretMask
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import DumpStacks, Heartbeat, ProgramExited, Ready
+from tony.protocol.messages import Message, SetLogLevel, Stacks
 
 TOKEN, LICENSE, INHERITED = "canary-4711-token", "4711815", "canary-4712-inherited"
 VARIABLES = {"HF_TOKEN": TOKEN, "LICENSE": LICENSE}
@@ -63,14 +64,14 @@ def test_everything_that_an_executor_tells(
         f"printf %s {TOKEN[:9]} >&2; sleep 0.01; printf %s {TOKEN[9:]} >&2; read line <>go; exit 3"
     )
     running = guest(command, env=VARIABLES, secret=("LICENSE",), exports={"URL": "URL: "})
-    master.wait(msg.Ready)
-    master.send(msg.SetLogLevel(level="debug"))
+    master.wait(Ready)
+    master.send(SetLogLevel(level="debug"))
     master.start()
-    master.wait(msg.Heartbeat, lambda beat: beat.last_line == "*" * len(TOKEN))
-    master.send(msg.DumpStacks(request="1"))
-    master.wait(msg.Stacks)
+    master.wait(Heartbeat, lambda beat: beat.last_line == "*" * len(TOKEN))
+    master.send(DumpStacks(request="1"))
+    master.wait(Stacks)
     (tmp_path / "work" / "go").write_text("\n")
-    exited = master.wait(msg.ProgramExited)
+    exited = master.wait(ProgramExited)
     assert exited.status.tail == ("*" * len(TOKEN),)
     assert exited.exports == {"URL": f"http://x/?t={'*' * len(TOKEN)}"}
     assert running.read("worker-0.s1.t1.out").split("\n")[:3] == [
@@ -84,9 +85,9 @@ def test_everything_that_an_executor_tells(
 def test_a_program_that_cannot_be_started(master: Master, guest: Start) -> None:
     """The reason names the program, and the program may be named after a secret."""
     running = guest((f"/no/{TOKEN}",), env=VARIABLES)
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    exited = master.wait(msg.ProgramExited)
+    exited = master.wait(ProgramExited)
     assert f"/no/{'*' * len(TOKEN)}" in exited.status.message
     assert_masked(master, running)
 
@@ -95,5 +96,5 @@ def assert_masked(master: Master, running: Guest) -> None:
     """No secret is in any message or file."""
     files = {path.name: path.read_text() for path in running.logs.iterdir()}
     assert files
-    text = json.dumps([to_plain(message) for message in master.all(msg.Message)]) + repr(files)
+    text = json.dumps([to_plain(message) for message in master.all(Message)]) + repr(files)
     assert [secret for secret in (TOKEN, LICENSE, INHERITED) if secret in text] == []

@@ -14,7 +14,7 @@ from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.program.process_tree import ProcessTree
 from tony.linux import cgroup
 from tony.model.exit_status import ExitReason
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 
 pytestmark = pytest.mark.slow
 

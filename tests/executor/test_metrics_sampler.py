@@ -8,7 +8,7 @@ import pytest
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master, wait_until
 from tony.model.metric_definitions import series_of
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from tests.executor.fake_am import Guest, Master, context, wait_until
 from tests.support.child_modules import module_words
 from tony import clock
 from tony.linux import process
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 from tony.protocol.error_codes import Code
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
 from tony.executor.program.exported_values import LONGEST_LINE, Exports
-from tony.protocol import messages as msg
-from tony.protocol.messages import LONGEST_EXPORT
+from tony.protocol import executor_messages as msg
+from tony.protocol.executor_messages import LONGEST_EXPORT
 
 MARK = "Model parameters: "
 

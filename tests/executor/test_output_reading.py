@@ -4,47 +4,48 @@ import base64
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import ProgramExited, Ready, ReleaseExecutor, StopProgram
+from tony.protocol.output_messages import DropLog, LogPiece, ReadLog
 
 
-def read(master: Master, number: int, **more: object) -> msg.LogPiece:
+def read(master: Master, number: int, **more: object) -> LogPiece:
     """Asks with a number that was not used before; the answer."""
     ask = {"reader": number, "task": "worker:0", "stream": "out", "wait": True, **more}
-    master.send(msg.ReadLog(**ask))  # type: ignore[arg-type]
-    return master.wait(msg.LogPiece, lambda piece: piece.reader == number)
+    master.send(ReadLog(**ask))  # type: ignore[arg-type]
+    return master.wait(LogPiece, lambda piece: piece.reader == number)
 
 
 def test_what_is_printed_comes_while_the_program_runs(master: Master, guest: Start) -> None:
     """The first line comes though the program goes on; the rest, without a line's end, before the executor ends."""
     start = guest("echo first; read -t 3600 < /dev/zero || sleep 3600")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
     piece = read(master, 1)
     assert base64.b64decode(piece.data) == b"first\n"
-    master.send(msg.ReadLog(reader=2, task="worker:0", stream="out", name=piece.name, offset=6, wait=True))
-    master.send(msg.StopProgram(session=1, grace=0.0))
-    master.wait(msg.ProgramExited)
-    assert not [each for each in master.all(msg.LogPiece) if each.reader == 2]
-    master.send(msg.ReleaseExecutor())
-    assert master.wait(msg.LogPiece, lambda piece: piece.reader == 2).last
+    master.send(ReadLog(reader=2, task="worker:0", stream="out", name=piece.name, offset=6, wait=True))
+    master.send(StopProgram(session=1, grace=0.0))
+    master.wait(ProgramExited)
+    assert not [each for each in master.all(LogPiece) if each.reader == 2]
+    master.send(ReleaseExecutor())
+    assert master.wait(LogPiece, lambda piece: piece.reader == 2).last
     assert start.wait() == 0
 
 
 def test_the_last_lines_come_before_the_executor_ends(master: Master, guest: Start) -> None:
     """Released at once after its program: a reader that is behind still gets everything."""
     start = guest("seq 1 50000; printf end")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
     got = b""
     piece = read(master, 1)
-    master.wait(msg.ProgramExited)
-    master.send(msg.ReleaseExecutor())
+    master.wait(ProgramExited)
+    master.send(ReleaseExecutor())
     number = 1
     while not piece.last:
         got += base64.b64decode(piece.data)
         number += 1
         piece = read(master, number, name=piece.name, offset=len(got))
-        master.send(msg.DropLog(reader=number - 1))
+        master.send(DropLog(reader=number - 1))
     assert got == b"".join(b"%d\n" % n for n in range(1, 50_001)) + b"end"
     assert start.wait() == 0
 
@@ -52,9 +53,9 @@ def test_the_last_lines_come_before_the_executor_ends(master: Master, guest: Sta
 def test_nobody_who_reads_holds_nobody_up(master: Master, guest: Start) -> None:
     """Without a reader a released executor ends as ever, and says nothing of its output."""
     start = guest("echo x")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    master.wait(msg.ProgramExited)
-    master.send(msg.ReleaseExecutor())
+    master.wait(ProgramExited)
+    master.send(ReleaseExecutor())
     assert start.wait() == 0
-    assert not master.all(msg.LogPiece)
+    assert not master.all(LogPiece)

@@ -20,8 +20,8 @@ from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
-from tony.protocol.messages import StartProgram
 
 TASK = TaskPart(
     job_id="job-1",

@@ -15,7 +15,7 @@ from tests.executor.horovod_client import ask
 from tony.linux import process
 from tony.model.exit_status import ExitReason
 from tony.model.states import Meeting
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 
 
 def registered(master: Master, session: int = 1) -> int:

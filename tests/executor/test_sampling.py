@@ -18,7 +18,7 @@ from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.output_capture import Stream
 from tony.executor.output.writer_thread import WriterThread
 from tony.linux.process_usage import ProcessUsage
-from tony.protocol.messages import Sample, Saved
+from tony.protocol.executor_messages import Sample, Saved
 
 
 class Used(ProcessUsage):

@@ -17,26 +17,39 @@ from tony.executor.control.session_protocol import (
     StopTaskAttempt,
 )
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import GetReport
+from tony.protocol.executor_messages import (
+    Ack,
+    Attach,
+    Prepare,
+    ProgramExited,
+    Ready,
+    ReleaseExecutor,
+    Reported,
+    StartProgram,
+    StopProgram,
+    Welcome,
+)
+from tony.protocol.messages import Message, SetLogLevel
 
 DONE = ExitStatus(reason=ExitReason.EXITED, code=0)
 
 
 def make(session: int = 1) -> SessionProtocol:
-    attach = msg.Attach(task="worker:0", container="c-1", incarnation="i", highest_attempt=1, pid=7, host="h")
+    attach = Attach(task="worker:0", container="c-1", incarnation="i", highest_attempt=1, pid=7, host="h")
     return SessionProtocol(attach, session)
 
 
-def welcome(attempt: int = 1, acked: int = 0) -> msg.Welcome:
-    return msg.Welcome(attempt=attempt, heartbeat_interval=2.0, acked=acked)
+def welcome(attempt: int = 1, acked: int = 0) -> Welcome:
+    return Welcome(attempt=attempt, heartbeat_interval=2.0, acked=acked)
 
 
-def start(session: int, try_: int = 1, attempt: int = 1) -> msg.StartProgram:
-    return msg.StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=None)
+def start(session: int, try_: int = 1, attempt: int = 1) -> StartProgram:
+    return StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=None)
 
 
-def stop(session: int, grace: float = 3.0) -> msg.StopProgram:
-    return msg.StopProgram(session=session, grace=grace, reason="why")
+def stop(session: int, grace: float = 3.0) -> StopProgram:
+    return StopProgram(session=session, grace=grace, reason="why")
 
 
 @pytest.fixture
@@ -47,7 +60,7 @@ def dialog() -> SessionProtocol:
     made.received(welcome())
     made.ready(1, "h:1")
     made.unsent(0.0)
-    made.received(msg.Ack(n=1))
+    made.received(Ack(n=1))
     return made
 
 
@@ -59,11 +72,11 @@ def test_nothing_is_sent_before_the_welcome() -> None:
     assert dialog.connected().task == "worker:0"
     assert dialog.unsent(0.0) == ()
     dialog.received(welcome())
-    assert dialog.unsent(0.0) == [msg.Ready(n=1, session=1, address="h:1", tb_port=6006)]
+    assert dialog.unsent(0.0) == [Ready(n=1, session=1, address="h:1", tb_port=6006)]
     assert dialog.unsent(0.0) == []
     assert dialog.heartbeat_interval == 2.0
     assert not dialog.is_settled
-    dialog.received(msg.Ack(n=1))
+    dialog.received(Ack(n=1))
     assert dialog.is_settled
 
 
@@ -77,7 +90,7 @@ def test_unacknowledged_reports_come_again_on_the_next_connection(dialog: Sessio
     assert dialog.unsent(11.0) == ()
     dialog.connected()
     dialog.received(welcome(acked=2))
-    assert dialog.unsent(12.5) == [msg.ProgramExited(n=3, session=1, try_=1, status=DONE, ago=2.5)]
+    assert dialog.unsent(12.5) == [ProgramExited(n=3, session=1, try_=1, status=DONE, ago=2.5)]
 
 
 def test_start_is_obeyed_once(dialog: SessionProtocol) -> None:
@@ -96,9 +109,9 @@ def test_stop_before_start_bars_the_session(dialog: SessionProtocol) -> None:
     assert dialog.received(start(1)) == ()
     assert dialog.received(start(1)) == ()
     (ended,) = dialog.unsent(0.0)
-    assert isinstance(ended, msg.ProgramExited)
+    assert isinstance(ended, ProgramExited)
     assert ended.status.reason is ExitReason.NOT_STARTED
-    assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
+    assert dialog.received(Prepare(session=2)) == [PrepareSession(session=2)]
     dialog.ready(2, "h:2")
     assert dialog.received(start(2)) == [StartTaskAttempt(command=start(2))]
 
@@ -118,24 +131,24 @@ def test_a_stop_is_for_one_try_and_for_none_after_it(dialog: SessionProtocol) ->
     """One that comes late does not end the next try; one that comes first keeps the try that it names from starting."""
     dialog.received(start(1))
     dialog.exited(1, 1, ExitStatus(reason=ExitReason.EXITED, code=1), 5.0)
-    late = msg.StopProgram(session=1, try_=1, grace=1.0)
+    late = StopProgram(session=1, try_=1, grace=1.0)
     assert dialog.received(late) == ()
     assert dialog.received(start(1, 2)) == [StartTaskAttempt(command=start(1, 2))]
     assert dialog.received(late) == ()
     dialog.exited(1, 2, ExitStatus(reason=ExitReason.EXITED, code=1), 6.0)
-    assert dialog.received(msg.StopProgram(session=1, try_=3, grace=1.0)) == ()
+    assert dialog.received(StopProgram(session=1, try_=3, grace=1.0)) == ()
     dialog.unsent(6.0)
     assert dialog.received(start(1, 3)) == ()
     (report,) = dialog.unsent(6.0)
-    assert isinstance(report, msg.ProgramExited)
+    assert isinstance(report, ProgramExited)
     assert (report.try_, report.status.reason) == (3, ExitReason.NOT_STARTED)
 
 
 def test_older_sessions_are_history(dialog: SessionProtocol) -> None:
     """Once a session is prepared, nothing that names an older one has an effect."""
-    dialog.received(msg.Prepare(session=3))
+    dialog.received(Prepare(session=3))
     dialog.ready(3, "h:3")
-    for late in (msg.Prepare(session=2), msg.Prepare(session=3), start(1), start(2), stop(2)):
+    for late in (Prepare(session=2), Prepare(session=3), start(1), start(2), stop(2)):
         assert dialog.received(late) == ()
     assert dialog.refused == 5
     assert dialog.received(start(3)) == [StartTaskAttempt(command=start(3))]
@@ -144,22 +157,22 @@ def test_older_sessions_are_history(dialog: SessionProtocol) -> None:
 def test_prepare_comes_while_the_old_program_runs(dialog: SessionProtocol) -> None:
     """The new session is prepared; the old try's end is still reported, and no stop of the old one is needed."""
     dialog.received(start(1))
-    assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
+    assert dialog.received(Prepare(session=2)) == [PrepareSession(session=2)]
     assert dialog.received(stop(1)) == ()
     assert dialog.received(stop(2)) == ()
     dialog.exited(1, 1, DONE, ended=0.0)
     dialog.ready(2, "h:2")
-    assert [msg.ProgramExited, msg.Ready] == [type(report) for report in dialog.unsent(0.0)]
+    assert [ProgramExited, Ready] == [type(report) for report in dialog.unsent(0.0)]
 
 
 def test_start_of_an_unprepared_session_fails_with_a_sentence(dialog: SessionProtocol) -> None:
     """It should not happen; if it does, the application master gets an end and not silence."""
     assert dialog.received(start(2)) == ()
     (ended,) = dialog.unsent(0.0)
-    assert isinstance(ended, msg.ProgramExited)
+    assert isinstance(ended, ProgramExited)
     assert (ended.session, ended.status.reason) == (2, ExitReason.LAUNCH_FAILED)
     assert "not been prepared" in ended.status.message
-    assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
+    assert dialog.received(Prepare(session=2)) == [PrepareSession(session=2)]
 
 
 def test_of_two_masters_the_older_is_powerless(dialog: SessionProtocol) -> None:
@@ -181,7 +194,7 @@ def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: Sess
     assert dialog.accept_reattach(1)
     assert dialog.received(start(1)) == [StartTaskAttempt(command=start(1))]
     assert dialog.accept_reattach(2)
-    for late in (stop(1), msg.ReleaseExecutor(), msg.Prepare(session=2), msg.Ack(n=9)):
+    for late in (stop(1), ReleaseExecutor(), Prepare(session=2), Ack(n=9)):
         assert dialog.received(late) == ()
     assert not dialog.accept_reattach(1)
     assert dialog.received(welcome(attempt=1)) == ()
@@ -198,7 +211,7 @@ def test_who_attaches_says_where_it_is(dialog: SessionProtocol) -> None:
     dialog.listens("tls:h:1")
     assert dialog.connected().listens == "tls:h:1"
     dialog.received(welcome(acked=7))
-    dialog.received(msg.Prepare(session=3))
+    dialog.received(Prepare(session=3))
     dialog.disconnected()
     attach = dialog.connected()
     assert (attach.session, attach.acked) == (3, 1)
@@ -206,17 +219,17 @@ def test_who_attaches_says_where_it_is(dialog: SessionProtocol) -> None:
 
 def test_release_and_log_level(dialog: SessionProtocol) -> None:
     """After the release nothing is started or prepared any more."""
-    assert dialog.received(msg.SetLogLevel(level="debug")) == [ApplyLogLevel(level="debug")]
-    assert dialog.received(msg.ReleaseExecutor(grace=1.0)) == [EndExecutor(grace=1.0)]
+    assert dialog.received(SetLogLevel(level="debug")) == [ApplyLogLevel(level="debug")]
+    assert dialog.received(ReleaseExecutor(grace=1.0)) == [EndExecutor(grace=1.0)]
     assert dialog.received(start(1)) == ()
-    assert dialog.received(msg.Prepare(session=2)) == ()
+    assert dialog.received(Prepare(session=2)) == ()
     (ended,) = dialog.unsent(0.0)
-    assert isinstance(ended, msg.ProgramExited)
+    assert isinstance(ended, ProgramExited)
 
 
 def test_messages_that_are_not_for_executors_are_ignored(dialog: SessionProtocol) -> None:
     """They change nothing and are counted."""
-    assert dialog.received(msg.GetReport()) == ()
+    assert dialog.received(GetReport()) == ()
     assert dialog.refused == 1
 
 
@@ -231,8 +244,8 @@ def test_a_try_ends_once(dialog: SessionProtocol) -> None:
 COMMANDS = st.one_of(
     st.builds(start, st.integers(1, 4), st.integers(1, 3), st.integers(1, 2)),
     st.builds(stop, st.integers(1, 4)),
-    st.builds(lambda n: msg.Prepare(session=n), st.integers(1, 4)),
-    st.builds(lambda n: msg.Ack(n=n), st.integers(0, 8)),
+    st.builds(lambda n: Prepare(session=n), st.integers(1, 4)),
+    st.builds(lambda n: Ack(n=n), st.integers(0, 8)),
 )
 STEPS = st.lists(
     st.one_of(COMMANDS, st.sampled_from(["ends", "prepared", "break", "send"]), st.builds(welcome, st.integers(1, 2))),
@@ -249,7 +262,7 @@ class Shell:
         self.to_prepare: int | None = 1
         self.started: list[tuple[int, int]] = []
         self.ended: list[tuple[int, int]] = []
-        self.arrived: dict[int, msg.Reported] = {}
+        self.arrived: dict[int, Reported] = {}
         self.acked = 0
 
     def perform(self, wishes: Sequence[ProtocolAction]) -> None:
@@ -300,9 +313,9 @@ def test_promises_hold_whatever_arrives(steps: list[object]) -> None:
             dialog.connected()
         elif step == "send":
             shell.send()
-        elif isinstance(step, msg.Ack):
-            dialog.received(msg.Ack(n=min(step.n, len(shell.arrived))))  # none acknowledges what it has not got
-        elif isinstance(step, msg.Message):
+        elif isinstance(step, Ack):
+            dialog.received(Ack(n=min(step.n, len(shell.arrived))))  # none acknowledges what it has not got
+        elif isinstance(step, Message):
             shell.perform(dialog.received(step))
     shell.end()
     dialog.disconnected()
@@ -310,6 +323,6 @@ def test_promises_hold_whatever_arrives(steps: list[object]) -> None:
     dialog.received(welcome(attempt=9, acked=0))
     shell.send()
     assert list(range(1, len(shell.arrived) + 1)) == sorted(shell.arrived)
-    ends = [(report.session, report.try_) for report in shell.arrived.values() if isinstance(report, msg.ProgramExited)]
+    ends = [(report.session, report.try_) for report in shell.arrived.values() if isinstance(report, ProgramExited)]
     assert len(ends) == len(set(ends)), "one try ended twice"
     assert set(shell.started) == set(shell.ended) <= set(ends)

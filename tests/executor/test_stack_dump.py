@@ -10,7 +10,8 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import DumpStacks, ProgramExited, ProgramOutput, ProgramStarted, Ready
+from tony.protocol.messages import Stacks
 
 pytestmark = pytest.mark.slow
 
@@ -54,18 +55,18 @@ def why_not_to_look() -> str:
     return found.stderr.strip() if found.returncode else ""
 
 
-def ask(master: Master, request: str = "1") -> msg.Stacks:
+def ask(master: Master, request: str = "1") -> Stacks:
     """What an executor answers."""
-    master.send(msg.DumpStacks(request=request))
-    return master.wait(msg.Stacks, lambda stacks: stacks.request == request)
+    master.send(DumpStacks(request=request))
+    return master.wait(Stacks, lambda stacks: stacks.request == request)
 
 
 def run(master: Master, guest: Start, *command: str, **more: object) -> Guest:
     """A program that has printed its first line."""
     executor = guest(command, python_stacks=True, **more)
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    master.wait(msg.ProgramOutput)
+    master.wait(ProgramOutput)
     return executor
 
 
@@ -76,7 +77,7 @@ def test_every_thread_of_every_python_is_told(master: Master, guest: Start, tmp_
     places = ("in at_the_top", "in in_a_thread", "in in_a_child")
     number = 0
 
-    def told() -> msg.Stacks | None:
+    def told() -> Stacks | None:
         nonlocal number
         number += 1
         stacks = ask(master, str(number))  # the child comes to its place a little later
@@ -88,7 +89,7 @@ def test_every_thread_of_every_python_is_told(master: Master, guest: Start, tmp_
     assert "in at_the_top" in (tmp_path / "logs" / stacks.name).read_text()
     assert (tmp_path / "logs" / stacks.name).stat().st_mode & 0o777 == 0o600
     assert executor.programs()
-    assert not master.all(msg.ProgramExited), "it goes on as if nothing had happened"
+    assert not master.all(ProgramExited), "it goes on as if nothing had happened"
 
 
 def test_a_spy_is_asked_first(master: Master, guest: Start, tmp_path: Path) -> None:
@@ -120,13 +121,13 @@ def test_py_spy_itself(master: Master, guest: Start, tmp_path: Path) -> None:
         pytest.skip(f"py-spy may not look into another process here: {reason}")
     (tmp_path / "waiting.py").write_text(_WAITING)
     executor = guest((sys.executable, str(tmp_path / "waiting.py")))
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    master.wait(msg.ProgramOutput)
+    master.wait(ProgramOutput)
     places = [f"{each} ({tmp_path}/waiting.py:" for each in ("at_the_top", "in_a_thread", "in_a_child")]
     number = 0
 
-    def told() -> msg.Stacks | None:
+    def told() -> Stacks | None:
         nonlocal number
         number += 1
         stacks = ask(master, str(number))  # the child comes to its place a little later
@@ -137,7 +138,7 @@ def test_py_spy_itself(master: Master, guest: Start, tmp_path: Path) -> None:
     assert stacks.how.split(", ")[0] == "py-spy"
     assert "at_the_top" in (tmp_path / "logs" / stacks.name).read_text()
     assert executor.programs()
-    assert not master.all(msg.ProgramExited)
+    assert not master.all(ProgramExited)
 
 
 def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: Start) -> None:
@@ -155,7 +156,7 @@ def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: 
 def test_nobody_is_asked_while_nothing_runs(master: Master, guest: Start) -> None:
     """Plainly said; and nothing is kept."""
     guest("true")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     stacks = ask(master)
     assert (stacks.problem, stacks.name) == ("its program is not running", "")
 
@@ -164,12 +165,12 @@ def test_a_python_without_the_hook_is_not_signalled(master: Master, guest: Start
     """The setting turns it off: what may not be looked at says so, and lives."""
     code = "import os, time; print('TONY_STACKS' in os.environ, flush=True); time.sleep(600)"
     executor = guest((spied(tmp_path, _BLIND_SPY), "-c", code))
-    master.wait(msg.Ready)
+    master.wait(Ready)
     master.start()
-    master.wait(msg.ProgramOutput)
+    master.wait(ProgramOutput)
     stacks = ask(master)
     assert stacks.how == "kernel"
     assert "Permission Denied" in stacks.problem
     assert "python_stacks" in stacks.problem
     assert executor.has_printed("worker-0.s1.t1.out", "False\n")
-    assert os.path.exists(f"/proc/{master.wait(msg.ProgramStarted).pid}")
+    assert os.path.exists(f"/proc/{master.wait(ProgramStarted).pid}")

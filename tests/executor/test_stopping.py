@@ -11,7 +11,7 @@ from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master, wait_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import Ready, ReleaseExecutor
 from tony.protocol.framing import Raw
+from tony.protocol.tunnel_messages import DialTunnel, EndTunnel, JoinTunnel, TunnelFailed, TunnelTaken
 
 
 @contextmanager
@@ -44,54 +45,54 @@ def shouting(address: str = "127.0.0.1") -> Iterator[int]:
 def test_an_executor_joins_a_port_to_a_connection(master: Master, guest: Start) -> None:
     """It says what it has reached, and carries bytes until both ways have ended; its own connection stays as it is."""
     start = guest("sleep 3600")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     with shouting() as port:
-        master.send(msg.DialTunnel(tunnel="a", port=port))
-        joined = master.wait(msg.JoinTunnel)
-        assert joined == msg.JoinTunnel(tunnel="a", address=f"127.0.0.1:{port}")
+        master.send(DialTunnel(tunnel="a", port=port))
+        joined = master.wait(JoinTunnel)
+        assert joined == JoinTunnel(tunnel="a", address=f"127.0.0.1:{port}")
         far = master.sender(joined)
         master.call(far.send, Raw.of(b"hello"))
         assert bytes(master.wait(Raw).data) == b"HELLO"
-        master.call(far.send, msg.EndTunnel())
-        master.wait(msg.TunnelTaken)
-        master.wait(msg.EndTunnel)
-        master.call(far.send, msg.TunnelTaken())
+        master.call(far.send, EndTunnel())
+        master.wait(TunnelTaken)
+        master.wait(EndTunnel)
+        master.call(far.send, TunnelTaken())
         master.until(lambda: not far.is_open)
     assert master.connections == 1
-    master.send(msg.ReleaseExecutor())
+    master.send(ReleaseExecutor())
     assert start.wait() == 0
 
 
 def test_a_program_that_listens_on_the_hosts_own_address_only(master: Master, guest: Start) -> None:
     """It is found there."""
     guest("sleep 3600", host="127.0.0.2")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     with shouting("127.0.0.2") as port:
-        master.send(msg.DialTunnel(tunnel="a", port=port))
-        assert master.wait(msg.JoinTunnel).address == f"127.0.0.2:{port}"
+        master.send(DialTunnel(tunnel="a", port=port))
+        assert master.wait(JoinTunnel).address == f"127.0.0.2:{port}"
 
 
 def test_where_nobody_listens(master: Master, guest: Start) -> None:
     """The reserved port, for one: it is held and not listened on. The executor says so and goes on."""
     start = guest("sleep 3600", wants_tb_port=True)
-    ready = master.wait(msg.Ready)
-    master.send(msg.DialTunnel(tunnel="a", port=0))
-    master.send(msg.DialTunnel(tunnel="b", port=1))
+    ready = master.wait(Ready)
+    master.send(DialTunnel(tunnel="a", port=0))
+    master.send(DialTunnel(tunnel="b", port=1))
     port = ready.tb_port
     reason = f"port {port} of worker:0 on 127.0.0.1: nothing listens there"
-    assert master.wait(msg.TunnelFailed, lambda it: it.tunnel == "a") == msg.TunnelFailed(tunnel="a", reason=reason)
-    assert master.wait(msg.TunnelFailed, lambda it: it.tunnel == "b").reason.startswith("port 1 of worker:0")
-    master.send(msg.ReleaseExecutor())
+    assert master.wait(TunnelFailed, lambda it: it.tunnel == "a") == TunnelFailed(tunnel="a", reason=reason)
+    assert master.wait(TunnelFailed, lambda it: it.tunnel == "b").reason.startswith("port 1 of worker:0")
+    master.send(ReleaseExecutor())
     assert start.wait() == 0
 
 
 def test_the_end_of_an_executor_is_the_end_of_its_tunnels(master: Master, guest: Start) -> None:
     """Released while one is open: it does not wait for it."""
     start = guest("sleep 3600")
-    master.wait(msg.Ready)
+    master.wait(Ready)
     with shouting() as port:
-        master.send(msg.DialTunnel(tunnel="a", port=port))
-        far = master.sender(master.wait(msg.JoinTunnel))
-        master.send(msg.ReleaseExecutor())
+        master.send(DialTunnel(tunnel="a", port=port))
+        far = master.sender(master.wait(JoinTunnel))
+        master.send(ReleaseExecutor())
         assert start.wait() == 0
         master.until(lambda: not far.is_open)

@@ -24,8 +24,8 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import StagedJob
 from tony.model.states import DistributedMode, Meeting, RoleKind
 from tony.model.submission_record import RECORD_VERSION, JobRecord
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import MAX_FROM_AM, Decoder
-from tony.protocol.messages import StartProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from tests.protocol.message_classes import MESSAGE_CLASSES
 from tony.core.events import EVENTS
 from tony.history.event_log import Header
 from tony.jobs.am_client import AmLocation
@@ -17,11 +18,10 @@ from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials, LaunchContext
-from tony.protocol.messages import MESSAGES
 
 #: Whatever is read from elsewhere.
 CLASSES: tuple[type[Any], ...] = (
-    *MESSAGES.values(),
+    *MESSAGE_CLASSES,
     *EVENTS.values(),
     LaunchContext,
     JobCredentials,

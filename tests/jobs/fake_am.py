@@ -27,23 +27,20 @@ from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.protocol.error_codes import Code
-from tony.protocol.launch import JobCredentials
-from tony.protocol.messages import (
-    Done,
+from tony.protocol.client_messages import (
     GetMetrics,
     GetReport,
     GetStacks,
     KillJob,
     Measured,
-    Message,
     Points,
     Report,
     RestartJob,
-    SetLogLevel,
-    Stacks,
     Watch,
 )
+from tony.protocol.error_codes import Code
+from tony.protocol.launch import JobCredentials
+from tony.protocol.messages import Done, Message, SetLogLevel, Stacks
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
 from tony.testing.sample_jobs import prepared_job

@@ -16,7 +16,8 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.protocol.messages import KillJob, Message, Report
+from tony.protocol.client_messages import KillJob, Report
+from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 
 

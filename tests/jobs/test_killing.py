@@ -17,7 +17,7 @@ from tony.jobs.killing import kill
 from tony.jobs.whoami import user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
-from tony.protocol.messages import KillJob
+from tony.protocol.client_messages import KillJob
 from tony.schedulers.interface import Submitter
 
 

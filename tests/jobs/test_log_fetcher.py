@@ -28,7 +28,8 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import LogPiece, Message, ReadLog
+from tony.protocol.messages import Message
+from tony.protocol.output_messages import LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
 from tony.schedulers.interface import Capabilities, ContainerAllocator, LogSink, PreparedJob, Scheduler, Submitter

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.protocol.message_classes import MESSAGE_CLASSES
 from tests.value_strategies import PLAIN, values
 from tony.core import events
 from tony.core.events import EVENTS, Event
@@ -22,11 +23,11 @@ from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.submission_record import JobRecord
-from tony.protocol import messages
+from tony.protocol.executor_messages import Attach
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import MESSAGES, Message
+from tony.protocol.messages import MESSAGES
 
-NOUNS: list[type[Any]] = [JobSpec, JobReport, JobRecord, LaunchContext, *EVENTS.values(), *MESSAGES.values()]
+NOUNS: list[type[Any]] = [JobSpec, JobReport, JobRecord, LaunchContext, *EVENTS.values(), *MESSAGE_CLASSES]
 
 
 @pytest.fixture(autouse=True, scope="module", params=["seldom", "often"])
@@ -267,7 +268,7 @@ def test_of_several_mistakes_the_first_one_is_told() -> None:
 def test_all_missing_fields_are_named() -> None:
     """A message of an older kind of peer that lacks several fields says so at once."""
     with pytest.raises(DecodeError, match=r"^Attach lacks container, host, incarnation, pid$"):
-        from_plain(MESSAGES["attach"], {"task": "worker:0", "highest_attempt": 1})
+        from_plain(Attach, {"task": "worker:0", "highest_attempt": 1})
 
 
 def test_long_and_wild_values_are_cut() -> None:
@@ -332,11 +333,13 @@ def test_a_hint_without_a_plain_form_is_told() -> None:
         from_plain(complex, 1)
 
 
-@pytest.mark.parametrize(("module", "table", "root"), [(events, EVENTS, Event), (messages, MESSAGES, Message)])
-def test_every_kind_is_in_its_table(module: ModuleType, table: Mapping[str, type[Any]], root: type[Any]) -> None:
+_EVENT_CLASSES = [cls for cls in vars(events).values() if isinstance(cls, type) and issubclass(cls, Event) and cls.kind]
+
+
+@pytest.mark.parametrize(("table", "classes"), [(EVENTS, _EVENT_CLASSES), (MESSAGES, MESSAGE_CLASSES)])
+def test_every_kind_is_in_its_table(table: Mapping[str, type[Any]], classes: Sequence[type[Any]]) -> None:
     """A class with a word of its own is found under it."""
-    classes: list[Any] = [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, root)]
-    assert dict(table) == {cls.kind: cls for cls in classes if cls.kind}
+    assert dict(table) == {cls.kind: cls for cls in classes}
 
 
 @pytest.mark.parametrize("cls", NOUNS, ids=lambda cls: cls.__name__)

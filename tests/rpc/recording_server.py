@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tony.client.rpc_credentials import make_credentials
+from tony.protocol.client_messages import GetReport
 from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
 from tony.protocol.launch import AmCredentials, JobCredentials
-from tony.protocol.messages import GetReport, Message
+from tony.protocol.messages import Message
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import UnixAddress, parse
 from tony.rpc.sockets import short_path

@@ -32,19 +32,12 @@ from tony import isolated_interpreter
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.linux import resource_limit_errors
 from tony.model.codec import to_plain
+from tony.protocol.client_messages import GetReport
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Ack, Heartbeat, ReleaseExecutor, StartProgram
 from tony.protocol.framing import MAX_FROM_AM, encode
 from tony.protocol.hello import PeerKind, encode_answer
-from tony.protocol.messages import (
-    Ack,
-    Done,
-    GetReport,
-    Heartbeat,
-    Message,
-    ReleaseExecutor,
-    SetLogLevel,
-    StartProgram,
-)
+from tony.protocol.messages import Done, Message, SetLogLevel
 from tony.rpc import RpcConnection, connect
 
 
@@ -457,7 +450,7 @@ _PEER = """
 import asyncio, json, sys
 from tony.model.codec import from_plain
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import GetReport
+from tony.protocol.client_messages import GetReport
 from tony.rpc import connect
 
 async def main():

@@ -10,10 +10,11 @@ import pytest
 from tests.rpc.recording_server import JOB, OTHER_JOB, Diary, Place, hello, raw, serving, until, with_token_of
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Summon
 from tony.protocol.framing import MAX_SUMMON, encode
 from tony.protocol.hello import PEER_NAME, PeerKind
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Done, SetLogLevel, Summon
+from tony.protocol.messages import Done, SetLogLevel
 from tony.rpc import RpcServer, connect
 
 CALL = Summon(attempt=2, address="tls:there:1")

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import pytest
 
 from tests.rpc.recording_server import Place, connected, serving, until
+from tony.protocol.executor_messages import Ack
 from tony.protocol.framing import MAX_RAW, Raw
-from tony.protocol.messages import Ack, EndTunnel, Message, TunnelTaken
+from tony.protocol.messages import Message
+from tony.protocol.tunnel_messages import EndTunnel, TunnelTaken
 from tony.rpc.connection import RpcConnection
 from tony.rpc.tunnel import carry
 

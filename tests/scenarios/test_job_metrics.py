@@ -14,7 +14,8 @@ from tests.yarn.lab import YarnLab, user
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.am_client import ask_metrics, ask_stacks
 from tony.model.layout import Home
-from tony.protocol.messages import Measured, Stacks
+from tony.protocol.client_messages import Measured
+from tony.protocol.messages import Stacks
 
 pytestmark = pytest.mark.e2e
 

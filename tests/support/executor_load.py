@@ -37,10 +37,24 @@ from dataclasses import dataclass
 from tony.linux.open_file_limit import allow_open_files
 from tony.model.codec import from_plain, to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import (
+    Ack,
+    Attach,
+    Heartbeat,
+    Prepare,
+    ProgramExited,
+    ProgramStarted,
+    Ready,
+    ReleaseExecutor,
+    Reported,
+    StartProgram,
+    StopProgram,
+    Welcome,
+)
 from tony.protocol.framing import COMPRESSED, MAX_FROM_AM, Decoder, encode
 from tony.protocol.hello import AM_NAME, ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import AmCredentials
+from tony.protocol.messages import Message, Refused
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls_pipe import client_context
 
@@ -52,7 +66,7 @@ _EVENTS = 256
 _READ, _LONG = 1 << 16, 1 << 10
 #: The heartbeat of a training program.
 _BEAT = encode(
-    msg.Heartbeat(
+    Heartbeat(
         last_output_age=0.731,
         last_line="epoch 12/90 step 4100/5004 loss 2.1834 lr 0.1 841 images/s",
         memory=6_442_450_944,
@@ -144,7 +158,7 @@ class _Player:
         """Send the Attach message."""
         self.say(
             encode(
-                msg.Attach(
+                Attach(
                     task=task,
                     container=self.container,
                     incarnation=os.urandom(8).hex(),
@@ -157,7 +171,7 @@ class _Player:
 
     def register(self, expects: str = "") -> None:
         """Report Ready; count `expects` when that is acknowledged."""
-        self._report(msg.Ready(n=self._reports + 1, session=self.session, address=address_of(self.index)), expects)
+        self._report(Ready(n=self._reports + 1, session=self.session, address=address_of(self.index)), expects)
 
     def exit(self) -> None:
         """Report that the program exited with code 0."""
@@ -169,9 +183,9 @@ class _Player:
 
     def _ended(self, session: int, status: ExitStatus, expects: str = "") -> None:
         self._running = 0
-        self._report(msg.ProgramExited(n=self._reports + 1, session=session, try_=1, status=status, ago=0.0), expects)
+        self._report(ProgramExited(n=self._reports + 1, session=session, try_=1, status=status, ago=0.0), expects)
 
-    def _report(self, message: msg.Reported, expects: str = "") -> None:
+    def _report(self, message: Reported, expects: str = "") -> None:
         self._reports = message.n
         if expects:
             self.expects[message.n] = expects
@@ -208,34 +222,34 @@ class _Player:
             del buffer[:end]
             message = decoder.next_message()
             assert message is not None
-            if end > _LONG and isinstance(message, msg.StartProgram):
+            if end > _LONG and isinstance(message, StartProgram):
                 self._crowd.known_order = end
             self._take(message)
         return memoryview(b"")
 
-    def _take(self, message: msg.Message) -> None:
+    def _take(self, message: Message) -> None:
         match message:
-            case msg.Ack(n=n):
+            case Ack(n=n):
                 self.acked = n
                 self._crowd.acknowledged(self)
-            case msg.Welcome(heartbeat_interval=interval):
+            case Welcome(heartbeat_interval=interval):
                 self._crowd.welcomed(self, interval)
-            case msg.StartProgram():
+            case StartProgram():
                 self._start()
-            case msg.StopProgram() if self._running:
+            case StopProgram() if self._running:
                 self._ended(self._running, _STOPPED)
-            case msg.Prepare(session=session) if session > self.session:
+            case Prepare(session=session) if session > self.session:
                 self.session = session
                 self.register()
-            case msg.ReleaseExecutor():
+            case ReleaseExecutor():
                 self._crowd.released(self)
-            case msg.Refused(code=code, reason=reason):
+            case Refused(code=code, reason=reason):
                 raise RuntimeError(f"refused: {code}: {reason}")
 
     def _start(self) -> None:
         self._crowd.told(self)
         self._running = self.session
-        self._report(msg.ProgramStarted(n=self._reports + 1, session=self.session, try_=1, pid=4711), "started")
+        self._report(ProgramStarted(n=self._reports + 1, session=self.session, try_=1, pid=4711), "started")
 
 
 class ExecutorLoad:

@@ -12,14 +12,27 @@ from dataclasses import replace
 
 from tony.errors import ConnectionFailed
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import (
+    Ack,
+    Attach,
+    Prepare,
+    ProgramExited,
+    ProgramStarted,
+    Ready,
+    ReleaseExecutor,
+    Reported,
+    StartProgram,
+    StopProgram,
+    Welcome,
+)
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
+from tony.protocol.messages import Message
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 
 #: Called when a program is started; returns its exit status, or None to run until it is stopped.
-Behaviour = Callable[[TaskPart, msg.StartProgram], ExitStatus | None]
+Behaviour = Callable[[TaskPart, StartProgram], ExitStatus | None]
 
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)
 
@@ -40,13 +53,13 @@ class PlayedExecutor:
 
     def __init__(self, part: TaskPart, credentials: AmCredentials, behaviour: Behaviour) -> None:
         self.part = part
-        self.received: list[msg.Message] = []
+        self.received: list[Message] = []
         self.connections = 0
         self.incarnation = secrets.token_hex(8)
         self._credentials = credentials
         self._behaviour = behaviour
         self._connection: RpcConnection | None = None
-        self._reports: list[msg.Reported] = []
+        self._reports: list[Reported] = []
         self._n = 0
         self._running: tuple[int, int] | None = None
         self._ends_with: ExitStatus | None = None
@@ -83,7 +96,7 @@ class PlayedExecutor:
         self._connection = connection
         self.connections += 1
         connection.send(
-            msg.Attach(
+            Attach(
                 task=f"{self.part.role}:{self.part.index}",
                 container=self.part.container,
                 incarnation=self.incarnation,
@@ -121,43 +134,43 @@ class PlayedExecutor:
         if self._connection:
             self._connection.abort()
 
-    def report(self, message: msg.Reported) -> None:
+    def report(self, message: Reported) -> None:
         """Send a report with the next number."""
         self._n += 1
         numbered = replace(message, n=self._n)
         self._reports.append(numbered)
         self.send(numbered)
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Send a message unchanged, valid or not."""
         if self._connection and self._connection.is_open:
             self._connection.send(message)
 
-    def _take(self, message: msg.Message) -> None:
+    def _take(self, message: Message) -> None:
         self.received.append(message)
         match message:
-            case msg.Ack(n=n) | msg.Welcome(acked=n):
+            case Ack(n=n) | Welcome(acked=n):
                 self._acked = max(self._acked, n)
-                self.attempt = message.attempt if isinstance(message, msg.Welcome) else self.attempt
+                self.attempt = message.attempt if isinstance(message, Welcome) else self.attempt
                 self._reports = [r for r in self._reports if r.n > n]
-            case msg.Prepare(session=session) if session > self._session:
+            case Prepare(session=session) if session > self._session:
                 self._session, self.last_try = session, 0
                 self._ready(session)
-            case msg.StartProgram():
+            case StartProgram():
                 self._start(message)
-            case msg.StopProgram(session=session):
+            case StopProgram(session=session):
                 self._barred = max(self._barred, session)
                 self._stop()
-            case msg.ReleaseExecutor():
+            case ReleaseExecutor():
                 self._stop()
                 self._released = True
                 if self._connection:
                     self._connection.close()
 
     def _ready(self, session: int) -> None:
-        self.report(msg.Ready(n=0, session=session, address=f"127.0.0.1:{5000 + self.part.index}"))
+        self.report(Ready(n=0, session=session, address=f"127.0.0.1:{5000 + self.part.index}"))
 
-    def _start(self, message: msg.StartProgram) -> None:
+    def _start(self, message: StartProgram) -> None:
         which = message.session, message.try_
         if which in self._told:
             return
@@ -165,10 +178,10 @@ class PlayedExecutor:
         self.last_try = message.try_
         if message.session <= self._barred:
             status = ExitStatus(reason=ExitReason.NOT_STARTED)
-            self.report(msg.ProgramExited(n=0, session=message.session, try_=message.try_, status=status, ago=0.0))
+            self.report(ProgramExited(n=0, session=message.session, try_=message.try_, status=status, ago=0.0))
             return
         self._running = which
-        self.report(msg.ProgramStarted(n=0, session=message.session, try_=message.try_, pid=4712))
+        self.report(ProgramStarted(n=0, session=message.session, try_=message.try_, pid=4712))
         end = self._behaviour(self.part, message) or self._ends_with
         if end:
             self.exit(end)
@@ -182,7 +195,7 @@ class PlayedExecutor:
             self._running = None
             said = f"{self.part.role}:{self.part.index} in session {session}"
             exports: dict[str, str | None] = dict.fromkeys(self.part.role_settings.exports, said)
-            self.report(msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0, exports=exports))
+            self.report(ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0, exports=exports))
 
     def _stop(self) -> None:
         if self._running and not self.stubborn:

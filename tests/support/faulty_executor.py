@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from tests.support.faults.faulty_connection import struck
 from tony.executor.main import run
-from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Ready
+from tony.protocol.executor_messages import Attach, Heartbeat, ProgramExited, Ready
+from tony.protocol.messages import Message
 
 if TYPE_CHECKING:
     from tony.executor.control.am_connection import AmTransport, Connect

@@ -21,8 +21,23 @@ from tony.core.report_builder import Live
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
-from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import (
+    LONGEST_EXPORT,
+    Ack,
+    Attach,
+    Heartbeat,
+    ProgramExited,
+    ProgramOutput,
+    ProgramStarted,
+    Ready,
+    Reported,
+    Sample,
+    Welcome,
+)
+from tony.protocol.messages import Message, SetLogLevel, Stacks
+from tony.protocol.output_messages import LogPiece
+from tony.protocol.tunnel_messages import TunnelFailed
 from tony.rpc.am_address import is_callable
 from tony.rpc.connection import RpcConnection
 
@@ -109,7 +124,7 @@ class Executors:
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
         self.tunnels = TunnelBroker(self.send, app.state.tasks)
         self.stacks = StackRelay(self.send, app.state.tasks)
-        self.on_sample: Callable[[TaskId, msg.Sample], None] = lambda task, sample: None
+        self.on_sample: Callable[[TaskId, Sample], None] = lambda task, sample: None
         self.find_step_age: Callable[[TaskId], float | None] = lambda task: None
         self.sample_interval = 0.0
         self.step_interval = 0.0
@@ -130,7 +145,7 @@ class Executors:
 
     # --- from the wire --------------------------------------------------------------------------------------------
 
-    def attach(self, connection: RpcConnection, message: msg.Attach) -> Peer | None:
+    def attach(self, connection: RpcConnection, message: Attach) -> Peer | None:
         """Refuse an executor's first message, or answer Welcome; then the caller sends the current commands."""
         try:
             task = TaskId.parse(message.task)
@@ -175,7 +190,7 @@ class Executors:
         self._by_connection[connection] = peer
         renews = self._renews(peer)
         connection.send(
-            msg.Welcome(
+            Welcome(
                 attempt=self._attempt,
                 heartbeat_interval=self.interval,
                 acked=peer.acked,
@@ -185,11 +200,11 @@ class Executors:
             )
         )
         if self._level:
-            connection.send(msg.SetLogLevel(level=self._level))
+            connection.send(SetLogLevel(level=self._level))
         self.logs.attached(task)
         return peer
 
-    def _find_lost_tail(self, task: TaskId, message: msg.Attach) -> str:
+    def _find_lost_tail(self, task: TaskId, message: Attach) -> str:
         """Return what an executor knows and the log does not, because the log lost its end; empty if it is complete."""
         state = self._app.state
         newest, known = max(state.session, state.opening), state.tasks[task]
@@ -200,40 +215,40 @@ class Executors:
             return f"{task} knows task attempt {message.try_}, the log only {begun}: the end of the log was lost"
         return ""
 
-    def received(self, connection: RpcConnection, message: msg.Message) -> bool:
+    def received(self, connection: RpcConnection, message: Message) -> bool:
         """Handle a message of an attached executor; return False if none is attached on this connection."""
         peer = self._by_connection.get(connection)
         if peer is None:
             return False
         peer.heard = clock.monotonic()
-        if isinstance(message, msg.Heartbeat):
+        if isinstance(message, Heartbeat):
             age = message.last_output_age
             peer.output_at = None if age is None else peer.heard - max(0.0, age)
             peer.last_line = message.last_line[:200]
             if message.asks and self._renews(peer):
-                connection.send(msg.Ack(n=peer.acked, heard=message.mono))
-        elif isinstance(message, msg.Reported):
+                connection.send(Ack(n=peer.acked, heard=message.mono))
+        elif isinstance(message, Reported):
             self._reported(peer, connection, message)
-        elif isinstance(message, msg.Sample):
+        elif isinstance(message, Sample):
             self.on_sample(peer.task, message)
-        elif isinstance(message, msg.Stacks):
+        elif isinstance(message, Stacks):
             self.stacks.handle_stacks(peer.task, message)
-        elif isinstance(message, msg.LogPiece) and self.logs.handle_piece(peer.task, message):
+        elif isinstance(message, LogPiece) and self.logs.handle_piece(peer.task, message):
             pass  # it was forwarded
-        elif isinstance(message, msg.TunnelFailed):
+        elif isinstance(message, TunnelFailed):
             self.tunnels.failed(peer.task, message)
         else:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
         return True
 
-    def _reported(self, peer: Peer, connection: RpcConnection, message: msg.Reported) -> None:
+    def _reported(self, peer: Peer, connection: RpcConnection, message: Reported) -> None:
         if message.n <= peer.seen:
-            connection.send(msg.Ack(n=peer.acked))
+            connection.send(Ack(n=peer.acked))
             return
         if message.n != peer.seen + 1:
             connection.refuse(Code.BAD_MESSAGE, f"report {message.n} after report {peer.seen}")
             return
-        if isinstance(message, msg.Ready) and not _is_valid(message):
+        if isinstance(message, Ready) and not _is_valid(message):
             connection.refuse(Code.BAD_MESSAGE, "this is not a valid address and list of ports")
             return
         event = self._event(peer, message)
@@ -259,9 +274,9 @@ class Executors:
                 now,
             )
 
-    def _event(self, peer: Peer, message: msg.Reported) -> Event | None:
+    def _event(self, peer: Peer, message: Reported) -> Event | None:
         match message:
-            case msg.Ready():
+            case Ready():
                 return Registered(
                     task=peer.task,
                     container=peer.container,
@@ -273,13 +288,13 @@ class Executors:
                     pid=peer.pid,
                     listens=peer.listens,
                 )
-            case msg.ProgramStarted():
+            case ProgramStarted():
                 peer.output_at, peer.last_line = None, ""
                 return Started(task=peer.task, session=message.session, try_=message.try_, pid=message.pid)
-            case msg.ProgramOutput():
+            case ProgramOutput():
                 peer.printed = True
                 return FirstOutput(task=peer.task, session=message.session, try_=message.try_)
-            case msg.ProgramExited():
+            case ProgramExited():
                 wanted = self._app.state.roles[peer.task.role].spec.exports
                 return Exited(
                     task=peer.task,
@@ -312,9 +327,9 @@ class Executors:
         for peer, number in reports:
             peer.acked = max(peer.acked, number)
             if peer.connection:
-                peer.connection.send(msg.Ack(n=peer.acked))
+                peer.connection.send(Ack(n=peer.acked))
 
-    def send(self, task: TaskId, message: msg.Message) -> bool:
+    def send(self, task: TaskId, message: Message) -> bool:
         """Send a command if the executor is connected; otherwise it learns of it when it attaches."""
         peer = self._peers.get(task)
         if peer is None or peer.connection is None:
@@ -333,7 +348,7 @@ class Executors:
         self._level = level
         for peer in self._by_container.values():
             if peer.connection:
-                peer.connection.send(msg.SetLogLevel(level=level))
+                peer.connection.send(SetLogLevel(level=level))
 
     def __len__(self) -> int:
         return len(self._by_container)
@@ -422,7 +437,7 @@ class Executors:
         }
 
 
-def _is_valid(message: msg.Ready) -> bool:
+def _is_valid(message: Ready) -> bool:
     ports = message.ports or {}
     return (
         bool(_ADDRESS.fullmatch(message.address))
@@ -433,7 +448,7 @@ def _is_valid(message: msg.Ready) -> bool:
 
 def _cut(value: str | None) -> str | None:
     """Limit an exported value to the length that an executor may send."""
-    return value and value.encode("utf-8", "replace")[: msg.LONGEST_EXPORT].decode("utf-8", "ignore").replace("\0", "")
+    return value and value.encode("utf-8", "replace")[:LONGEST_EXPORT].decode("utf-8", "ignore").replace("\0", "")
 
 
 def _bounded(status: ExitStatus) -> ExitStatus:

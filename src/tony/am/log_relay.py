@@ -13,7 +13,8 @@ from itertools import count
 
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, Message, ReadLog
+from tony.protocol.messages import Message
+from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 
 #: Bytes that all open requests of one client may return: so much may be buffered for it here.

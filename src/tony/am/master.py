@@ -36,10 +36,14 @@ from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
-from tony.protocol import messages as msg
+from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Report, RestartJob, Watch
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Attach, Prepare, ReleaseExecutor, StopProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
+from tony.protocol.messages import LOG_LEVELS, Done, Message, SetLogLevel
+from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.tunnel_messages import JoinTunnel, OpenTunnel
 from tony.rpc.connection import RpcConnection
 from tony.schedulers.interface import ContainerAllocator, PreparedJob
 
@@ -246,7 +250,7 @@ class Master:
             case act.Launch():
                 self._spawn(self._launch(action))
             case act.Renew(task=task, session=session):
-                self.executors.send(task, msg.Prepare(session=session))
+                self.executors.send(task, Prepare(session=session))
             case act.Publish(spec=spec):
                 self._starts.publish(spec)
                 size = gathered(self.job.record.spec, spec)
@@ -257,7 +261,7 @@ class Master:
                 self._start(action)
                 self.notifications.started(session)
             case act.Stop(task=task, session=session, try_=try_, grace=grace, reason=reason):
-                self.executors.send(task, msg.StopProgram(session=session, try_=try_, grace=grace, reason=reason))
+                self.executors.send(task, StopProgram(session=session, try_=try_, grace=grace, reason=reason))
             case act.Release(container=container):
                 self._release(container)
             case act.Kill(container=container, reason=reason):
@@ -380,7 +384,7 @@ class Master:
         grace = 0.0
         if held and held.task:
             grace = self.job.record.spec.stop_grace_of(held.task.role)
-            self.executors.send(held.task, msg.ReleaseExecutor(grace=grace))
+            self.executors.send(held.task, ReleaseExecutor(grace=grace))
         self._allocator.release(container, grace + RELEASE_TIMEOUT)
 
     def _wake_at(self, at: float, name: str) -> None:
@@ -401,7 +405,7 @@ class Master:
     def connected(self, connection: RpcConnection) -> None:
         """Handle an authenticated peer. It sends first."""
 
-    def received(self, connection: RpcConnection, message: msg.Message) -> None:
+    def received(self, connection: RpcConnection, message: Message) -> None:
         """Handle a message of an authenticated peer."""
         if self.executors.tunnels.carry(connection, message):
             return
@@ -418,53 +422,53 @@ class Master:
         self.executors.tunnels.closed(connection)
         self.executors.stacks.closed(connection)
 
-    def _from_executor(self, connection: RpcConnection, message: msg.Message) -> None:
-        if isinstance(message, msg.Attach):
+    def _from_executor(self, connection: RpcConnection, message: Message) -> None:
+        if isinstance(message, Attach):
             peer = self.executors.attach(connection, message)
             if peer:
                 self._has_peers.set()
                 self._on_attached(peer.task)
                 wanted = self.app.wanted(peer.container, peer.incarnation)
                 self.barrier.submit(self._writer.size, wanted, _no_acknowledgement, has_reports=False)
-        elif isinstance(message, msg.JoinTunnel):
+        elif isinstance(message, JoinTunnel):
             self.executors.tunnels.join(connection, message)
         elif not self.executors.received(connection, message):
             connection.refuse(Code.BAD_MESSAGE, f"{message.kind} before attach")
 
-    def _from_client(self, connection: RpcConnection, message: msg.Message) -> None:
+    def _from_client(self, connection: RpcConnection, message: Message) -> None:
         match message:
-            case msg.GetReport():
-                connection.send(msg.Report(report=self.report()))
-            case msg.Watch(gather=gather, ages=ages):
+            case GetReport():
+                connection.send(Report(report=self.report()))
+            case Watch(gather=gather, ages=ages):
                 self.subscribers.add(connection, gather, ages=ages)
                 self._has_peers.set()
-            case msg.KillJob(actor=actor, now=at_once):
+            case KillJob(actor=actor, now=at_once):
                 self.feed(ev.KillRequested(actor=_parse_user(actor), now=at_once))
-                connection.send(msg.Done())
-            case msg.RestartJob(actor=actor):
+                connection.send(Done())
+            case RestartJob(actor=actor):
                 if self.app.state.may_be_restarted:
                     self.feed(ev.RestartRequested(actor=_parse_user(actor)))
-                    connection.send(msg.Done())
+                    connection.send(Done())
                 else:
                     now = self.app.state.job.value
                     connection.refuse(Code.BUSY, f"there is no session to restart: the job is {now}")
-            case msg.GetMetrics():
+            case GetMetrics():
                 connection.send(self.metrics.answer(message))
-            case msg.GetStacks(actor=actor):
+            case GetStacks(actor=actor):
                 task = self.executors.stacks.ask(connection, message)
                 if task:
                     self.feed(ev.StacksRequested(actor=_parse_user(actor), task=task))
-            case msg.SetLogLevel(level=level, actor=actor) if level in msg.LOG_LEVELS:
+            case SetLogLevel(level=level, actor=actor) if level in LOG_LEVELS:
                 logging.getLogger("tony").setLevel(level.upper())
                 self.executors.set_log_level(level)
                 if actor:
                     self.feed(ev.LogLevelRequested(actor=_parse_user(actor), level=level))
-                connection.send(msg.Done())
-            case msg.ReadLog():
+                connection.send(Done())
+            case ReadLog():
                 self.executors.logs.ask(connection, message)
-            case msg.DropLog():
+            case DropLog():
                 self.executors.logs.drop(connection, message)
-            case msg.OpenTunnel():
+            case OpenTunnel():
                 self.executors.tunnels.open(connection, message)
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")

@@ -32,7 +32,8 @@ from tony.model.progress import (
     find_step_seconds,
     is_stalled,
 )
-from tony.protocol.messages import GetMetrics, Measured, Sample
+from tony.protocol.client_messages import GetMetrics, Measured
+from tony.protocol.executor_messages import Sample
 
 if TYPE_CHECKING:
     from tony.history.metrics_schema import StoredTaskMetrics, TaskMetricsUpdate

@@ -14,9 +14,10 @@ from typing import Generic, TypeVar
 
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Done, Summon
+from tony.protocol.messages import Done
 from tony.retry import Backoff
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.client_connection import connect

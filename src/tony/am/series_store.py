@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tony.protocol.messages import MOST_POINTS, Points
+from tony.protocol.client_messages import MOST_POINTS, Points
 
 #: Bytes that all buckets may take.
 BUDGET = 140_000_000

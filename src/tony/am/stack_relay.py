@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from tony import clock
 from tony.model.ids import TaskId
-from tony.protocol.messages import LONGEST_STACKS, DumpStacks, GetStacks, Message, Stacks
+from tony.protocol.client_messages import GetStacks
+from tony.protocol.executor_messages import DumpStacks
+from tony.protocol.messages import LONGEST_STACKS, Message, Stacks
 from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from tony.frameworks.base import Framework
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.submission_record import JobRecord
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import encode_for_many
-from tony.protocol.messages import StartProgram
 
 #: Cached commands; others are encoded again.
 _FRAMES = 16

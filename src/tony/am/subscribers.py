@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tony import clock
 from tony.model.job_report import JobReport
-from tony.protocol import messages as msg
+from tony.protocol import client_messages as msg
 from tony.protocol.framing import encode_for_many
 from tony.rpc.connection import RpcConnection
 

@@ -18,11 +18,11 @@ from tony.am.connection_limits import room_for_tunnels
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Raw
-from tony.protocol.messages import (
+from tony.protocol.messages import Message
+from tony.protocol.tunnel_messages import (
     DialTunnel,
     EndTunnel,
     JoinTunnel,
-    Message,
     OpenTunnel,
     TunnelFailed,
     TunnelOpened,

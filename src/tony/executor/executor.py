@@ -41,8 +41,11 @@ from tony.executor.program.watchdog import Watchdog
 from tony.executor.task_run import ProgramRun, RunContext
 from tony.linux.port_reservation import PortsExhausted
 from tony.model.masking import SecretMask
+from tony.protocol.executor_messages import Attach, Heartbeat, Summon
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog, Stacks, Summon
+from tony.protocol.messages import Stacks
+from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.tunnel_messages import DialTunnel
 
 if TYPE_CHECKING:
     from tony.executor.control.reattach_listener import ReattachListener

@@ -47,8 +47,8 @@ from tony.linux.process_usage import ProcessUsage
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
 from tony.model.masking import SecretMask
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
-from tony.protocol.messages import StartProgram
 
 if TYPE_CHECKING:
     from tony.executor.metrics.gpu_metrics import Devices

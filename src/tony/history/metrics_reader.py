@@ -23,7 +23,7 @@ from tony.history.progress_records import CheckpointRecord
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of
 from tony.model.progress import Progress
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 
 T = TypeVar("T")
 

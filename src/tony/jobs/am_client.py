@@ -15,22 +15,10 @@ from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
+from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, JobCredentials
-from tony.protocol.messages import (
-    Done,
-    GetMetrics,
-    GetReport,
-    GetStacks,
-    KillJob,
-    Measured,
-    Message,
-    Report,
-    RestartJob,
-    SetLogLevel,
-    Stacks,
-    Watch,
-)
+from tony.protocol.messages import Done, Message, SetLogLevel, Stacks
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 from tony.storage.stores.local_store import LocalStore

@@ -14,7 +14,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.layout import JobFolder
 from tony.model.metric_definitions import OF_PROGRAMS, PROGRAM
 from tony.model.progress import Progress
-from tony.protocol.messages import MOST_POINTS, Points
+from tony.protocol.client_messages import MOST_POINTS, Points
 
 #: Tasks per request to the AM.
 _TASKS_PER_REQUEST = 400

@@ -1,6 +1,6 @@
 """Copies the output of tasks on other machines into the job's local `logs/` while it is printed.
 
-Every wanted stream is requested from the AM in pieces (see `protocol/messages.py`), and each piece is appended to a
+Every wanted stream is requested from the AM in pieces (see `protocol/output_messages.py`), and each is appended to a
 local file of the same name (see `log_mirror`), which can be read like the log of a local job.
 """
 
@@ -27,7 +27,7 @@ from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
+from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers.interface import LogSink, Submitter
 from tony.schedulers.registry import has_remote_logs

@@ -10,7 +10,7 @@ from tony.errors import ConnectionFailed, InfraError, ProtocolError
 from tony.jobs.am_client import connect_to_am
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
-from tony.protocol.messages import OpenTunnel, TunnelFailed, TunnelOpened
+from tony.protocol.tunnel_messages import OpenTunnel, TunnelFailed, TunnelOpened
 from tony.rpc.connection import RpcConnection
 from tony.rpc.tunnel import leave
 

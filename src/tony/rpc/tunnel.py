@@ -12,7 +12,7 @@ import contextlib
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_RAW, Raw
-from tony.protocol.messages import EndTunnel, TunnelTaken
+from tony.protocol.tunnel_messages import EndTunnel, TunnelTaken
 from tony.rpc.connection import RpcConnection
 from tony.rpc.sockets import reset_at_close
 

@@ -18,11 +18,13 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.control.reattach_listener import ReattachListener
 from tony.executor.network.rendezvous_store import RendezvousService, RendezvousStore
 from tony.model.codec import from_plain
+from tony.protocol.client_messages import GetReport
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Summon
 from tony.protocol.framing import encode
 from tony.protocol.hello import PeerKind, encode_answer, encode_hello
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Done, GetReport, Message, Summon
+from tony.protocol.messages import Done, Message
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls_pipe import TlsPipe, client_context, server_context

@@ -24,7 +24,8 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.progress import Progress
 from tony.model.strict_json import loads
-from tony.protocol.messages import MOST_POINTS, GetMetrics, Sample
+from tony.protocol.client_messages import MOST_POINTS, GetMetrics
+from tony.protocol.executor_messages import Sample
 from tony.testing.sample_jobs import prepared_job
 
 _NUMBERS = (1.0, 2.0, 3.0, math.nan, math.nan, math.nan, -7.0, 0.0, 1e9)

@@ -35,9 +35,10 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.submission_record import JobRecord
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import Attach, ProgramExited, Reported, StartProgram
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart
+from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 
 #: Bytes that whatever one executor says may cost the master for good, in its log and in each report.
@@ -50,7 +51,7 @@ class _Wire:
     def __init__(self) -> None:
         self.open = True
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Nobody listens."""
 
     def refuse(self, code: str, reason: str) -> None:
@@ -77,9 +78,9 @@ class _Master:
         self.starts = StartMessages(_RECORD, load_framework(_RECORD.framework_module, None), 1)
         self.seen = 0
 
-    def hear(self, wire: _Wire, message: msg.Message) -> None:
+    def hear(self, wire: _Wire, message: Message) -> None:
         connection = cast(RpcConnection, wire)
-        if isinstance(message, msg.Attach):
+        if isinstance(message, Attach):
             peer = self.desk.attach(connection, message)
             if peer:
                 self.simulation.app.wanted(peer.container, peer.incarnation)
@@ -122,7 +123,7 @@ def desk(data: bytes) -> None:
     master.tell()
 
 
-def _spoken(data: bytes) -> Iterator[tuple[int, msg.Message]]:
+def _spoken(data: bytes) -> Iterator[tuple[int, Message]]:
     for line in data.split(b"\n")[:60]:
         try:
             plain = json.loads(line)
@@ -134,12 +135,12 @@ def _spoken(data: bytes) -> Iterator[tuple[int, msg.Message]]:
 
 def dialog(data: bytes) -> None:
     """Messages of an application master, in lines: each try that we are told to start has one end."""
-    attach = from_plain(msg.Attach, plain_of(msg.Attach))
+    attach = from_plain(Attach, plain_of(Attach))
     mind = SessionProtocol(replace(attach, highest_attempt=1), session=1)
     mind.connected()
     mind.ready(1, "h:1")
     running: tuple[int, int] | None = None
-    reported: dict[int, msg.Reported] = {}
+    reported: dict[int, Reported] = {}
     for number, message in _spoken(data):
         if number == 9:
             mind.disconnected()
@@ -157,7 +158,7 @@ def dialog(data: bytes) -> None:
         assert 0.01 <= mind.heartbeat_interval <= 86400.0
         for sent in mind.unsent(2.0):
             assert reported.setdefault(sent.n, sent) == sent
-    ends = [(each.session, each.try_) for each in reported.values() if isinstance(each, msg.ProgramExited)]
+    ends = [(each.session, each.try_) for each in reported.values() if isinstance(each, ProgramExited)]
     assert len(ends) == len(set(ends))
 
 
@@ -170,7 +171,7 @@ def start(data: bytes) -> None:
         )
     except ProtocolError:
         return
-    assert isinstance(message, msg.StartProgram)
+    assert isinstance(message, StartProgram)
     framework = load_framework(home_of(name), None)
     seen = replace(view(_PART, message, "h:1", None), ip_of=as_it_is)  # nobody is asked for the names that come
     argv = command_line(_PART, seen)

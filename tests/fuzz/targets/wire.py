@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.fuzz.target import Target, hold
 from tests.fuzz.values import CLASSES, plain_of
+from tests.protocol.message_classes import MESSAGE_CLASSES
 from tony.errors import ProtocolError
 from tony.executor.main import decode_context
 from tony.model.codec import DecodeError, from_plain, to_plain
@@ -25,7 +26,7 @@ from tony.protocol.hello import (
     encode_hello,
 )
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import MESSAGES, Message
+from tony.protocol.messages import Message
 
 _LIMIT = 3000
 _TOKEN = "0123456789abcdef" * 4
@@ -109,7 +110,7 @@ def launch(data: bytes) -> None:
 
 
 def _message_seeds() -> list[bytes]:
-    return [json.dumps({"k": kind, **plain_of(cls)}).encode() for kind, cls in MESSAGES.items()]
+    return [json.dumps({"k": cls.kind, **plain_of(cls)}).encode() for cls in MESSAGE_CLASSES]
 
 
 def framed_messages() -> list[bytes]:

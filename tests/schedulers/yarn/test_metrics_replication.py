@@ -19,7 +19,7 @@ from tony.history.metrics_reader import open_metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
-from tony.protocol.messages import Sample
+from tony.protocol.executor_messages import Sample
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients

@@ -16,7 +16,8 @@ from tests.support.faults.fault_files import Order, follow_quietly
 from tests.support.faults.plan import Delay, Drop, Duplicate, Partition, Traffic
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
-from tony.protocol.messages import Attach, Heartbeat, Message, Reported
+from tony.protocol.executor_messages import Attach, Heartbeat, Reported
+from tony.protocol.messages import Message
 
 if TYPE_CHECKING:
     from tony.executor.control.am_connection import AmTransport, Connect

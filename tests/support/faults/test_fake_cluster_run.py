@@ -14,7 +14,7 @@ from tests.support.faults.fake_cluster_run import carry_out
 from tests.support.faults.plan import Strike
 from tests.support.faults.plan_parser import parse_plan, write_strike
 from tony.model.states import JobState, TaskState
-from tony.protocol import messages as msg
+from tony.protocol import executor_messages as msg
 
 SPEC = replace(workers(3), max_restarts=3, heartbeat_interval=0.05, heartbeat_timeout=2.0)
 

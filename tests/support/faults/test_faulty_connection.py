@@ -20,20 +20,21 @@ from tony.core.state import State
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import Ack, Attach, Heartbeat, ProgramExited, ProgramOutput, ProgramStarted, Ready
+from tony.protocol.messages import Message
 
 WORKER = TaskId("worker", 0)
 STATE = State("job", JobSpec(roles={"worker": Role(instances=1)}))
-BEAT = msg.Heartbeat()
-OUTPUT = msg.ProgramOutput(n=1, session=1, try_=1)
-ACK = msg.Ack(n=1)
+BEAT = Heartbeat()
+OUTPUT = ProgramOutput(n=1, session=1, try_=1)
+ACK = Ack(n=1)
 #: Seconds; far more than anything here takes.
 CEILING = 30.0
 
 
-def attach(task: str = "worker:0") -> msg.Attach:
+def attach(task: str = "worker:0") -> Attach:
     """Who an executor says it is."""
-    return msg.Attach(task=task, container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
+    return Attach(task=task, container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
 
 
 def blows(plan: str) -> list[Injection]:
@@ -51,16 +52,16 @@ class Wire:
     """A connection whose other end is the test."""
 
     def __init__(self) -> None:
-        self.sent: list[msg.Message] = []
-        self.inbox: asyncio.Queue[msg.Message | None] = asyncio.Queue()
+        self.sent: list[Message] = []
+        self.inbox: asyncio.Queue[Message | None] = asyncio.Queue()
         self.closed = False
         self.is_full = False
 
-    def send(self, message: msg.Message) -> None:
+    def send(self, message: Message) -> None:
         """Keeps it."""
         self.sent.append(message)
 
-    async def receive(self) -> msg.Message | None:
+    async def receive(self) -> Message | None:
         """What the test put in."""
         return await self.inbox.get()
 
@@ -224,19 +225,19 @@ def test_an_executor_obeys_orders(master: Master, tmp_path: Path) -> None:
     (blow,) = blows("partition worker:0")
     faulty = module_words("faulty_executor", f"orders={orders}")
     with Guest(context(master, tmp_path, "sleep 0.3", lease=60.0), *faulty):
-        master.wait(msg.Ready)
-        master.wait(msg.Heartbeat)
+        master.wait(Ready)
+        master.wait(Heartbeat)
         give(orders, blow, 0)
         wait_until(lambda: _is_quiet(master) or None)
         master.start()
-        assert not master.all(msg.ProgramStarted)
+        assert not master.all(ProgramStarted)
         give(orders, replace(blow, over=True), 0)
-        master.wait(msg.ProgramExited)
-        assert len(master.all(msg.ProgramStarted)) == len(master.all(msg.ProgramExited)) == 1
+        master.wait(ProgramExited)
+        assert len(master.all(ProgramStarted)) == len(master.all(ProgramExited)) == 1
 
 
 def _is_quiet(master: Master) -> bool:
     """Whether no heartbeat came for several of their intervals of 0.1 s."""
-    before, since = len(master.all(msg.Heartbeat)), time.monotonic()
-    wait_until(lambda: time.monotonic() - since > 0.6 or len(master.all(msg.Heartbeat)) > before)
-    return len(master.all(msg.Heartbeat)) == before
+    before, since = len(master.all(Heartbeat)), time.monotonic()
+    wait_until(lambda: time.monotonic() - since > 0.6 or len(master.all(Heartbeat)) > before)
+    return len(master.all(Heartbeat)) == before

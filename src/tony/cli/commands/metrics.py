@@ -21,7 +21,7 @@ from tony.jobs.job_metrics import accepted, measured, newest, ordered, takes
 from tony.jobs.log_names import named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 
 #: The series that are shown by default.
 _DEFAULT_SERIES = ("cpu", "rss", "gpu*.util", "gpu*.memory", "step", "user.*")

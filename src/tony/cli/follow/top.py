@@ -21,7 +21,7 @@ from tony.jobs.progress import Reports, find_job_progress
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 
 #: Up to this number of tasks, sparklines are drawn; with more, only the last point of each series is read.
 _MAX_SPARKLINE_TASKS = 100

@@ -11,7 +11,7 @@ from tony.cli.terminal.sparkline import NOTHING, number, spark, unit_of
 from tony.cli.terminal.terminal_text import safe, table
 from tony.history.metrics_reader import Peak, RolePoints
 from tony.jobs.job_metrics import last
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 from tony.units import Unit
 
 #: Width of a sparkline.

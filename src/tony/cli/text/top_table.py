@@ -13,7 +13,7 @@ from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.progress import JobProgress, TaskProgress
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 from tony.units import Unit, format_duration
 
 #: Width of a sparkline, and number of points that are read.

@@ -14,8 +14,9 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import LinkState, ProtocolAction, SessionProtocol
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Ack, Heartbeat, StartProgram, Welcome
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram, Welcome
+from tony.protocol.messages import Message
 from tony.retry import Backoff
 from tony.rpc.client_connection import connect
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from tony.errors import InfraError
 from tony.protocol.error_codes import Code
+from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Done, Message, Summon
+from tony.protocol.messages import Done, Message
 from tony.rpc.am_address import TlsAddress, is_callable, parse
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer

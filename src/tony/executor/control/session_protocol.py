@@ -18,7 +18,24 @@ from enum import Enum
 from types import MappingProxyType
 
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.protocol import messages as msg
+from tony.protocol.executor_messages import (
+    Ack,
+    Attach,
+    DumpStacks,
+    Prepare,
+    ProgramExited,
+    ProgramOutput,
+    ProgramStarted,
+    Ready,
+    ReleaseExecutor,
+    Reported,
+    StartProgram,
+    StopProgram,
+    Welcome,
+)
+from tony.protocol.messages import Message, SetLogLevel
+from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.tunnel_messages import DialTunnel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +49,7 @@ class PrepareSession:
 class StartTaskAttempt:
     """Start the program; call `SessionProtocol.started`, `first_output`, and in any case `exited`."""
 
-    command: msg.StartProgram
+    command: StartProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +80,14 @@ class ApplyLogLevel:
 class ServeLog:
     """A client starts or stops reading the output of the task's programs."""
 
-    command: msg.ReadLog | msg.DropLog
+    command: ReadLog | DropLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPort:
     """A client wants a tunnel to a port of the task."""
 
-    command: msg.DialTunnel
+    command: DialTunnel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +117,7 @@ class LinkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    report: msg.Reported
+    report: Reported
     ended: float | None
 
 
@@ -117,7 +134,7 @@ class SessionProtocol:
         refused: number of messages ignored as stale, repeated or out of place.
     """
 
-    def __init__(self, attach: msg.Attach, session: int) -> None:
+    def __init__(self, attach: Attach, session: int) -> None:
         """Begin with the executor's first session, which it prepares without a command."""
         self._attach = attach
         self.highest_attempt = attach.highest_attempt
@@ -141,7 +158,7 @@ class SessionProtocol:
 
     # --- connection -----------------------------------------------------------------------------------------------
 
-    def connected(self) -> msg.Attach:
+    def connected(self) -> Attach:
         """Note a new connection; return the first message to send."""
         self.link_state = LinkState.ATTACHED
         return replace(
@@ -169,7 +186,7 @@ class SessionProtocol:
         self.link_state = LinkState.APART
         self.peer_attempt = 0
 
-    def unsent(self, now: float) -> Sequence[msg.Reported]:
+    def unsent(self, now: float) -> Sequence[Reported]:
         """Return reports to send now, oldest first; each once per connection. None before the Welcome."""
         if self.link_state is not LinkState.WELCOME:
             return ()
@@ -189,36 +206,36 @@ class SessionProtocol:
         """Return True if the connected AM attempt has sent its Welcome, and no later one has called since."""
         return self.link_state is LinkState.WELCOME and self.peer_attempt == self.highest_attempt
 
-    def received(self, message: msg.Message) -> Sequence[ProtocolAction]:
+    def received(self, message: Message) -> Sequence[ProtocolAction]:
         """Handle a message; return the actions to perform, in this order."""
         match message:
-            case msg.Welcome():
+            case Welcome():
                 return self._welcome(message)
             case _ if not self.is_obeying:
                 return self._ignore()
-            case msg.Ack(n=n):
+            case Ack(n=n):
                 self._acknowledged(n)
                 return ()
-            case msg.Prepare(session=session):
+            case Prepare(session=session):
                 return self._prepare(session)
-            case msg.StartProgram():
+            case StartProgram():
                 return self._start(message)
-            case msg.StopProgram():
+            case StopProgram():
                 return self._stop(message)
-            case msg.ReleaseExecutor(grace=grace):
+            case ReleaseExecutor(grace=grace):
                 self._released = True
                 return [EndExecutor(grace=grace)]
-            case msg.SetLogLevel(level=level):
+            case SetLogLevel(level=level):
                 return [ApplyLogLevel(level=level)]
-            case msg.ReadLog() | msg.DropLog():
+            case ReadLog() | DropLog():
                 return [ServeLog(command=message)]
-            case msg.DialTunnel():
+            case DialTunnel():
                 return [OpenPort(command=message)]
-            case msg.DumpStacks(request=request):
+            case DumpStacks(request=request):
                 return [SendStacks(request=request)]
         return self._ignore()
 
-    def _welcome(self, message: msg.Welcome) -> Sequence[ProtocolAction]:
+    def _welcome(self, message: Welcome) -> Sequence[ProtocolAction]:
         if message.attempt < self.highest_attempt:
             return self._ignore()
         self.highest_attempt = self.peer_attempt = message.attempt
@@ -251,7 +268,7 @@ class SessionProtocol:
             self._ready = False
             self._stopped_try = self._last_try = 0
 
-    def _start(self, message: msg.StartProgram) -> Sequence[ProtocolAction]:
+    def _start(self, message: StartProgram) -> Sequence[ProtocolAction]:
         if message.attempt < self.highest_attempt or message.session < self.session:
             return self._ignore()
         self._enter(message.session)
@@ -272,11 +289,11 @@ class SessionProtocol:
             return [StartTaskAttempt(command=message)]
         return ()
 
-    def _not_started(self, message: msg.StartProgram, reason: ExitReason, why: str) -> None:
+    def _not_started(self, message: StartProgram, reason: ExitReason, why: str) -> None:
         # It never ran: without a time, so that it is "just now" whenever the report is sent.
         self._report(_exited(message.session, message.try_, ExitStatus(reason=reason, message=why)))
 
-    def _stop(self, message: msg.StopProgram) -> Sequence[ProtocolAction]:
+    def _stop(self, message: StopProgram) -> Sequence[ProtocolAction]:
         if message.session < self.session:
             return self._ignore()
         self._enter(message.session)
@@ -296,15 +313,15 @@ class SessionProtocol:
         """Report that ports are reserved. Ignored if the session has ended meanwhile."""
         if session == self.session and not self._ready:
             self._ready = True
-            self._report(msg.Ready(n=0, session=session, address=address, tb_port=tb_port))
+            self._report(Ready(n=0, session=session, address=address, tb_port=tb_port))
 
     def started(self, session: int, try_: int, pid: int) -> None:
         """Report that the program runs."""
-        self._report(msg.ProgramStarted(n=0, session=session, try_=try_, pid=pid))
+        self._report(ProgramStarted(n=0, session=session, try_=try_, pid=pid))
 
     def first_output(self, session: int, try_: int) -> None:
         """Report that the program has printed something."""
-        self._report(msg.ProgramOutput(n=0, session=session, try_=try_))
+        self._report(ProgramOutput(n=0, session=session, try_=try_))
 
     def exited(
         self,
@@ -320,16 +337,16 @@ class SessionProtocol:
         self._running = None
         self._report(replace(_exited(session, try_, status), exports=exports), ended)
 
-    def _report(self, report: msg.Reported, ended: float | None = None) -> None:
+    def _report(self, report: Reported, ended: float | None = None) -> None:
         self._report_count += 1
         self._kept.append(_Kept(replace(report, n=self._report_count), ended))
 
 
-def _exited(session: int, try_: int, status: ExitStatus) -> msg.ProgramExited:
-    return msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0)
+def _exited(session: int, try_: int, status: ExitStatus) -> ProgramExited:
+    return ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0)
 
 
-def _aged(kept: _Kept, now: float) -> msg.Reported:
-    if isinstance(kept.report, msg.ProgramExited) and kept.ended is not None:
+def _aged(kept: _Kept, now: float) -> Reported:
+    if isinstance(kept.report, ProgramExited) and kept.ended is not None:
         return replace(kept.report, ago=max(0.0, now - kept.ended))
     return kept.report

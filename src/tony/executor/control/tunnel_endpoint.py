@@ -16,7 +16,7 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.control.am_connection import Reach
 from tony.linux import resource_limit_errors
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import DialTunnel, JoinTunnel, TunnelFailed
+from tony.protocol.tunnel_messages import DialTunnel, JoinTunnel, TunnelFailed
 from tony.rpc.client_connection import connect
 from tony.rpc.sockets import describe_error
 from tony.rpc.tunnel import carry, reset

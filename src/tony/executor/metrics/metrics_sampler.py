@@ -19,7 +19,7 @@ from tony import clock
 from tony.executor.metrics.progress_listener import Advance, CheckpointReport, ProgressListener
 from tony.linux.process_usage import ProcessUsage
 from tony.linux.thread_pools import to_thread
-from tony.protocol.messages import Sample, Saved
+from tony.protocol.executor_messages import Sample, Saved
 
 if TYPE_CHECKING:
     from tony.executor.metrics.gpu_metrics import Devices

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tony.executor.output.log_file import BoundedLogFile, FileChunk
 from tony.executor.output.writer_thread import WriterThread
-from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, ReadLog
+from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
 #: Standard output and standard error, as messages and file names call them.
 STREAMS = ("out", "err")

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from tony.protocol.messages import LONGEST_EXPORT
+from tony.protocol.executor_messages import LONGEST_EXPORT
 
 #: Bytes at the beginning of a line that are searched; the text may be anywhere in them. Bounds the memory for a program
 #: that prints gigabytes without a line end.

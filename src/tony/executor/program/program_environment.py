@@ -24,8 +24,8 @@ from tony.model.env_expansion import expand_variables
 from tony.model.ids import TaskId
 from tony.model.masking import find_secrets
 from tony.model.placeholders import fill, find_addressed_roles
+from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
-from tony.protocol.messages import StartProgram
 
 #: Set in every process of a program; cleanup searches for it.
 MARKER = "TONY_TASK"

@@ -21,7 +21,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.metric_definitions import series_of
 from tony.model.submission_record import JobRecord
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import (
     Configuration,

@@ -13,7 +13,7 @@ from tony.model.codec import Json
 from tony.model.job_query import DAMAGED, GROUPS, MOST, PAGE, JobSort
 from tony.model.job_report import FailureClass, JobReport, TaskReport
 from tony.model.states import TaskState
-from tony.protocol.messages import Points
+from tony.protocol.client_messages import Points
 from tony.web.api import job_actions, job_parts, jobs, logs
 from tony.web.api.openapi import document
 from tony.web.api.operation import Operation, OperationCall, Parameter, ParameterKind

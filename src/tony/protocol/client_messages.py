@@ -1,0 +1,130 @@
+"""Requests of a client to the application master, and their answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tony.model.job_report import JobReport
+from tony.model.progress import Progress
+from tony.protocol.messages import Message, register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetReport(Message):
+    """Request one `Report`."""
+
+    kind: ClassVar[str] = "get-report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch(Message):
+    """Request a `Report` now and after every change (collected for `gather` seconds), until the job has ended.
+
+    With `ages` also when only time has passed: the age of each task's last output. While the job waits for tasks, all
+    subscribers get that.
+    """
+
+    kind: ClassVar[str] = "watch"
+    gather: float = 0.05
+    ages: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillJob(Message):
+    """Kill the job; `now` skips the grace. Answered by `Done`."""
+
+    kind: ClassVar[str] = "kill-job"
+    actor: str
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartJob(Message):
+    """End this session and begin the next; it does not count against `max_restarts`. Answered by `Done`, or refused."""
+
+    kind: ClassVar[str] = "restart-job"
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetStacks(Message):
+    """Request `Stacks` of one task."""
+
+    kind: ClassVar[str] = "get-stacks"
+    actor: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMetrics(Message):
+    """Request `Measured`: recent metrics.
+
+    Attributes:
+        tasks: which ones; empty for all.
+        series: which ones; empty for all.
+        points: maximum for each series, the newest; at most `MOST_POINTS`.
+    """
+
+    kind: ClassVar[str] = "get-metrics"
+    tasks: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    points: int = 1
+
+
+MOST_POINTS = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """One series of one task.
+
+    Attributes:
+        at: seconds since the job was accepted: ends of the spans of `every` seconds that the points stand for.
+    """
+
+    task: str
+    series: str
+    every: float
+    at: tuple[float, ...]
+    least: tuple[float, ...]
+    mean: tuple[float, ...]
+    most: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured(Message):
+    """Answer to `GetMetrics`.
+
+    Attributes:
+        now: seconds since the job was accepted.
+        more: there is more than one message holds; request fewer tasks.
+        progress: steps reported by these tasks in their newest attempts; with `series` only if it contains `step`.
+    """
+
+    kind: ClassVar[str] = "measured"
+    now: float
+    points: tuple[Points, ...] = ()
+    progress: tuple[Progress, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Message):
+    """The state of the job. `final` marks the last one of a `Watch`."""
+
+    kind: ClassVar[str] = "report"
+    report: JobReport
+    final: bool = False
+
+
+register(
+    GetReport,
+    Watch,
+    KillJob,
+    RestartJob,
+    GetStacks,
+    GetMetrics,
+    Measured,
+    Report,
+)
