@@ -18,14 +18,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.am import connection_limits
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import Master
-from tony.am.page_process import PageProcess
 from tony.am.recovery import recover_state
-from tony.am.status_page import Page
 from tony.am.stored_kill_requests import apply_stored_kill_requests
 from tony.config.files.site_file_paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, KillRequested
@@ -51,6 +50,9 @@ from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
 from tony.schedulers.interface import ContainerAllocator, PreparedJob
+
+if TYPE_CHECKING:
+    from tony.am.status_page import Page
 
 log = logging.getLogger("tony.am")
 
@@ -340,6 +342,9 @@ async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Maste
     proxy = allocator.page_proxy()
     if proxy is None:
         return
+    from tony.am.page_process import PageProcess  # late: only some clusters link to a page
+    from tony.am.status_page import Page
+
     process = None
     if proxy.packages:
         record = master.job.record

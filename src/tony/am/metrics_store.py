@@ -9,7 +9,6 @@ import asyncio
 import logging
 import math
 import os
-import statistics
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -492,7 +491,8 @@ def _find_stall_limit(intervals: Sequence[float]) -> float:
     """
     if len(intervals) < _FEWEST_INTERVALS:
         return STALLED_AFTER_UNKNOWN_SECONDS
-    return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * statistics.median(intervals))
+    median = sorted(intervals)[len(intervals) // 2]
+    return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * median)
 
 
 def _with_stall(progress: Progress, step: float, at: float) -> tuple[tuple[float, float], ...]:

@@ -12,14 +12,16 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from tony.errors import RecordError, StorageError
 from tony.linux.plain_files import open_file
 from tony.model.codec import Json
 from tony.model.strict_json import BadJson, loads
 from tony.storage.stores.disk_errors import build_storage_error
-from tony.storage.stores.local_store import LocalStore
+
+if TYPE_CHECKING:
+    from tony.storage.stores.local_store import LocalStore
 
 #: Bytes of a JSON file: the report of a job with 100,000 tasks has about 40 million.
 LONGEST = 64 << 20

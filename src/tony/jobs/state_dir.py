@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.config.files.paths import expanded, home_folder
+from tony.config.files.paths import expanded
 from tony.errors import StorageError, UserError
+from tony.linux.home_folder import find_home_folder
 from tony.model.layout import Home
 
 #: Environment variable with its path.
@@ -34,7 +35,7 @@ def find_state_dir(environment: Mapping[str, str]) -> Home:
             what = "a broken link" if os.path.islink(path) else "not a folder"
             raise UserError(f"{VARIABLE} is {path}, which is {what}. Set it to a folder of yours.")
         return Home(path)
-    home = home_folder(environment)
+    home = find_home_folder(environment)
     if home is None:
         raise StorageError(
             f"no home folder: HOME is not set and user {os.geteuid()} is not in the password database. "

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tony.config.files import remote_paths
+from tony.linux.home_folder import find_home_folder
 
 #: Suffixes of archives; only to distinguish `env.tar.gz` from `python3.12`: staging checks the content.
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
@@ -43,16 +43,6 @@ class PathEntry:
     optional: bool
 
 
-def home_folder(environ: Mapping[str, str]) -> str | None:
-    """Return the home folder: HOME, else the one in the password database; None if neither is set."""
-    if environ.get("HOME"):
-        return environ["HOME"]
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:
-        return None
-
-
 def expanded(text: str, environ: Mapping[str, str]) -> str:
     """Expand `~` or `~user` in a path, like a shell.
 
@@ -61,7 +51,7 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
     """
     if text != "~" and not text.startswith("~/"):
         return os.path.expanduser(text)
-    home = home_folder(environ)
+    home = find_home_folder(environ)
     if home is None:
         raise ValueError(
             f"`~` is unknown: HOME is not set and user {os.geteuid()} is not in the password database. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.config.files.paths import home_folder
+from tony.linux.home_folder import find_home_folder
 
 
 def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -14,7 +14,7 @@ def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     config = environ.get("XDG_CONFIG_HOME", "")
     if config.startswith("/"):
         return machine, Path(config, "tony", "tony.toml")
-    home = home_folder(environ)
+    home = find_home_folder(environ)
     return (machine,) if home is None else (machine, Path(home, ".config", "tony", "tony.toml"))
 
 
