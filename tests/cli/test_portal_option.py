@@ -236,8 +236,7 @@ def test_what_a_portal_cannot_have_is_said(
     """Output of a job on a cluster that has removed it: what is there is shown, and why that is not all."""
     FarScheduler.theirs = Far()
     FarScheduler.theirs.error = SchedulerError("it was removed")
-    monkeypatch.setitem(registry._CLASSES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
-    monkeypatch.setattr(registry, "_WITH_REMOTE_LOGS", frozenset({"far"}))
+    monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     home = Home(tmp_path / "there")
     folder = keep(home, JOB, scheduler="far")
     first = sorted(path.name for path in folder.logs.glob("*.out"))[0]

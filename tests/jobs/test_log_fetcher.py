@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.jobs.capabilities import CAPABILITIES
 from tests.jobs.fake_am import PlayedMaster, logged, recorded, standing, succeeded, until
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.errors import Problem, SchedulerError
@@ -32,8 +33,8 @@ from tony.protocol.messages import Message
 from tony.protocol.output_messages import LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
-from tony.schedulers.interface import Capabilities, ContainerAllocator, LogSink, PreparedJob, Scheduler, Submitter
-from tony.schedulers.local.capabilities import CAPABILITIES
+from tony.schedulers.capabilities import Capabilities
+from tony.schedulers.interface import ContainerAllocator, LogSink, PreparedJob, Scheduler, Submitter
 
 
 class Far(Submitter):
@@ -45,7 +46,7 @@ class Far(Submitter):
         error: what is in the way.
     """
 
-    capabilities: Capabilities = replace(CAPABILITIES, log_files=False)
+    capabilities: Capabilities = CAPABILITIES
 
     def __init__(self) -> None:
         self.shows: dict[str, tuple[bytes, bytes]] = {}
@@ -171,8 +172,7 @@ Played = tuple[JobFolder, JobRecord, Far]
 def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     """A recorded job that went far away."""
     FarScheduler.theirs = Far()
-    monkeypatch.setitem(registry._CLASSES, "far", f"{__name__}:FarScheduler")
-    monkeypatch.setattr(registry, "_WITH_REMOTE_LOGS", frozenset({"far"}))
+    monkeypatch.setitem(registry._BUILT_IN, "far", f"{__name__}:FarScheduler")
     folder, record = recorded(home)
     record = replace(record, spec=replace(record.spec, scheduler="far"))
     write_json(folder.job, to_plain(record))

@@ -31,8 +31,7 @@ OUT = "worker-0.s1.t1.out"
 def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     """A recorded job that went far away; what fails may be tried again at once."""
     FarScheduler.theirs = Scheduler()
-    monkeypatch.setitem(registry._CLASSES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
-    monkeypatch.setattr(registry, "_WITH_REMOTE_LOGS", frozenset({"far"}))
+    monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 0.0)
     monkeypatch.setattr(far_module, "_FRESH_SECONDS", 0.0)
     folder, record = recorded(home)

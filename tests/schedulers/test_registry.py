@@ -12,6 +12,12 @@ from tony.schedulers import registry
 
 @pytest.mark.parametrize("name", registry.names())
 def test_what_is_said_without_loading_one_is_so(tmp_path: Path, name: str) -> None:
-    """Where log files are: the registry's short answer is that of the capabilities."""
-    submitter = registry.load(name).submitter(Home(tmp_path))
-    assert registry.has_remote_logs(name) == (not submitter.capabilities.log_files)
+    """The capabilities of a package are those of its scheduler."""
+    assert registry.load(name).submitter(Home(tmp_path)).capabilities == registry.capabilities_of(name)
+
+
+def test_a_scheduler_that_is_not_installed() -> None:
+    """A job of one, seen by a portal, has no logs that could be fetched."""
+    assert not registry.has_remote_logs("slurm")
+    with pytest.raises(LookupError):
+        registry.load("slurm")

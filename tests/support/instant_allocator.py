@@ -16,15 +16,14 @@ from collections.abc import Sequence
 from tony.am.main import run
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.interface import Capabilities, ContainerAllocator, KnownContainer, PreparedJob, Sink
+from tony.schedulers.capabilities import Capabilities
+from tony.schedulers.interface import ContainerAllocator, KnownContainer, PreparedJob, Sink
 
 
 class PromptSource(ContainerAllocator):
     """Containers that are granted at once and end when they are released. Nothing is launched in them."""
 
-    capabilities = Capabilities(
-        gang=False, recover=False, gpus=True, same_host=True, inherits_environment=True, log_files=True
-    )
+    capabilities = Capabilities(gang=False, same_host=True, same_folder=True)
 
     def __init__(self, job: PreparedJob) -> None:
         self._sink: Sink | None = None

@@ -35,7 +35,9 @@ from tony.model.states import TlsMode
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
+from tony.schedulers.capabilities import RoleSetting
 from tony.schedulers.interface import PreparedJob, Submitter
+from tony.schedulers.unsupported_settings import unsupported_settings
 from tony.storage.stores.disk_errors import build_storage_error
 
 #: Attempts to find an unused job id. Even one collision happens once in millions.
@@ -62,14 +64,15 @@ def _check(resolved: Resolved, submitter: Submitter) -> None:
 
 
 def _unavailable_images(resolved: Resolved, submitter: Submitter) -> list[Problem]:
-    if submitter.capabilities.images:
+    if RoleSetting.IMAGE in submitter.capabilities.honours or not resolved.images:
         return []
+    able = [name for name in schedulers.names() if RoleSetting.IMAGE in schedulers.capabilities_of(name).honours]
     return [
         Problem(
             key=key,
             value=quoted(image),
             message=f"the scheduler {resolved.spec.scheduler} does not support container images. Submit with "
-            f"--scheduler yarn, or leave the image out: for one run with --set {key}=",
+            f"--scheduler {' or '.join(able)}, or leave the image out: for one run with --set {key}=",
         )
         for key, image in resolved.images.items()
     ]
@@ -119,7 +122,8 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:
         _check(resolved, submitter)
-    for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
+    unsupported = unsupported_settings(resolved.spec, submitter.capabilities)
+    for sentence in [*resolved.notices, *unsupported, *submitter.notices(resolved.spec)]:
         notice(sentence)
     prepare(home)
     aborted_submissions.remove_aborted_submissions(home)

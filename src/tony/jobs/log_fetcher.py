@@ -427,7 +427,7 @@ def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
         submitter = job_status.submitter_of(home, record)
     except InfraError:
         return None
-    return None if submitter.capabilities.log_files else submitter
+    return None if submitter.capabilities.same_folder else submitter
 
 
 @asynccontextmanager

@@ -22,35 +22,11 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from tony.core.events import Event
     from tony.storage.staging.remote_files import RemoteFiles
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What a scheduler can do. Core and command line test a capability, never a scheduler's name.
-
-    Attributes:
-        gang: allocates all of a job's containers together or none of them.
-        recover: containers survive the application master.
-        gpus: supports GPUs as a resource.
-        same_host: client, application master and executors share a machine, so a Unix socket reaches all of them.
-        inherits_environment: user programs inherit the submitter's environment.
-        log_files: the client can read the tasks' log files directly.
-        chooses: can keep containers off a host (`ContainerAllocator.exclude`).
-        images: can run containers in an image.
-    """
-
-    gang: bool
-    recover: bool
-    gpus: bool
-    same_host: bool
-    inherits_environment: bool
-    log_files: bool
-    chooses: bool = False
-    images: bool = False
 
 
 #: Window in seconds in which AM failures count against `am_attempts`.

@@ -1,32 +1,51 @@
-"""Look up a scheduler by its name in the job file."""
+"""Look up a scheduler by its name in the job file: those of tony, and installed ones (group `tony.schedulers`)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from tony.schedulers.capabilities import Capabilities
     from tony.schedulers.interface import Scheduler
 
-_CLASSES = {
+_BUILT_IN = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",
     "yarn": "tony.schedulers.yarn.scheduler:YarnScheduler",
 }
-
-
-#: Schedulers whose `Capabilities` say that log files are on other machines; named here so that readers need not load
-#: them.
-_WITH_REMOTE_LOGS = frozenset({"yarn"})
-
-
-def has_remote_logs(name: str) -> bool:
-    """Return True if a scheduler's jobs leave their log files on other machines."""
-    return name in _WITH_REMOTE_LOGS
+_GROUP = "tony.schedulers"
 
 
 def names() -> tuple[str, ...]:
-    """Return every valid value of `scheduler.name`."""
-    return tuple(_CLASSES)
+    """Return every valid value of `scheduler.name`: the built-in ones, then installed plug-ins."""
+    return (*_BUILT_IN, *plug_in_names())
+
+
+def plug_in_names() -> tuple[str, ...]:
+    """Return the names of installed plug-ins."""
+    return tuple(sorted({point.name for point in _plug_ins()} - _BUILT_IN.keys()))
+
+
+def built_in_names() -> tuple[str, ...]:
+    """Return the names of the schedulers of tony itself, without searching for plug-ins, which takes milliseconds."""
+    return tuple(_BUILT_IN)
+
+
+def class_of(name: str) -> str:
+    """Return a scheduler's class as "module:Class".
+
+    Raises:
+        LookupError: there is none of that name.
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    for point in _plug_ins():
+        if point.name == name:
+            return point.value
+    raise LookupError(name)
 
 
 def load(name: str) -> Scheduler:
@@ -35,14 +54,37 @@ def load(name: str) -> Scheduler:
     Raises:
         LookupError: there is none.
     """
-    module, _, class_name = _CLASSES[name].partition(":")
+    module, _, class_name = class_of(name).partition(":")
     return cast("Scheduler", getattr(import_module(module), class_name)())
 
 
 def package_of(name: str) -> str:
-    """Return the package of a scheduler; its module `settings` lists the settings.
+    """Return the package of a scheduler; its modules `settings` and `capabilities` describe it.
 
     Raises:
         LookupError: there is none of that name.
     """
-    return _CLASSES[name].partition(":")[0].rpartition(".")[0]
+    return class_of(name).partition(":")[0].rpartition(".")[0]
+
+
+def capabilities_of(name: str) -> Capabilities:
+    """Return what a scheduler can do, without loading the scheduler itself.
+
+    Raises:
+        LookupError: there is none of that name.
+    """
+    return cast("Capabilities", import_module(f"{package_of(name)}.capabilities").CAPABILITIES)
+
+
+def has_remote_logs(name: str) -> bool:
+    """Return True if a scheduler's jobs leave their log files on other machines; False for one not installed here."""
+    try:
+        return not capabilities_of(name).same_folder
+    except LookupError:
+        return False
+
+
+def _plug_ins() -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points  # late: built-in schedulers need no search
+
+    return entry_points(group=_GROUP)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import SchedulerError
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.interface import Capabilities, ContainerAllocator, KnownContainer, Sink
+from tony.schedulers.capabilities import Capabilities
+from tony.schedulers.interface import ContainerAllocator, KnownContainer, Sink
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,
@@ -55,9 +56,7 @@ class FakeSource(ContainerAllocator):
         log: every call that changes the state, in order, as text: `launch c-1 worker:0`.
     """
 
-    capabilities = Capabilities(
-        gang=False, recover=False, gpus=True, same_host=True, inherits_environment=True, log_files=True
-    )
+    capabilities = Capabilities(gang=False, same_host=True, same_folder=True)
 
     def __init__(
         self,

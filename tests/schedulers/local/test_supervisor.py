@@ -22,7 +22,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 from tony.linux import liveness_lock
 from tony.model.layout import JobFolder
-from tony.schedulers.local import supervisor
+from tony.schedulers.local.supervision import supervisor
 folder = JobFolder(Path(sys.argv[1]))
 words = sys.argv[2:]
 pipe = os.pipe()[1]

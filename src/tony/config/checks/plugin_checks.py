@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 def unknown_names(sheet: ValueTable) -> bool:
     """Report an unknown framework or scheduler; return True if the framework is known."""
-    from tony.schedulers.registry import names as scheduler_names
+    from tony.schedulers import registry as schedulers
 
     scheduler = sheet.value(("scheduler", "name"))
-    if scheduler is not None and scheduler not in scheduler_names():
-        sheet.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, scheduler_names()))
+    if scheduler is not None and scheduler not in schedulers.built_in_names() and scheduler not in schedulers.names():
+        sheet.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, schedulers.names()))
     framework = sheet.value(("framework",))
     if framework is None or _has_framework(framework):
         return True

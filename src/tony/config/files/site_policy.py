@@ -26,7 +26,7 @@ from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Layer, dotted, leaves, merge
 from tony.config.files.site_file_paths import is_absent
 from tony.config.table.converted_settings import ValueTable, read, shown
-from tony.config.table.schema_tree import find, settings
+from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
 from tony.config.table.suggest import format_known_names, suggest_names
 from tony.config.table.value_format import canonical, format_as_toml
@@ -263,11 +263,10 @@ def check_again(spec: JobSpec, site_files: Iterable[Path]) -> list[Problem]:
 
 def _missing(sites: Sequence[Site], job: ValueTable) -> Iterable[Problem]:
     """Yield final settings that the job lacks because it was resolved without this site file."""
-    others = {setting.path[1] for setting in settings() if setting.path[0] == "scheduler"}
-    others -= {"name", job.value(("scheduler", "name"))}
+    scheduler = job.value(("scheduler", "name"))
     for number, site in enumerate(sites):
         for key, found in read(merge(site.layer for site in sites[: number + 1])).found.items():
-            is_ours = key[0] != "scheduler" or key[1] not in others
+            is_ours = key[0] != "scheduler" or key[1] in ("name", scheduler)
             is_final = any(_matches(pattern, key) for pattern in site.finals)
             if is_final and is_ours and found.value is not None and key not in job.found:
                 where = found.layer.where(key)

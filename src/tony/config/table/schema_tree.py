@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -26,6 +27,7 @@ class SettingsNode:
         any: the child for names that the user chooses, if there is one.
         word: what such a name is: `role`, `group`, `name`.
         elsewhere: names that the user cannot choose here because they are settings elsewhere.
+        has_schedulers: names of installed schedulers are children as well.
     """
 
     setting: Setting | None = None
@@ -33,6 +35,7 @@ class SettingsNode:
     any: SettingsNode | None = None
     word: str = ""
     elsewhere: tuple[str, ...] = ()
+    has_schedulers: bool = False
 
     @property
     def is_table(self) -> bool:
@@ -41,7 +44,13 @@ class SettingsNode:
 
     def child(self, name: str) -> SettingsNode | None:
         """Return the child for `name`; None if there is none."""
-        return None if name in self.elsewhere else self.named.get(name, self.any)
+        if name in self.elsewhere:
+            return None
+        found = self.named.get(name, self.any)
+        if found is None and self.has_schedulers:
+            _add_plug_ins()
+            return self.named.get(name)
+        return found
 
 
 @cache
@@ -49,18 +58,32 @@ def schema() -> SettingsNode:
     """Return the root of the tree, including the settings of the schedulers."""
     root = SettingsNode()
     for setting in settings():
-        node = root
-        for part in setting.path:
-            if part.startswith("<"):
-                node.word = part.strip("<>")
-                node.any = node = node.any or SettingsNode()
-            else:
-                node = node.named.setdefault(part, SettingsNode())
-        node.setting = setting
+        _add(root, setting)
     role = root.named["roles"].any
     assert role is not None
     role.named["resources"].elsewhere = ("memory", "vcores", "gpus")
+    root.named["scheduler"].has_schedulers = True
     return root
+
+
+def _add(root: SettingsNode, setting: Setting) -> None:
+    node = root
+    for part in setting.path:
+        if part.startswith("<"):
+            node.word = part.strip("<>")
+            node.any = node = node.any or SettingsNode()
+        else:
+            node = node.named.setdefault(part, SettingsNode())
+    node.setting = setting
+
+
+@cache
+def _add_plug_ins() -> None:
+    """Add the settings of installed schedulers, once an unknown name may be one: the search takes milliseconds."""
+    from tony.schedulers.registry import plug_in_names
+
+    for setting in _settings_of(plug_in_names()):
+        _add(schema(), setting)
 
 
 def find(key: Key) -> SettingsNode | None:
@@ -73,25 +96,24 @@ def find(key: Key) -> SettingsNode | None:
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """Return every setting, with those of each scheduler after `scheduler.name`."""
+    """Return every setting, with those of each scheduler of tony after `scheduler.name`."""
+    from tony.schedulers.registry import built_in_names
+
     place = next(i for i, setting in enumerate(SETTINGS) if setting.key == "scheduler.name") + 1
-    return (*SETTINGS[:place], *_schedulers(), *SETTINGS[place:])
+    return (*SETTINGS[:place], *_settings_of(built_in_names()), *SETTINGS[place:])
 
 
-def _schedulers() -> tuple[Setting, ...]:
+def _settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
     # The registry of schedulers is above this package; imported when it is needed.
-    from tony.schedulers.registry import names
     from tony.schedulers.settings_schema import settings_of
 
-    return tuple(
-        Setting(
-            key=f"scheduler.{scheduler}.{row.name}",
-            kind=_SCHEDULER_KINDS[row.type.value],
-            half=Half.SCHEDULER,
-            meaning=row.meaning,
-            shown_default=row.default,
-            minimum=row.minimum,
-        )
-        for scheduler in names()
-        for row in settings_of(scheduler)
-    )
+    for scheduler in schedulers:
+        for row in settings_of(scheduler):
+            yield Setting(
+                key=f"scheduler.{scheduler}.{row.name}",
+                kind=_SCHEDULER_KINDS[row.type.value],
+                half=Half.SCHEDULER,
+                meaning=row.meaning,
+                shown_default=row.default,
+                minimum=row.minimum,
+            )

@@ -1,7 +1,5 @@
 """The capabilities of the local scheduler."""
 
-from tony.schedulers.interface import Capabilities
+from tony.schedulers.capabilities import Capabilities
 
-CAPABILITIES = Capabilities(
-    gang=True, recover=False, gpus=True, same_host=True, inherits_environment=True, log_files=True
-)
+CAPABILITIES = Capabilities(gang=True, same_host=True, same_folder=True)

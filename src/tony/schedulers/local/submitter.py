@@ -15,7 +15,8 @@ from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.interface import Capabilities, PreparedJob, Submitter
+from tony.schedulers.capabilities import Capabilities
+from tony.schedulers.interface import PreparedJob, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims import ledger_location
 from tony.schedulers.local.claims.machine_capacity import measure
@@ -25,7 +26,6 @@ from tony.schedulers.local.feasibility import unsatisfiable_requests
 from tony.schedulers.local.rlimits_check import resource_limit_problems
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
 from tony.schedulers.local.supervision.am_start import master_command, start_master
-from tony.schedulers.local.unsupported_settings import unsupported_settings
 
 if TYPE_CHECKING:
     from tony.storage.staging.remote_files import RemoteFiles
@@ -63,12 +63,9 @@ class LocalSubmitter(Submitter):
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
         problem = "" if settings.ledger else ledger_location.why_unusable(DEFAULT_LEDGER)
-        fallback = (
-            [ledger_location.fallback_notice(DEFAULT_LEDGER, problem, ledger_location.own_ledger(self._home))]
-            if problem
-            else []
-        )
-        return [*unsupported_settings(spec), *fallback]
+        if not problem:
+            return ()
+        return (ledger_location.fallback_notice(DEFAULT_LEDGER, problem, ledger_location.own_ledger(self._home)),)
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.storage.hdfs.hdfs_discovery import find_hdfs  # late: most jobs name no URI

@@ -1,14 +1,7 @@
 """The capabilities of the YARN scheduler."""
 
-from tony.schedulers.interface import Capabilities
+from tony.schedulers.capabilities import Capabilities, RoleSetting
 
 CAPABILITIES = Capabilities(
-    gang=False,
-    recover=False,
-    gpus=True,
-    same_host=False,
-    inherits_environment=False,
-    log_files=False,
-    chooses=True,
-    images=True,
+    gang=False, same_host=False, same_folder=False, chooses=True, honours=frozenset(RoleSetting)
 )

@@ -26,9 +26,9 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
+from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.interface import (
     ApplicationStatus,
-    Capabilities,
     ListEntry,
     LogSink,
     PreparedJob,

@@ -1,0 +1,34 @@
+"""What a scheduler can do. Its package has a module `capabilities` with CAPABILITIES, read without loading the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class RoleSetting(Enum):
+    """A setting of roles that some schedulers cannot follow; its value is the key."""
+
+    RESOURCES = "resources"
+    NODE_LABEL = "node_label"
+    IMAGE = "image"
+    SPREAD = "spread"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a scheduler can do. Core and command line test a capability, never a scheduler's name.
+
+    Attributes:
+        gang: allocates all of a job's containers together or none of them.
+        same_host: client, application master and executors share a machine, so a Unix socket reaches all of them.
+        same_folder: they share the job directory, so the client reads the tasks' log files there.
+        chooses: can keep containers off a host (`ContainerAllocator.exclude`).
+        honours: settings of roles that have an effect.
+    """
+
+    gang: bool
+    same_host: bool
+    same_folder: bool
+    chooses: bool = False
+    honours: frozenset[RoleSetting] = frozenset()
