@@ -156,6 +156,9 @@ def test_an_exact_duration_is_read_back_as_it_was(milliseconds: int) -> None:
         ("1g", GIB),
         ("1g", GIB - 1),
         ("1000m", 1000 * MIB),
+        ("10000g", 10000 * GIB),
+        ("1.2g", GIB * 6 // 5),
+        ("1229m", 1229 * MIB),
     ],
 )
 def test_a_size_is_shown_rounded(expected: str, size: int) -> None:

@@ -118,18 +118,25 @@ def _decimal(number: str | int) -> Decimal:
 
 
 def format_size(size: int) -> str:
-    """Return a number of bytes as in job files, rounded: `1g`, `1.5g`, `640m`, `17 bytes`."""
+    """Return a number of bytes as in job files: `1g`, `1.5g`, `10000g`; rounded if it is no multiple of `1m`."""
+    for unit, smaller in (("t", "g"), ("g", "m")):
+        if size > _SIZE_UNITS[unit] and size % _SIZE_UNITS[smaller] == 0 and 10 * size % _SIZE_UNITS[unit]:
+            return f"{size // _SIZE_UNITS[smaller]}{smaller}"
+    return _round_size(size)
+
+
+def format_bytes(size: float) -> str:
+    """Return a measured number of bytes: `1.5 GiB`, `17 bytes`; `format_size` is for sizes of job files."""
+    text = _round_size(round(size))
+    return text if text.endswith("bytes") else f"{text[:-1]} {text[-1].upper()}iB"
+
+
+def _round_size(size: int) -> str:
     for unit in ("t", "g", "m", "k"):
         value = size / _SIZE_UNITS[unit]
         if value >= 1 or round(value, 3) == 1:  # 1023.99m would be rounded to "1024m"
             return f"{_trim(value)}{unit}"
     return f"{size} bytes"
-
-
-def format_bytes(size: float) -> str:
-    """Return a measured number of bytes: `1.5 GiB`, `17 bytes`; `format_size` is for sizes of job files."""
-    text = format_size(round(size))
-    return text if text.endswith("bytes") else f"{text[:-1]} {text[-1].upper()}iB"
 
 
 def format_duration(seconds: float) -> str:

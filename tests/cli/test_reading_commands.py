@@ -580,9 +580,10 @@ class TestSettings:
         assert len(shown) == len(COMMON) == 16
 
     def test_a_slip_in_the_name(self, tony: Tony) -> None:
-        answer = tony("settings", "memroy")
-        assert answer.code == 0
-        assert "did you mean roles.<role>.memory?" in answer.out
+        for name in ("memroy", "roles.worker.memroy"):
+            answer = tony("settings", name)
+            assert answer.code == 2
+            assert "did you mean roles.<role>.memory?" in answer.err
 
     def test_some(self, tony: Tony) -> None:
         """Those with a word in their name."""
@@ -595,7 +596,11 @@ class TestSettings:
         }
         values = {row["name"]: row["default"] for row in tony("settings", "--json").json}
         assert (values["max_restarts"], values["stop_grace"], values["stop_on"]) == (0, "15s", "all")
-        assert tony("settings", "nothing-like-it").out == "no setting has nothing-like-it in its name\n"
+        assert tony("settings", "nothing-like-it").code == 2
+
+    def test_the_setting_of_one_role(self, tony: Tony) -> None:
+        for words in (["roles.worker.memory"], ["<role>", "memory"]):
+            assert [row["name"] for row in tony("settings", *words, "--json").json] == ["roles.<role>.memory"]
 
     def test_as_a_page_of_the_docs(self, tony: Tony) -> None:
         """The docs are made of it."""

@@ -19,7 +19,9 @@ from tony.errors import ConfigError
     [
         ("name = digits", 'job.toml:1:8: not valid TOML: Invalid value. Text needs quotes: name = "digits".'),
         ('command = "x"\nname: "y"', "job.toml:2:5: not valid TOML: Expected '=' after a key in a key/value pair."),
-        ('name = "x', "job.toml:1:10: not valid TOML: Unterminated string (end of file)."),
+        ('name = "x', "job.toml:1:10: not valid TOML: the string is not closed (end of file)."),
+        ('name = "x\na = 1', "job.toml:1:10: not valid TOML: the string is not closed."),
+        ("name = 'x", "job.toml:1:10: not valid TOML: the string is not closed (end of file)."),
         ("a = [1,\n2\n", "job.toml:3:1: not valid TOML: Unclosed array (end of file)."),
         (
             "[roles.worker",
@@ -122,7 +124,9 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path) -> None:
         "/dev/zero", tmp_path
     )
     assert ["loop.toml: it cannot be read: Too many levels of symbolic links."] == _refusal("loop.toml", tmp_path)
-    assert ["train.py: the name of a job file must end in .toml, .yaml or .yml."] == _refusal("train.py", tmp_path)
+    assert ["train.py: the name of a job file must end in .toml, .yaml, .yml, or .xml (LinkedIn TonY)."] == _refusal(
+        "train.py", tmp_path
+    )
     assert ["bytes.toml/x.toml: no such file: a part of its path is not a folder."] == _refusal(
         "bytes.toml/x.toml", tmp_path
     )

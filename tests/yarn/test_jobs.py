@@ -283,8 +283,8 @@ def test_memory_is_a_limit(lab: YarnLab) -> None:
     done = lab.submit(lab.roles(program, '[roles.worker]\nmemory = "192m"\n'))
     assert done.returncode in (1, 3), done.stdout + done.stderr
     reason = lab.failure(lab.only_job())["reason"]
-    kernel = "limit 192m, 1 process killed by the kernel"  # where we may have a control group: then both are one
-    used = re.search(r"limit 192m, (\d[\d.]*)m used|(\d[\d.]*) MB used, 192 MB allowed", reason)
+    kernel = "(limit 192m): 1 process killed by the kernel"  # where we may have a control group: then both are one
+    used = re.search(r"\(limit 192m\): (\d[\d.]*)m used|(\d[\d.]*) MB used, 192 MB allowed", reason)
     assert used or kernel in reason, reason
     assert used is None or float(used[1] or used[2]) > 192
 

@@ -132,7 +132,7 @@ def test_labels(lab: YarnLab) -> None:
         (
             '[roles.worker]\nmemory = "4g"\n',
             ["queue=small"],
-            ["roles.worker.memory", "4096m", "the queue root.small can use at most 819m of 8192m in all, 10 %"],
+            ["roles.worker.memory", "4g", "the queue root.small can use at most 819m of 8g in all, 10 %"],
         ),
         (
             "",

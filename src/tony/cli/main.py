@@ -115,13 +115,16 @@ class Commands(CommandGroup):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import and return one command."""
-        name = ALIASES.get(name, name)
+        typed, name = name, ALIASES.get(name, name)
         if name not in COMMANDS:
             return None
+        others = [f"tony {each}" for each in (name, *ALIASES) if ALIASES.get(each, each) == name and each != typed]
         module = import_module(f"tony.cli.commands.{name.replace('-', '_')}")
         command = cast(click.Command, module.command)
         command.context_class = FittingContext
         command.help = command.help or COMMANDS[name]  # -OO removes docstrings
+        if others:
+            command.epilog = f"Also: {', '.join(others)}."
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -152,7 +155,7 @@ def _past_click() -> Iterator[None]:
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(tony.__version__, message="tony %(version)s")
 def root() -> None:
-    """Run distributed machine-learning jobs on the scheduler you already have."""
+    """Run distributed machine-learning jobs on this machine, or on the scheduler you already have."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from tony.config.table.suggest import closest_match
 from tony.errors import TonyError
 from tony.jobs.job_ids import LAST, known, resolve
 from tony.jobs.state_dir import find_state_dir
@@ -20,8 +21,10 @@ if TYPE_CHECKING:  # older releases of click have no type argument here
     TextType = click.ParamType[str]
     NumberType = click.ParamType[float]
     IntType = click.ParamType[int]
+    ChoiceType = click.Choice[str]
 else:
     TextType = NumberType = IntType = click.ParamType
+    ChoiceType = click.Choice
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,6 +100,17 @@ def split_target(text: str) -> tuple[str, int]:
     if len(parts) > 2 or not 0 <= port < 2**16 or (port == 0 and text.count(":") > 1):
         raise ValueError(text)
     return ":".join(parts), port
+
+
+class WordParameter(ChoiceType):
+    """One of several words; the nearest is suggested for another one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse other words."""
+        near = None if value in self.choices else closest_match(str(value), self.choices)
+        if near is not None:
+            self.fail(f"{value!r}; did you mean {near!r}?", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Count(IntType):

@@ -8,7 +8,9 @@ from tony.model.states import AfterCondition
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.feasibility import unsatisfiable_requests
 
-MACHINE = Machine(memory=int(21.6 * GIB), gpus=("0",), memory_origin="24g x 0.9", gpus_origin="NVIDIA devices found")
+MACHINE = Machine(
+    memory=int(21.6 * GIB), gpus=("0",), memory_origin="90% of this machine's 24g", gpus_origin="NVIDIA devices found"
+)
 
 
 def role(instances: int, memory: int, gpus: int = 0, after: str | None = None) -> Role:
@@ -31,8 +33,7 @@ def test_one_task_too_large() -> None:
         Problem(
             key="roles.worker.memory",
             value="64g",
-            message="one task requests more than this machine has, 21.6g of memory (24g x 0.9). "
-            "Request less memory or fewer instances.",
+            message="one task can have at most 21.6g of memory (90% of this machine's 24g). Request less memory.",
         )
     ]
 
@@ -43,7 +44,7 @@ def test_together_too_large() -> None:
         Problem(
             key="roles",
             message="the job requests worker: 4 x 16g + ps: 2 x 3g = 70g at the same time; this machine has 21.6g of "
-            "memory (24g x 0.9). Request less memory or fewer instances.",
+            "memory (90% of this machine's 24g). Request less memory or fewer instances.",
         )
     ]
 
@@ -63,8 +64,8 @@ def test_gpus() -> None:
         Problem(
             key="roles.worker.gpus",
             value="2 GPUs",
-            message="one task requests more than this machine has, 1 GPU (NVIDIA devices found). "
-            "Request fewer, or simulate some for a test with scheduler.local.gpus.",
+            message="one task can have at most 1 GPU (NVIDIA devices found). "
+            "Request fewer GPUs, or simulate some for a test with scheduler.local.gpus.",
         )
     ]
     (problem,) = unsatisfiable_requests(job(worker=role(4, GIB, 1)), MACHINE)

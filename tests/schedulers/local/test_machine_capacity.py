@@ -32,7 +32,7 @@ def gpu(root: Path, number: int, uuid: str, *, node: bool = True) -> None:
 def test_nine_tenths_of_the_memory(root: Path) -> None:
     """A tenth is left to the system, and how the number came about is told."""
     machine = measure(LocalSettings(), with_gpus=False, root=root)
-    assert machine == Machine(memory=9 * GIB, memory_origin="10g x 0.9")
+    assert machine == Machine(memory=9 * GIB, memory_origin="90% of this machine's 10g")
 
 
 def test_limit_of_our_group_version_2(root: Path) -> None:
@@ -41,7 +41,7 @@ def test_limit_of_our_group_version_2(root: Path) -> None:
     write(root / "sys/fs/cgroup/a/memory.max", f"{5 * GIB}\n")
     write(root / "sys/fs/cgroup/a/b/memory.max", "max\n")
     machine = measure(LocalSettings(), with_gpus=False, root=root)
-    assert (machine.memory, machine.memory_origin) == (int(4.5 * GIB), "5g limit of this process's control group x 0.9")
+    assert (machine.memory, machine.memory_origin) == (int(4.5 * GIB), "90% of the control group's 5g")
 
 
 def test_limit_of_our_group_version_1(root: Path) -> None:

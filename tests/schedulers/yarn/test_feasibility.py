@@ -124,7 +124,7 @@ def test_more_tasks_than_fit_at_one_time() -> None:
     offer = replace(OFFER, shared_labels=[])
     gang = replace(SMALL, roles={"worker": Role(instances=3, resources=Resources(memory=3 * GIB, vcores=2))})
     said = (
-        "All 3 tasks of worker start together (3072m each), but the nodes can hold only 2 at the same time, even if "
+        "All 3 tasks of worker start together (3g each), but the nodes can hold only 2 at the same time, even if "
         "idle. Unless nodes join, the job never starts. Request less, or fewer tasks."
     )
     assert noticed(gang, offer) == [said]
@@ -135,7 +135,7 @@ def test_more_tasks_than_fit_at_one_time() -> None:
     assert noticed(replace(gang, distributed_mode=DistributedMode.FCFS), offer) == []
     gpus = job(Resources(gpus=2), node_label="gpu")
     four = replace(gpus, roles={"worker": replace(gpus.roles["worker"], instances=4)})
-    assert "(1024m, 2 yarn.io/gpu each), but the nodes can hold only 2" in noticed(four)[0]
+    assert "(1g, 2 yarn.io/gpu each), but the nodes can hold only 2" in noticed(four)[0]
 
 
 def test_room() -> None:
@@ -178,8 +178,8 @@ def test_over_the_maximum() -> None:
     assert told(job(Resources(memory=9 * GIB, vcores=33))) == [
         Problem(
             key="roles.worker.memory",
-            value="9216m",
-            message="a task of worker requests 9216m, but a container of this cluster can have at most 8192m "
+            value="9g",
+            message="a task of worker requests 9g, but a container of this cluster can have at most 8g "
             "(yarn.scheduler.maximum-allocation-mb).",
         ),
         Problem(
@@ -210,8 +210,8 @@ def test_larger_than_any_labelled_node() -> None:
     assert told(job(Resources(memory=6 * GIB), node_label="gpu")) == [
         Problem(
             key="roles.worker.memory",
-            value="6144m",
-            message="a task of worker requests 6144m, but the only node with the label gpu has 4096m. Request less.",
+            value="6g",
+            message="a task of worker requests 6g, but the only node with the label gpu has 4g. Request less.",
         )
     ]
 
@@ -224,7 +224,7 @@ def test_labelled_nodes_that_take_nothing_else() -> None:
     assert [problem.message for problem in told(job(Resources(vcores=4)), offer)] == [message]
     of_gpu = replace(offer, queue=Queue(running=True, labels=["gpu"], label="gpu"))
     assert told(job(Resources(vcores=4)), of_gpu) == []
-    message = "the application master requests 6144m, but the only node with the label gpu has 4096m. Request less."
+    message = "the application master requests 6g, but the only node with the label gpu has 4g. Request less."
     assert [problem.message for problem in told(SMALL, of_gpu, am_memory=6 * GIB)] == [message]
     assert [problem.message for problem in told(job(Resources(vcores=4), spread=True), of_gpu)] != []
 
@@ -234,8 +234,8 @@ def test_no_node_has_all_of_it() -> None:
     assert told(job(Resources(memory=8 * GIB, vcores=16))) == [
         Problem(
             key="roles.worker.memory",
-            value="8192m",
-            message="a task of worker requests 8192m, 16 vcores together, but none of 2 nodes is large enough. "
+            value="8g",
+            message="a task of worker requests 8g, 16 vcores together, but none of 2 nodes is large enough. "
             "Request less.",
         )
     ]
@@ -267,8 +267,8 @@ def test_master_too_large() -> None:
     assert told(SMALL, am_memory=16 * GIB, am_vcores=20) == [
         Problem(
             key="scheduler.yarn.am_memory",
-            value="16384m",
-            message="the application master requests 16384m, but a container of this cluster can have at most 8192m "
+            value="16g",
+            message="the application master requests 16g, but a container of this cluster can have at most 8g "
             "(yarn.scheduler.maximum-allocation-mb).",
         )
     ]
@@ -315,11 +315,11 @@ THREE = ClusterCapacity(
 def test_over_the_queue() -> None:
     """A container that the queue could not hold if it were empty, with both numbers; to the last megabyte."""
     message = (
-        "{} requests {}, but the queue root.small can use at most 1228m of 12288m in all, 10 % by its "
+        "{} requests {}, but the queue root.small can use at most 1228m of 12g in all, 10 % by its "
         "maximum-capacity and its parents'. Request less, or use another queue."
     )
     assert told(job(Resources(memory=4 * GIB)), THREE) == [
-        Problem(key="roles.worker.memory", value="4096m", message=message.format("a task of worker", "4096m"))
+        Problem(key="roles.worker.memory", value="4g", message=message.format("a task of worker", "4g"))
     ]
     assert told(SMALL, THREE, am_memory=1229 * MIB) == [
         Problem(
@@ -347,7 +347,7 @@ def test_over_the_default_queue() -> None:
     assert told(large, offer) == []
     assert noticed(large, offer) == [
         (
-            "A task of worker requests 4096m, but the queue root.default can use at most 1228m of 12288m in all, "
+            "A task of worker requests 4g, but the queue root.default can use at most 1228m of 12g in all, "
             "10 % by its maximum-capacity and its parents'. It never starts unless "
             "the cluster maps your jobs to another queue."
         )
@@ -359,7 +359,7 @@ def test_over_the_default_queue_and_nodes_away() -> None:
     queue = replace(TENTH, path="root.default", most_memory=819)
     offer = replace(THREE, queue=queue, nodes=[plain("n1"), plain("n2"), plain("n3", away="lost")])
     (sentence,) = noticed(job(Resources(memory=2 * GIB)), offer)
-    assert "at most 1229m of 12288m" in sentence
+    assert "at most 1229m of 12g" in sentence
     assert "It never starts unless" in sentence
 
 
@@ -381,7 +381,7 @@ def test_a_queue_grows_with_the_cluster() -> None:
     by_amount = replace(less, queue=replace(now, share=0.0))
     assert told(task, by_amount) == []
     too_large = told(job(Resources(memory=2 * GIB)), by_amount)[0].message
-    assert "can use at most 1229m of 12288m in all. Request less" in too_large
+    assert "can use at most 1229m of 12g in all. Request less" in too_large
 
 
 def test_only_nodes_that_are_away() -> None:
@@ -396,14 +396,14 @@ def test_only_nodes_that_are_away() -> None:
     assert told(task, offer) == []
     assert noticed(task, offer) == [
         (
-            "Only nodes that are currently unavailable could run a task of worker (4096m, 8 vcores): n3 (unhealthy), "
+            "Only nodes that are currently unavailable could run a task of worker (4g, 8 vcores): n3 (unhealthy), "
             "n4 (lost). The job waits until one is back."
         )
     ]
     assert (told(SMALL, offer), noticed(SMALL, offer)) == ([], [])
     assert [problem.message for problem in told(job(Resources(memory=8 * GIB, vcores=8)), offer)] == [
         (
-            "a task of worker requests 8192m, 8 vcores together, but none of 4 nodes (2 of them unavailable) is "
+            "a task of worker requests 8g, 8 vcores together, but none of 4 nodes (2 of them unavailable) is "
             "large enough. Request less."
         )
     ]

@@ -19,7 +19,7 @@ from tony.model.states import JobState
 @click.option("--now", is_flag=True, help="Kill at once, without the grace period (stop_grace).")
 @json_option("Print what was done as JSON.")
 def command(job: str, now: bool, as_json: bool) -> None:
-    """Kill JOB: its programs get SIGTERM, and SIGKILL after `stop_grace`. Also: tony stop, tony cancel.
+    """Kill JOB: its programs get SIGTERM, and SIGKILL after `stop_grace`.
 
     Returns as soon as the job is stopping. A job that has already ended is left unchanged.
     """

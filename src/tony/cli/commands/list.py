@@ -11,7 +11,7 @@ import click
 
 from tony import clock
 from tony.cli.job_view import open_portal, portal_option
-from tony.cli.options import Count, NumberType, home, json_option
+from tony.cli.options import Count, NumberType, WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import clock_time, columns_of, cut, safe, table
 from tony.jobs.job_ids import ending, known
@@ -58,7 +58,7 @@ class TimeParameter(NumberType):
     "--state",
     "states",
     multiple=True,
-    type=click.Choice([state.value for state in JobState]),
+    type=WordParameter([state.value for state in JobState]),
     help="Only jobs in this state; may be repeated.",
 )
 @click.option("--name", help="Only jobs of this name; * and ? are wildcards.")
@@ -85,7 +85,7 @@ def command(
     portal: str | None,
     as_json: bool,
 ) -> None:
-    """List running and finished jobs, newest first. Also: tony ps."""
+    """List running and finished jobs, newest first."""
     wanted = Filter(
         states=frozenset(JobState(state) for state in states) or None,
         name=name,

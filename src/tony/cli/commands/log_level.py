@@ -7,14 +7,14 @@ import asyncio
 import click
 
 from tony.cli.job_view import open_job, portal_option
-from tony.cli.options import job_argument, json_option
+from tony.cli.options import WordParameter, job_argument, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.protocol.messages import LOG_LEVELS
 
 
 @click.command("log-level")
 @job_argument
-@click.argument("level", type=click.Choice(LOG_LEVELS))
+@click.argument("level", type=WordParameter(LOG_LEVELS))
 @portal_option
 @json_option("Print what was done as JSON.")
 def command(job: str, level: str, portal: str | None, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -14,6 +15,7 @@ from tony.cli.terminal.terminal_text import columns_of
 from tony.config.table.settings_doc import SettingRow, settings_rows, settings_table_markdown
 from tony.config.table.settings_table import COMMON
 from tony.config.table.suggest import closest_match
+from tony.errors import UserError
 
 
 class SettingParameter(TextType):
@@ -34,18 +36,19 @@ class SettingParameter(TextType):
 def command(names: tuple[str, ...], every: bool, as_json: bool, markdown: bool) -> None:
     """List the settings of a job file: type, unit, default and meaning.
 
-    Without NAME, only the settings that most jobs need. NAME shows all settings that have this word in their name.
+    Without NAME, only the settings that most jobs need. NAME is a setting, such as roles.worker.memory, or a word of
+    its name; with several, settings that match all of them.
     """
     if markdown:
         click.echo(settings_table_markdown(), nl=False)
         return
     rows = settings_rows()
     if names:
-        rows = tuple(row for row in rows if any(name.lower() in row.name.lower() for name in names))
+        rows = tuple(row for row in rows if all(_is_match(name.lower(), row.name.lower()) for name in names))
+        if not rows:
+            raise UserError(f"no setting has {' and '.join(names)} in its name{_suggestion(names)}")
     if as_json:
         print_json([{**asdict(row), "default": plain_value(row.default)} for row in rows])
-    elif not rows:
-        say(f"no setting has {' or '.join(names)} in its name{_suggestion(names)}")
     elif names or every:
         _show(rows)
     else:
@@ -54,9 +57,15 @@ def command(names: tuple[str, ...], every: bool, as_json: bool, markdown: bool) 
         click.echo("\n" + click.wrap_text(rest, columns_of() or 100))
 
 
+def _is_match(name: str, setting: str) -> bool:
+    """Return True if the name is a part of the setting's, or the whole with names in place of `<role>` and the like."""
+    pattern = re.sub("<[a-z]+>", "[^.]+", setting.replace(".", r"\."))
+    return name in setting or re.fullmatch(pattern, name) is not None
+
+
 def _suggestion(names: tuple[str, ...]) -> str:
     by_last_part = {row.name.rpartition(".")[2]: row.name for row in settings_rows()}
-    near = next((match for name in names if (match := closest_match(name, by_last_part))), None)
+    near = next((match for name in names if (match := closest_match(name.rpartition(".")[2], by_last_part))), None)
     return f"; did you mean {by_last_part[near]}?" if near else ""
 
 

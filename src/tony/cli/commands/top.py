@@ -8,7 +8,7 @@ import sys
 import click
 
 from tony import clock
-from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.options import WordParameter, job_argument, job_id, json_option
 from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import knows_sequences, print_json, say_all
 from tony.cli.terminal.terminal_text import columns_of, is_terminal, knows_unicode
@@ -21,7 +21,7 @@ from tony.model.codec import Json
 
 @click.command("top")
 @job_argument
-@click.option("--sort", type=click.Choice([each.value for each in TopSort]), default="task", help="Sort key.")
+@click.option("--sort", type=WordParameter([each.value for each in TopSort]), default="task", help="Sort key.")
 @click.option("--once", is_flag=True, help="Print the table once, even on a terminal.")
 @json_option("Print the numbers as JSON, once.")
 def command(job: str, sort: str, once: bool, as_json: bool) -> None:

@@ -19,6 +19,8 @@ MAX_FILE = 1024**2
 _YAML_SUFFIXES = (".yaml", ".yml")
 #: The time that tomllib takes for a key grows with the square of its parts.
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""", re.ASCII)
+#: What tomllib says of a string that is not closed.
+_UNCLOSED = ("Illegal character '\\n'", "Unterminated string", 'Expected "\'"')
 _TOML_PLACE = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
 
 
@@ -44,7 +46,7 @@ def read_layer(path: Path, shown: str, folder: Path) -> Layer:
     if suffix in _YAML_SUFFIXES:
         return _yaml_layer(read_text(path, shown), shown, folder)
     if suffix not in (".toml", ""):
-        raise _refused(shown, "the name of a job file must end in .toml, .yaml or .yml.")
+        raise _refused(shown, "the name of a job file must end in .toml, .yaml, .yml, or .xml (LinkedIn TonY).")
     return _toml_layer(read_text(path, shown), shown, folder)
 
 
@@ -126,6 +128,8 @@ def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
             return _refused(f"{shown}:{second}", f"`{dotted(key)}` is set twice; first in line {first}.")
     match = _TOML_PLACE.search(message)
     reason = message[: match.start()] if match else message
+    if reason in _UNCLOSED:
+        reason = "the string is not closed"
     if match and match[1]:
         place = f"{match[1]}:{match[2]}"
     else:

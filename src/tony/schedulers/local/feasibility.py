@@ -21,7 +21,8 @@ class _ResourceKind:
     has: int
     text: Callable[[int], str]
     machine: str
-    advice: str
+    less: str
+    alternative: str = ""
 
 
 def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
@@ -33,7 +34,7 @@ def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]
             has=machine.memory,
             text=format_size,
             machine=f"{format_size(machine.memory)} of memory{_because(machine.memory_origin)}",
-            advice="Request less memory or fewer instances",
+            less="less memory",
         ),
         _ResourceKind(
             key="gpus",
@@ -41,7 +42,8 @@ def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]
             has=len(machine.gpus),
             text=_gpus,
             machine=f"{_gpus(len(machine.gpus))}{_because(machine.gpus_origin)}",
-            advice="Request fewer, or simulate some for a test with scheduler.local.gpus",
+            less="fewer GPUs",
+            alternative=", or simulate some for a test with scheduler.local.gpus",
         ),
     )
     return [*(problem for kind in kinds for problem in _problems_of(least(spec), kind)), *_too_few_ports(spec)]
@@ -79,7 +81,7 @@ def _problems_of(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
         Problem(
             key=f"roles.{name}.{kind.key}",
             value=kind.text(kind.of(role.resources)),
-            message=f"one task requests more than this machine has, {kind.machine}. {kind.advice}.",
+            message=f"one task can have at most {kind.machine}. Request {kind.less}{kind.alternative}.",
         )
         for name, role in roles.items()
         if role.instances and kind.of(role.resources) > kind.has
@@ -98,7 +100,7 @@ def _problems_of(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
         Problem(
             key=f"roles.{together[0]}.{first}" if first else "roles",
             message=f"the job requests {sums} = {kind.text(wanted)} at the same time; this machine has "
-            f"{kind.machine}. {kind.advice}.",
+            f"{kind.machine}. Request {kind.less} or fewer instances{kind.alternative}.",
         )
     ]
 

@@ -27,7 +27,7 @@ class Machine:
     Attributes:
         memory: bytes.
         gpus: device ids, as in CUDA_VISIBLE_DEVICES.
-        memory_origin, gpus_origin: where the values come from, for messages: `23.5g x 0.9`, `scheduler.local.gpus`.
+        memory_origin, gpus_origin: where the values come from, for messages: `90% of this machine's 23.5g`.
     """
 
     memory: int
@@ -54,8 +54,8 @@ def _memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
     total = _total_memory(root)
     limit = _memory_limit(root)
     whole = total if limit is None else min(total, limit)
-    what = "" if whole == total else " limit of this process's control group"
-    return int(whole * SHARE), f"{format_size(whole)}{what} x {SHARE:g}"
+    what = "this machine's" if whole == total else "the control group's"
+    return int(whole * SHARE), f"{SHARE:.0%} of {what} {format_size(whole)}"
 
 
 def _total_memory(root: Path) -> int:

@@ -11,6 +11,7 @@ from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode
 from tony.schedulers.yarn.client.placement_constraints import placed
 from tony.schedulers.yarn.launch_contexts import capability, master_capability
 from tony.schedulers.yarn.settings import YarnSettings
+from tony.units import format_size
 
 MEMORY, CORES = "memory-mb", "vcores"
 _SHOWN = 8
@@ -82,9 +83,9 @@ def _takes(node: ClusterNode, label: str, capacity: ClusterCapacity) -> bool:
 
 
 def amount_text(name: str, amount: int) -> str:
-    """Format an amount: `4096m`, `8 vcores`."""
+    """Format an amount: `4g`, `8 vcores`."""
     if name == MEMORY:
-        return f"{amount}m"
+        return format_size(amount << 20)
     return f"{amount} {name}"
 
 
