@@ -78,7 +78,7 @@ def test_ones_own_home(tmp_path: Path) -> None:
             view = await source.job(JOBS[0])
             assert view is not None
             assert not view.live
-            assert (await view.report()).state is JobState.SUCCEEDED
+            assert (await view.status()).state is JobState.SUCCEEDED
             record = await view.record()
             assert record is not None
             assert record.spec.name == "digits"
@@ -104,7 +104,7 @@ def test_a_job_of_ones_own_comes_and_ends(tmp_path: Path) -> None:
             assert view.live
             async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
                 await until(source, lambda page: page.heads[0].state is JobState.RUNNING)
-                assert (await view.report()).state is JobState.RUNNING
+                assert (await view.status()).state is JobState.RUNNING
             write_summary(folder, replace(succeeded(folder, record), ended=clock.wall()))
             await until(source, lambda page: page.heads[0].state is JobState.SUCCEEDED)
             assert appeared < CEILING
@@ -131,7 +131,7 @@ def test_jobs_of_others_are_not_asked(tmp_path: Path) -> None:
             await until(source, lambda page: len(page.heads) == 1 and page.heads[0].state is JobState.STARTING)
             view = await source.job(JOB)
             assert view is not None
-            report = await view.report()
+            report = await view.status()
             assert (report.state, report.tasks[0].host) == (JobState.STARTING, "there")
         assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
 
@@ -154,11 +154,11 @@ def test_a_record_in_a_store(tmp_path: Path) -> None:
             await until(source, lambda page: len(page.heads) == 1)
             view = await source.job(JOB)
             assert view is not None
-            report = await view.report()
+            report = await view.status()
             assert (report.state, report.folder.startswith(str(home.path))) == (JobState.SUCCEEDED, True)
-            assert [entry.event.kind for entry in await view.events()] == ["session-opened"]
-            (log,) = await view.logs("worker:0").files()
-            assert (await view.logs("worker:0").read(log.name, 0, 100)).data == b"hello\n"
+            assert [entry.event.kind for entry in await view.read_events()] == ["session-opened"]
+            (log,) = await view.task_logs("worker:0").files()
+            assert (await view.task_logs("worker:0").read(log.name, 0, 100)).data == b"hello\n"
 
     run(check())
 
@@ -184,15 +184,15 @@ def test_logs_of_a_store_are_brought_when_somebody_looks(tmp_path: Path) -> None
             await until(source, lambda page: len(page.heads) == 1)
             view = await source.job(JOB)
             assert view is not None
-            await view.report()
+            await view.status()
             assert here() == {f"worker-{number}.s1.t1.out" for number in range(20)}
-            files = await view.logs("worker:1").files()
+            files = await view.task_logs("worker:1").files()
             assert [(file.name, file.size) for file in files] == [
                 ("worker-1.s1.t1.out", 2),
                 ("worker-1.s2.t1.out", 12 << 20),
                 ("worker-1.s2.t1.err", 6 << 20),
             ]
-            assert (await view.logs("worker:39").read("worker-39.s1.t1.out", 0, 3)).data == b"xxx"
+            assert (await view.task_logs("worker:39").read("worker-39.s1.t1.out", 0, 3)).data == b"xxx"
             assert "worker-10.s2.t1.out" not in here()
 
     run(check())
@@ -225,18 +225,18 @@ def test_one_of_the_original(tmp_path: Path) -> None:
             living = await source.job(runs)
             assert living is not None
             assert living.live
-            assert (await living.report()).state is JobState.RUNNING
+            assert (await living.status()).state is JobState.RUNNING
             view = await source.job(legacy_histories.APP)
             assert view is not None
             assert not view.live
-            report, record = await view.report(), await view.record()
+            report, record = await view.status(), await view.record()
             assert (report.name, report.state) == ("ctr <b>model", JobState.SUCCEEDED)
             assert record is not None
             assert record.spec.params["tony.worker.memory"] == "4g"
             line = await view.timeline()
             assert line is not None
             assert {span.task for span in line.spans} == {"ps:0", "worker:0", "worker:1"}
-            assert len(await view.events()) > 10
+            assert len(await view.read_events()) > 10
 
     run(check())
 

@@ -23,8 +23,10 @@ from tests.support.hanging_store import HangingStore
 from tests.web.serving import served
 from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
+from tony.jobs.directory.view import DirectoryJobView
 from tony.linux import thread_pools
 from tony.linux.thread_pools import acting_for, to_thread
+from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
@@ -35,7 +37,6 @@ from tony.portal.histories.job_dir_cache import RecordCache
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.job_index.index_entry import IndexEntry
 from tony.storage.stores.local_store import LocalStore
-from tony.web import folder_job_view
 from tony.web.app import create
 from tony.web.thread_lanes import STORES
 from tony.web.user_authentication import Authenticator
@@ -181,20 +182,20 @@ def test_two_users_who_look_at_one_job_do_not_wait_for_each_other(tmp_path: Path
     gate = threading.Event()
 
     async def run() -> None:
-        async def refuse() -> None:
+        async def refuse() -> JobReport:
             raise AssertionError
 
-        view = folder_job_view.FolderView(folder, refuse)  # type: ignore[arg-type]
+        view = DirectoryJobView(folder, refuse, is_own=False)
         loop = asyncio.get_running_loop()
         with acting_for("ben"):
             hanging = [loop.create_task(to_thread(gate.wait, CEILING)) for _ in range(2)]
             await asyncio.sleep(0)
-            waiting = loop.create_task(view.report())
+            waiting = loop.create_task(view.status())
             await asyncio.sleep(0)
         try:
             with acting_for("ann"):
                 async with asyncio.timeout(CEILING):
-                    assert (await view.report()).job == JOBS[0]
+                    assert (await view.status()).job == JOBS[0]
             assert not any(task.done() for task in hanging)
         finally:
             gate.set()
@@ -219,7 +220,7 @@ def test_views_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.Monke
             for job in JOBS[:3]:
                 view = await source.job(job)
                 assert view is not None
-                await view.report()
+                await view.status()
                 assert view.weight > 2 * 2000
             assert sum(each.weight for each in source._views.values()) < 150_000
             monkeypatch.setattr(module, "_MAX_VIEW_BYTES", 1)
@@ -237,11 +238,11 @@ def test_an_event_log_of_another_user_is_not_read_without_end(tmp_path: Path) ->
     with folder.events(1).open("wb") as file:
         file.truncate((1 << 30) + 1)
 
-    async def refuse() -> None:
+    async def refuse() -> JobReport:
         raise AssertionError
 
-    view = folder_job_view.FolderView(folder, refuse, is_own=False)  # type: ignore[arg-type]
-    for look in (view.events, view.timeline):
+    view = DirectoryJobView(folder, refuse, is_own=False)
+    for look in (view.read_events, view.timeline):
         with pytest.raises(RecordError, match=r"is too large: 1,024 MiB\. For jobs of other users"):
             asyncio.run(look())
 
@@ -306,7 +307,7 @@ def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatc
                         await asyncio.sleep(0.01)
                     view = await source.job(JOBS[0])
                     assert view is not None
-                    assert (await view.report()).job == JOBS[0]
+                    assert (await view.status()).job == JOBS[0]
                     assert not any(task.done() for task in copying)
             finally:
                 gate.set()

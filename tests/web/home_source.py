@@ -9,7 +9,7 @@ from tony import clock
 from tony.errors import TonyError
 from tony.history.directory_scan import scan
 from tony.history.ended_jobs_index import head_of_report
-from tony.jobs import job_status
+from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.remote_record import RemoteRecord
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import JOB_ID
@@ -17,7 +17,6 @@ from tony.model.job_query import JobsPage, Query
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
-from tony.web.folder_job_view import FolderView
 from tony.web.in_memory_query import select_jobs
 
 #: Job views that are cached.
@@ -38,7 +37,7 @@ class HomeSource:
     def __init__(self, home: Home, user: str) -> None:
         self._home = home
         self._user = user
-        self._views: OrderedDict[str, FolderView] = OrderedDict()
+        self._views: OrderedDict[str, DirectoryJobView] = OrderedDict()
         self._slots = asyncio.Semaphore(_CONCURRENT_REPORTS)
 
     @property
@@ -53,19 +52,17 @@ class HomeSource:
         heads = (*listing.ended, *running, *damaged)
         return await to_thread(select_jobs, heads, query, clock.wall(), problems)
 
-    async def job(self, job: str) -> FolderView | None:
+    async def job(self, job: str) -> DirectoryJobView | None:
         if not JOB_ID.fullmatch(job) or not await to_thread(self._home.job(job).job.exists):
             return None
         return self._view(job)
 
-    def _view(self, job: str) -> FolderView:
+    def _view(self, job: str) -> DirectoryJobView:
         view = self._views.get(job)
         if view is None:
             folder = self._home.job(job)
             remote = RemoteRecord(self._home, folder)
-            view = self._views[job] = FolderView(
-                folder, lambda: job_status.load_report(self._home, job), remote, is_own=True
-            )
+            view = self._views[job] = DirectoryJobView(folder, None, remote, status_seconds=PAGE_STATUS_SECONDS)
         self._views.move_to_end(job)
         while len(self._views) > _MAX_CACHED_VIEWS:
             self._views.popitem(last=False)
@@ -75,7 +72,7 @@ class HomeSource:
         async with self._slots:
             try:
                 async with asyncio.timeout(_REPORT_TIMEOUT_SECONDS):
-                    return head_of_report(await self._view(head.job).report())
+                    return head_of_report(await self._view(head.job).status())
             except TimeoutError:
                 problems.append(
                     f"{head.job}: the application master does not respond; the job is shown as it was submitted."

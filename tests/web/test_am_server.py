@@ -18,6 +18,7 @@ import tony
 from tests.web.sample_jobs import fetch, keep
 from tony.am.page_process import _CODE
 from tony.history.job_record import read_summary
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
@@ -25,7 +26,6 @@ from tony.model.states import JobState
 from tony.web import am_server
 from tony.web.am_server import AmServer, PageServerConfig, _derive_origins, _reverse_lookup, auth_config
 from tony.web.app import create
-from tony.web.folder_job_view import FolderView
 from tony.web.user_authentication import Authenticator
 
 RM = "10.0.0.1"
@@ -50,9 +50,9 @@ class Running:
         """As `Source`."""
         raise AssertionError("one job is served alone")
 
-    async def job(self, job: str) -> FolderView:
+    async def job(self, job: str) -> DirectoryJobView:
         """As `Source`."""
-        return FolderView(self._folder, self._how, is_own=True)
+        return DirectoryJobView(self._folder, self._how)
 
     async def _how(self) -> JobReport:
         return self._report

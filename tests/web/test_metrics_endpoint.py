@@ -14,10 +14,10 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.folder_job_view import FolderView
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB, OTHER = "local-20260101-000000-0a1b2c", "local-20260102-000000-0a1b2c"
@@ -31,7 +31,7 @@ class Running(HomeSource):
         assert query.state == "active"
         return await super().jobs(replace(query, state=""))
 
-    async def job(self, job: str) -> FolderView | None:
+    async def job(self, job: str) -> DirectoryJobView | None:
         """As `Source`."""
         if job == OTHER and self.damaged:
             raise RecordError(f"the record of {job} cannot be copied")

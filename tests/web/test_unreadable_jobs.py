@@ -10,9 +10,9 @@ import pytest
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
 from tony.errors import RecordError
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.folder_job_view import FolderView
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB, DAMAGED = "local-20260102-000000-0a1b2c", "local-20260101-000000-0a1b2c"
@@ -21,7 +21,7 @@ JOB, DAMAGED = "local-20260102-000000-0a1b2c", "local-20260101-000000-0a1b2c"
 class Damaged(HomeSource):
     """One of its records cannot be copied."""
 
-    async def job(self, job: str) -> FolderView | None:
+    async def job(self, job: str) -> DirectoryJobView | None:
         """As `Source`."""
         if job == DAMAGED:
             raise RecordError(f"the record of {job} cannot be copied")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from tony import clock
 from tony.advice.facts import Facts, Run, is_same_job, run_of
@@ -25,21 +26,30 @@ _MAX_OPENED = 50
 _ENOUGH_BYTES = 20 << 20
 
 
-def read_run(folder: JobFolder, record: JobRecord | None = None) -> Run:
+def read_run(
+    folder: JobFolder, record: JobRecord | None = None, *, own: bool = True, most_events: int | None = None
+) -> Run:
     """Load one run from its job directory.
+
+    Args:
+        own: the job is in the user's own history; lower limits apply to jobs of other users.
+        most_events: events that are read, at most.
 
     Raises:
         RecordError: it has no `job.json` or event log, or they are damaged.
         StorageError: they cannot be read.
     """
-    record = record or read_job(folder)
+    record = record or read_job(folder, own=own)
     segments = event_log.segments(folder.path)
     if record is None or not segments:
-        raise RecordError(f"{folder.path} has no events of a job")
-    report = read_summary(folder)
-    with open_metrics(folder.metrics) as metrics:
+        raise RecordError(f"the events of {folder.job_id} were not kept")
+    if not own:
+        event_log.check_length_of_others(folder.path, event_log.LONGEST_LISTED_LOG_OF_OTHERS)
+    report = read_summary(folder, own=own)
+    with open_metrics(folder.metrics, own=own) as metrics:
         known = metrics if metrics.known else None
-        return run_of(record, event_log.read(segments), known, report, None if report else clock.wall())
+        entries = islice(event_log.read(segments), most_events)
+        return run_of(record, entries, known, report, None if report else clock.wall())
 
 
 def load_facts(home: Home, job_id: str) -> Facts:

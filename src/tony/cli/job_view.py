@@ -12,6 +12,7 @@ from tony.cli.options import F, home, job_id
 from tony.cli.terminal.output import warn
 
 if TYPE_CHECKING:
+    from tony.jobs.directory.view import DirectoryJobView
     from tony.jobs.portal_client import PortalClient
     from tony.jobs.portal_view import PortalJobView
     from tony.jobs.view import JobView
@@ -49,6 +50,17 @@ def open_portal_job(job: str, portal: str) -> Iterator[PortalJobView]:
         yield PortalJobView(there, there.resolve(job))
 
 
+def find_job(job: str) -> DirectoryJobView:
+    """Find a job of the local state directory.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    from tony.jobs.directory.view import DirectoryJobView  # late: it loads asyncio
+
+    return DirectoryJobView.from_home(*job_id(job), warn)
+
+
 @contextmanager
 def open_job(job: str, portal: str | None) -> Iterator[JobView]:
     """Find a job, at a portal if the address of one is given.
@@ -61,6 +73,4 @@ def open_job(job: str, portal: str | None) -> Iterator[JobView]:
         with open_portal_job(job, portal) as view:
             yield view
         return
-    from tony.jobs.directory_view import DirectoryJobView
-
-    yield DirectoryJobView(*job_id(job), warn)
+    yield find_job(job)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tony.client.blocking import blocking, blocking_iterator, run
 from tony.client.port_forward import PortForward, open_proxy
-from tony.jobs.directory_view import DirectoryJobView
+from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_ids import resolve
 from tony.jobs.state_dir import find_state_dir
 from tony.jobs.view import JobView
@@ -61,7 +61,7 @@ async def submit_async(job: JobLike, scheduler: str | None = None, **settings: A
     given = settings if scheduler is None else {**settings, "scheduler": scheduler}
     resolved = await to_thread(_resolve, job, given)
     home = find_state_dir(os.environ)
-    return Job(DirectoryJobView(home, await submit_resolved(resolved, home, _notice)))
+    return Job(DirectoryJobView.from_home(home, await submit_resolved(resolved, home, _notice)))
 
 
 def attach(job_id: str) -> Job:
@@ -74,7 +74,7 @@ def attach(job_id: str) -> Job:
         UnknownJobError: there is no such job.
     """
     home = find_state_dir(os.environ)
-    return Job(DirectoryJobView(home, resolve(home, job_id)))
+    return Job(DirectoryJobView.from_home(home, resolve(home, job_id)))
 
 
 class JobMethods:

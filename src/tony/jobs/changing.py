@@ -30,10 +30,13 @@ NO_STACKS = "no task is running"
 NOTHING_LOGS = "no process of the job is running"
 
 
-async def restart(home: Home, job_id: str) -> JobReport:
+async def restart(home: Home, job_id: str, actor: str = "") -> JobReport:
     """Restart a job: end its session and open the next one. This does not count against max_restarts.
 
     Returns once the AM has accepted the command.
+
+    Args:
+        actor: who restarts it; default: the user of this process.
 
     Returns:
         The job's status just before.
@@ -51,7 +54,7 @@ async def restart(home: Home, job_id: str) -> JobReport:
             return  # the AM obeyed, although the connection ended without an answer
         session = report.session
         try:
-            await tell_restart(home.job(job_id), user_name())
+            await tell_restart(home.job(job_id), actor or user_name())
         except ProtocolError as error:
             if error.code != Code.BUSY:
                 raise
@@ -60,7 +63,7 @@ async def restart(home: Home, job_id: str) -> JobReport:
     return await _send_command(home, job_id, NOT_RESTARTED, tell)
 
 
-async def set_log_level(home: Home, job_id: str, level: str) -> JobReport:
+async def set_log_level(home: Home, job_id: str, level: str, actor: str = "") -> JobReport:
     """Set the log level of a job's AM and executors. Returns and raises as `restart` does.
 
     Raises:
@@ -70,12 +73,12 @@ async def set_log_level(home: Home, job_id: str, level: str) -> JobReport:
         raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
 
     async def tell(report: JobReport) -> None:
-        await tell_log_level(home.job(job_id), level, user_name())
+        await tell_log_level(home.job(job_id), level, actor or user_name())
 
     return await _send_command(home, job_id, NOTHING_LOGS, tell)
 
 
-async def stacks(home: Home, job_id: str, words: Sequence[str] = ()) -> AsyncGenerator[Stacks, None]:
+async def stacks(home: Home, job_id: str, words: Sequence[str] = (), actor: str = "") -> AsyncGenerator[Stacks, None]:
     """Yield the stack traces of tasks, one task after the other; without traces the answer says why.
 
     Args:
@@ -90,7 +93,9 @@ async def stacks(home: Home, job_id: str, words: Sequence[str] = ()) -> AsyncGen
     chosen = named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
     report = await job_status.load_report(home, job_id)
     try:
-        async with aclosing(ask_all_stacks(home.job(job_id), user_name(), select_tasks(report, chosen))) as answers:
+        async with aclosing(
+            ask_all_stacks(home.job(job_id), actor or user_name(), select_tasks(report, chosen))
+        ) as answers:
             async for told in answers:
                 yield told
     except ConnectionFailed as error:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tony.config.load import Resolved
 from tony.config.table.resolved_table import resolved_rows
 from tony.errors import TonyError
 from tony.history.goodput import Bucket, GoodputLedger
-from tony.history.metrics_reader import Metrics, open_metrics
+from tony.history.metrics_reader import Metrics
+from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_metrics import ordered
-from tony.jobs.job_overview import JobOverview, load_overview
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
 
+T = TypeVar("T")
 #: Relative changes below this are not shown.
 _NEGLIGIBLE_CHANGE = 0.005
 #: A setting's value as written in a job file, and the place where it was set.
@@ -80,12 +81,12 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedFacts:
+class _ComparedFacts:
     """The input of a comparison for one job.
 
     Attributes:
         record: None if it is not available; then settings are not compared.
-        metrics: open; closed by `compared`.
+        metrics: open; closed by `_compare_facts`.
     """
 
     report: JobReport
@@ -94,30 +95,33 @@ class ComparedFacts:
     metrics: Metrics | None
 
 
-async def compare(home: Home, a: str, b: str) -> Comparison:
-    """Compare two jobs of a state directory.
+async def compare_jobs(a: DirectoryJobView, b: DirectoryJobView) -> Comparison:
+    """Compare two jobs; a part that cannot be read counts as unknown.
 
     Raises:
-        UnknownJobError, RecordError, InfraError: as `load_overview`, for either job.
+        TonyError: the status of a job is unknown.
     """
-    first, second = await load_overview(home, a), await load_overview(home, b)
-    return await to_thread(_compare_overviews, home, first, second)
+    first, second = await _load_facts(a), await _load_facts(b)
+    return await to_thread(_compare_facts, first, second)
 
 
-def _compare_overviews(home: Home, *both: JobOverview) -> Comparison:
-    first, second = (
-        ComparedFacts(
-            report=told.report,
-            record=told.record,
-            goodput=told.goodput,
-            metrics=open_metrics(home.job(told.report.job).metrics),
-        )
-        for told in both
+async def _load_facts(view: DirectoryJobView) -> _ComparedFacts:
+    return _ComparedFacts(
+        report=await view.status(),
+        record=await _or_none(view.record()),
+        goodput=await _or_none(view.goodput()),
+        metrics=await _or_none(view.metrics()),
     )
-    return compared(first, second)
 
 
-def compared(a: ComparedFacts, b: ComparedFacts) -> Comparison:
+async def _or_none(part: Awaitable[T | None]) -> T | None:
+    try:
+        return await part
+    except TonyError:
+        return None
+
+
+def _compare_facts(a: _ComparedFacts, b: _ComparedFacts) -> Comparison:
     """Compare two jobs; reads and closes their metrics."""
     settings, same = _compare_settings(a.record, b.record)
     return Comparison(
@@ -125,7 +129,7 @@ def compared(a: ComparedFacts, b: ComparedFacts) -> Comparison:
     )
 
 
-def _summarize(seen: ComparedFacts) -> ComparedJob:
+def _summarize(seen: _ComparedFacts) -> ComparedJob:
     report, used = seen.report, seen.report.used
     charged = report.restarts
     seconds = seen.goodput.seconds if seen.goodput else {}

@@ -25,7 +25,7 @@ _ANSWER_SECONDS = 0.5
 _REMOTE_ANSWER_SECONDS = 1.5
 
 
-async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
+async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -> JobReport:
     """Request that the AM end the job; return once it has accepted.
 
     A job that has already ended is left unchanged. If no AM answers, the request is saved for the next AM attempt; if
@@ -33,6 +33,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
 
     Args:
         now: skip the grace period in which programs may save their work.
+        actor: who kills it; default: the user of this process.
 
     Returns:
         The job's status just before.
@@ -41,6 +42,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
         UnknownJobError: there is no such job.
         ConnectionFailed: the AM is alive and cannot be reached.
     """
+    actor = actor or user_name()
     give_up = clock.monotonic() + PATIENCE
     folder = home.job(job_id)
     submitter = job_status.submitter_of(home, record_of(home, job_id))
@@ -54,27 +56,27 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             if report.state.ended:
                 folder.kill_request.unlink(missing_ok=True)
                 return report
-            if not folder.am.exists() and await _end_by_scheduler(home, job_id):
+            if not folder.am.exists() and await _end_by_scheduler(home, job_id, actor):
                 return report
             if kept is None or not here:  # an AM on this machine that answers has found the saved request
-                await tell_kill(folder, user_name(), now)
+                await tell_kill(folder, actor, now)
             return report
         except ConnectionFailed as error:
             # It may be starting, or have just ended, or be ending: then the next poll tells.
             hangs = not error.gone and (broken or clock.monotonic() - began > job_status.PROMPT)
-            if (hangs or clock.monotonic() > give_up) and await _end_by_scheduler(home, job_id):
+            if (hangs or clock.monotonic() > give_up) and await _end_by_scheduler(home, job_id, actor):
                 return pending_report(folder, record_of(home, job_id))
             lives = submitter.am_alive(folder) if here else not aborted_submissions.is_under_way(home, job_id)
             if kept is None and lives and (error.gone or (here and hangs)):
-                save_kill_request(folder, KillRequest(actor=user_name(), now=now))
+                save_kill_request(folder, KillRequest(actor=actor, now=now))
                 with contextlib.suppress(InfraError):  # then the request is valid only while this process runs
                     await submitter.store_kill_request(folder)
                 kept = clock.monotonic()
             if hangs:
                 raise _add_kill_hint(error, folder) from error
             if error.gone and kept is not None and clock.monotonic() - kept > _START_SECONDS:
-                if here or not await _end_by_scheduler(home, job_id):
-                    return await _end_from_here(home, job_id)
+                if here or not await _end_by_scheduler(home, job_id, actor):
+                    return await _end_from_here(home, job_id, actor)
                 return pending_report(folder, record_of(home, job_id))
             broken = broken or not error.gone
             if clock.monotonic() > give_up:
@@ -82,17 +84,17 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _end_from_here(home: Home, job_id: str) -> JobReport:
+async def _end_from_here(home: Home, job_id: str, actor: str) -> JobReport:
     """End the tasks of a job on this machine whose AM cannot be found, even if it seems to be alive."""
     from tony.jobs.dead_am_report import as_logged  # late: it loads the state machine
 
     folder, record = home.job(job_id), record_of(home, job_id)
     report = await to_thread(as_logged, folder, record)
-    await job_status.submitter_of(home, record).withdraw(folder, f"killed by {user_name()}")
+    await job_status.submitter_of(home, record).withdraw(folder, f"killed by {actor}")
     return report
 
 
-async def _end_by_scheduler(home: Home, job_id: str) -> bool:
+async def _end_by_scheduler(home: Home, job_id: str, actor: str) -> bool:
     """Have the scheduler end a job on another machine whose AM has not started or does not answer.
 
     Not while it is being submitted: the scheduler would not know the job yet.
@@ -100,7 +102,7 @@ async def _end_by_scheduler(home: Home, job_id: str) -> bool:
     submitter = job_status.submitter_of(home, record_of(home, job_id))
     if submitter.capabilities.same_host or aborted_submissions.is_under_way(home, job_id):
         return False
-    await submitter.withdraw(home.job(job_id), f"killed by {user_name()}")
+    await submitter.withdraw(home.job(job_id), f"killed by {actor}")
     return True
 
 

@@ -20,6 +20,7 @@ from tony import clock
 from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import job_status
+from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.remote_record import RemoteRecord, bringing_slots
 from tony.linux.thread_pools import lock_held, to_thread
 from tony.model.ids import JOB_ID
@@ -37,8 +38,7 @@ from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, f
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.file_store import FileStore
 from tony.storage.stores.local_store import JobDirectory
-from tony.web.folder_job_view import FolderView
-from tony.web.thread_lanes import LISTS, OTHERS, STORES
+from tony.web.thread_lanes import LISTS, STORES
 
 #: Cached job views, and their maximum bytes in memory.
 _MAX_VIEWS = 64
@@ -56,8 +56,8 @@ _FRESH_SECONDS = 3.0
 _LOCAL_FRESH_SECONDS = 1.0
 
 
-class PortalView(FolderView):
-    """A `ServedJob` that knows the location of its job.
+class PortalView(DirectoryJobView):
+    """A `DirectoryJobView` that knows the location of its job.
 
     Attributes:
         place: location of the job directory.
@@ -152,9 +152,7 @@ class IndexedJobs:
         def make() -> PortalView:
             far = RemoteRecord(self._home, folder, slots=self._fetch_slots)
             place = TensorBoardSource(folder=folder, own=True)
-            return PortalView(
-                place, folder, lambda: job_status.load_report(self._home, folder.job_id), far, is_own=True
-            )
+            return PortalView(place, folder, None, far, status_seconds=PAGE_STATUS_SECONDS)
 
         return self._view((self._own, folder.job_id, ()), make)
 
@@ -178,16 +176,24 @@ class IndexedJobs:
 
         def make() -> PortalView:
             place = TensorBoardSource(folder=folder, store=held, path=entry.path)
-            ask = _report_from_log(folder)
+            view = partial(
+                PortalView,
+                place,
+                folder,
+                _report_from_log(folder, refresh),
+                refresh=refresh,
+                status_seconds=PAGE_STATUS_SECONDS,
+                is_own=False,
+            )
             if isinstance(held, JobDirectory) and logs_here:
-                return PortalView(place, folder, ask, files=(held, entry.path), refresh=refresh)
+                return view(files=(held, entry.path))
 
             async def owner() -> str:
                 found: str = await run(find_owner, held, entry.path)
                 return found
 
             far = RemoteRecord(self._home, folder, owner, self._fetch_slots, self._log_fetcher(held, entry, folder))
-            return PortalView(place, folder, ask, far, refresh=refresh)
+            return view(far)
 
         return self._view(key, make)
 
@@ -286,10 +292,15 @@ def _runner(store: FileStore) -> Callable[..., Awaitable[Any]]:
     return OTHERS.run if store.local else STORES.run
 
 
-def _report_from_log(folder: JobFolder) -> Callable[[], Awaitable[JobReport]]:
-    """Return a function that reads a job's status from its event log, incrementally."""
+def _report_from_log(folder: JobFolder, refresh: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[JobReport]]:
+    """Return a function that reads a job's status from the copy of its event log, incrementally."""
     standing = StatusFromLog(folder, own=False)
-    return lambda: OTHERS.run(standing.report)
+
+    async def load() -> JobReport:
+        await refresh()
+        return await OTHERS.run(standing.report)
+
+    return load
 
 
 def _without_usage(head: JobHead) -> JobHead:

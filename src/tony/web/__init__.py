@@ -2,12 +2,10 @@
 
 `app` is the application, `api/` the JSON API, `pages/` has one module per page with `templates/`. Both read jobs
 through a `job_source`: the portal's index, or `single_job_source` for one running job (served by the
-`am_server` process). `folder_job_view` is one job, read from its directory and its AM; `log_files` and `remote_logs`
-read its output.
+`am_server` process). One job is a `DirectoryJobView` (`tony.jobs.directory`).
 
 Access control: `user_authentication` authenticates a request, `user_permissions` is the result, `authorization` defines
-what that user may see and change, `login_throttle` counts wrong tokens. `secret_patterns` masks text that looks like a
-secret.
+what that user may see and change, `login_throttle` counts wrong tokens.
 
 Each kind of blocking work has its own threads (`lanes`), so that job lists never wait for job directories.
 """

@@ -18,7 +18,8 @@ from tony.model.submission_record import JobRecord
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tony.web.job_source import ServedJob, Source
+    from tony.jobs.directory.view import DirectoryJobView
+    from tony.web.job_source import Source
 
 
 class PortalAction(Enum):
@@ -93,7 +94,7 @@ async def jobs_for(portal_user: PortalUser, source: Source, query: Query) -> Job
     return replace(page, heads=heads, total=page.total if sees_all else None, facets=facets, problems=())
 
 
-async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[ServedJob, JobReport] | None:
+async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[DirectoryJobView, JobReport] | None:
     """Return a job and its report; None if it does not exist, or the user may not see it.
 
     Raises:
@@ -101,7 +102,7 @@ async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[S
     """
     try:
         view = await source.job(job)
-        report = await view.report() if view is not None else None
+        report = await view.status() if view is not None else None
     except TonyError:
         if portal_user.readers:
             page = await jobs_for(portal_user, source, Query(text=job))

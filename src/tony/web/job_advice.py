@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from tony import clock
 from tony.advice.engine import advise
-from tony.advice.facts import Facts, Run, is_same_job, run_of
-from tony.advice.facts_loader import RUNS, same_job
+from tony.advice.facts import Facts, Run, is_same_job
+from tony.advice.facts_loader import RUNS, read_run, same_job
 from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
-from tony.history.event_log import LogEntry
+from tony.jobs.directory.view import DirectoryJobView
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.job_query import Query
 from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction, PortalUser, jobs_for
-from tony.web.job_source import ServedJob, Source
+from tony.web.job_source import Source
 
 #: Jobs that are opened to find earlier runs.
 _MAX_OPENED_JOBS = 50
-#: Events that are read at once, and of one run at most: more would not change the recommendations. Another user's job
-#: is read in one request, which is bounded in bytes.
-_EVENTS_PER_READ = 5000
+#: Events that are read of one run: more would not change the recommendations.
 _MAX_EVENTS = 200_000
 #: Jobs that are analysed concurrently: each takes a CPU core.
 _CONCURRENT_JOBS = 2
 _SLOTS = Slots(_CONCURRENT_JOBS, _CONCURRENT_JOBS, 1)
 
 
-async def advice_about(view: ServedJob, portal_user: PortalUser, source: Source) -> Advice:
+async def advice_about(view: DirectoryJobView, portal_user: PortalUser, source: Source) -> Advice:
     """Return the recommendations for a job.
 
     Raises:
@@ -36,15 +34,15 @@ async def advice_about(view: ServedJob, portal_user: PortalUser, source: Source)
     """
     record = await view.record()
     if record is None:
-        raise RecordError(f"the configuration of {view.job} was not kept")
+        raise RecordError(f"the configuration of {view.id} was not kept")
     async with _SLOTS.taken():
-        runs = [await run_from(view, record)]
+        runs = [await load_run(view, record)]
         problems: list[str] = []
         for other, other_record in await _find_earlier_runs(record, portal_user, source):
             try:
-                runs.append(await run_from(other, other_record))
+                runs.append(await load_run(other, other_record))
             except TonyError as error:
-                problems.append(f"{other.job}: {error}")
+                problems.append(f"{other.id}: {error}")
             if len(runs) == RUNS:
                 break
         return await to_thread(advise, Facts(runs=tuple(runs), problems=tuple(problems)))
@@ -52,14 +50,14 @@ async def advice_about(view: ServedJob, portal_user: PortalUser, source: Source)
 
 async def _find_earlier_runs(
     record: JobRecord, portal_user: PortalUser, source: Source
-) -> Sequence[tuple[ServedJob, JobRecord]]:
+) -> Sequence[tuple[DirectoryJobView, JobRecord]]:
     """Return earlier runs of the same job, newest first."""
     spec = record.spec
     query = Query(
         user=record.user, framework=spec.framework, state="ended", until=record.submitted, most=10 * _MAX_OPENED_JOBS
     )
     page = await jobs_for(portal_user, source, query)
-    found: list[tuple[ServedJob, JobRecord]] = []
+    found: list[tuple[DirectoryJobView, JobRecord]] = []
     for head in same_job(page.heads, record)[:_MAX_OPENED_JOBS]:
         if not portal_user.may(PortalAction.SEE, head):
             continue
@@ -75,30 +73,10 @@ async def _find_earlier_runs(
     return found
 
 
-async def run_from(view: ServedJob, record: JobRecord) -> Run:
+async def load_run(view: DirectoryJobView, record: JobRecord) -> Run:
     """Return the facts of one run, as needed for recommendations and unused resources.
 
     Raises:
         TonyError: its events were not kept, or a part of it cannot be read.
     """
-    report = await view.report()
-    entries: list[LogEntry] = []
-    size = _EVENTS_PER_READ if view.can_change else _MAX_EVENTS
-    while len(entries) < _MAX_EVENTS:
-        portion = await view.events(entries[-1].seq if entries else 0, size)
-        entries += portion
-        if len(portion) < size:
-            break
-    if not entries:
-        raise RecordError(f"the events of {view.job} were not kept")
-    metrics = await view.metrics()
-    ended = report.state.ended
-
-    def work() -> Run:
-        if metrics is None:
-            return run_of(record, entries, None, report if ended else None, None if ended else clock.wall())
-        with metrics:
-            measured = metrics if metrics.known else None
-            return run_of(record, entries, measured, report if ended else None, None if ended else clock.wall())
-
-    return await to_thread(work)
+    return await view.read_directory(partial(read_run, record=record, most_events=_MAX_EVENTS))

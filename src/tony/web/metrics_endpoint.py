@@ -64,7 +64,7 @@ async def _read_job(source: Source, job: str, portal_user: PortalUser) -> JobSna
         view = await source.job(job)
         if view is None:
             return None
-        report, record = await view.report(), await view.record()
+        report, record = await view.status(), await view.record()
         if not portal_user.may(PortalAction.SEE, report, record):
             return None
         metrics = await view.metrics()

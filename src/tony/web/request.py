@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
 from tony.model.job_query import LONGEST
 from tony.model.job_report import JobReport
 from tony.web.authorization import PortalUser, find_job
-from tony.web.job_source import ServedJob, Source
+from tony.web.job_source import Source
 from tony.web.links import Links
 
 
@@ -75,7 +76,7 @@ class PageRequest:
             raise PageError(400, "Invalid address", f"{name} must be a whole number.")
         return min(max(int(text), least), most)
 
-    async def job(self) -> tuple[ServedJob, JobReport]:
+    async def job(self) -> tuple[DirectoryJobView, JobReport]:
         """Return the job that the address names, and its report.
 
         Raises:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import AsyncGenerator
 from dataclasses import replace
+from functools import partial
 
 from tony import clock
 from tony.config.secret_masking import redact
@@ -13,17 +15,18 @@ from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job
 from tony.jobs import am_client
+from tony.jobs.directory.task_logs import TaskLogs
+from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.log_fetcher import LogFetcher
 from tony.jobs.log_names import Selection
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
+from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord
-from tony.web.folder_job_view import FolderView
+from tony.protocol.messages import Stacks
 from tony.web.in_memory_query import select_jobs
-from tony.web.log_files import FolderLogs
-from tony.web.remote_logs import RemoteLogs
 
 #: How long fetched output of a task counts as current.
 _FETCH_INTERVAL_SECONDS = 0.5
@@ -38,32 +41,52 @@ class SingleJobSource:
 
     @property
     def title(self) -> str:
-        return self._view.job
+        return self._view.id
 
     async def jobs(self, query: Query) -> JobsPage:
-        heads = [head_of_report(await self._view.report())]
+        heads = [head_of_report(await self._view.status())]
         return await to_thread(select_jobs, heads, query, clock.wall(), [])
 
     async def job(self, job: str) -> AmJobView | None:
-        return self._view if job == self._view.job else None
+        return self._view if job == self._view.id else None
 
 
-class AmJobView(FolderView):
-    """The `ServedJob` next to the AM. Task output that is not in the directory is fetched through the AM."""
+class AmJobView(DirectoryJobView):
+    """The `DirectoryJobView` next to the AM. Task output that is not in the directory is fetched through the AM."""
 
     def __init__(self, folder: JobFolder) -> None:
-        super().__init__(folder, lambda: am_client.ask_report(folder), is_own=True)
+        super().__init__(folder, partial(am_client.ask_report, folder), status_seconds=PAGE_STATUS_SECONDS)
         self._fetchers: dict[str, _OutputFetcher] = {}
 
     async def record(self) -> JobRecord | None:
         if self._record is None:
-            self._record = await to_thread(_read_record, self._folder)
+            self._record = await to_thread(_read_record, self.folder)
         return self._record
 
-    def logs(self, task: str) -> FolderLogs:
+    def task_logs(self, task: str) -> TaskLogs:
         if task not in self._fetchers:
-            self._fetchers[task] = _OutputFetcher(self, self._folder, task)
-        return RemoteLogs(self._store, self._logs, task, self._fetchers[task].fetch)
+            self._fetchers[task] = _OutputFetcher(self, self.folder, task)
+        return TaskLogs(self._store, self.folder.logs.name, task, fetch=self._fetchers[task].fetch)
+
+    async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:
+        report = await self.status()
+        await am_client.tell_kill(self.folder, actor, now)
+        self._forget_status()
+        return report
+
+    async def restart(self, actor: str = "") -> JobReport:
+        report = await self.status()
+        await am_client.tell_restart(self.folder, actor)
+        self._forget_status()
+        return report
+
+    async def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
+        for task in tasks:
+            yield await am_client.ask_stacks(self.folder, actor, task)
+
+    async def set_log_level(self, level: str, actor: str = "") -> JobReport:
+        await am_client.tell_log_level(self.folder, level, actor)
+        return await self.status()
 
 
 def _read_record(folder: JobFolder) -> JobRecord | None:

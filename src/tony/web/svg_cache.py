@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from tony.history.timeline import Timeline
+from tony.jobs.directory.view import DirectoryJobView
 from tony.linux.thread_pools import to_thread
-from tony.web.job_source import ServedJob
 from tony.web.timeline_svg import Drawing, draw
 
 #: Cached pictures, and spans and markers of their timelines, each of which takes some 150 bytes.
@@ -25,14 +25,14 @@ class SvgCache:
         """Return True if a picture of the job is cached."""
         return any(key[0] == job for key in self._known)
 
-    async def of(self, view: ServedJob, since: float, until: float | None) -> tuple[Timeline, Drawing] | None:
+    async def of(self, view: DirectoryJobView, since: float, until: float | None) -> tuple[Timeline, Drawing] | None:
         """Return a job's timeline and its picture, drawn if needed; None if the job's events were not kept."""
         line = await view.timeline()
         if line is None:
             return None
         if not 0 <= since < (line.until if until is None else until):
             since, until = 0.0, None
-        key = (view.job, since, until)
+        key = (view.id, since, until)
         known = self._known.get(key)
         if known is None or known[0] is not line:
             known = line, await to_thread(draw, line, since, until)

@@ -9,10 +9,10 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from tony import __version__
+from tony.jobs.directory.secret_patterns import HTML
 from tony.web import page_text
 from tony.web.assets import assets
 from tony.web.request import PageRequest
-from tony.web.secret_patterns import HTML
 from tony.web.user_permissions import AuthMethod, User
 
 

@@ -11,5 +11,3 @@ from tony.linux.thread_pools import Lane
 LISTS = Lane("the list of jobs", 15.0)
 #: File systems and servers that a history or a job names.
 STORES = Lane("a file system on other machines", 30.0)
-#: Job directories on this machine outside the user's state directory: their owners can make reading them slow.
-OTHERS = Lane("the directory of another user's job", 30.0)

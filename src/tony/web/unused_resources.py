@@ -13,7 +13,7 @@ from tony.linux.thread_pools import Slots
 from tony.model.job_query import MOST, Query
 from tony.model.job_summary import JobHead
 from tony.web.authorization import PortalUser, jobs_for
-from tony.web.job_advice import run_from
+from tony.web.job_advice import load_run
 from tony.web.job_source import Source
 
 WEEK = 7 * 86400.0
@@ -91,6 +91,6 @@ async def _compute(source: Source, head: JobHead) -> Waste | None:
     try:
         view = await source.job(head.job)
         record = view and await view.record()
-        return compute_unused(await run_from(view, record)) if view and record else None
+        return compute_unused(await load_run(view, record)) if view and record else None
     except RecordError:
         return None

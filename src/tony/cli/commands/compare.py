@@ -6,7 +6,8 @@ import asyncio
 
 import click
 
-from tony.cli.options import JobParameter, job_id, json_option
+from tony.cli.job_view import find_job
+from tony.cli.options import JobParameter, json_option
 from tony.cli.terminal.output import plain_value, print_json, say_all
 from tony.cli.terminal.terminal_text import columns_of
 from tony.model.codec import Json, to_plain
@@ -19,7 +20,7 @@ from tony.model.codec import Json, to_plain
 def command(a: str, b: str, as_json: bool) -> None:
     """Compare two jobs: outcome, settings, goodput and metrics."""
     from tony.cli.text.compare_text import comparison_text
-    from tony.jobs.comparison import ComparedJob, Comparison, compare
+    from tony.jobs.comparison import ComparedJob, Comparison, compare_jobs
 
     def side(each: ComparedJob) -> Json:
         report = each.report
@@ -49,9 +50,7 @@ def command(a: str, b: str, as_json: bool) -> None:
             "measured": [to_plain(each) for each in found.measures],
         }
 
-    home, first = job_id(a)
-    _, second = job_id(b)
-    found = asyncio.run(compare(home, first, second))
+    found = asyncio.run(compare_jobs(find_job(a), find_job(b)))
     if as_json:
         print_json(plain(found))
     else:

@@ -6,13 +6,17 @@ import asyncio
 import json
 import sys
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.job_view import find_job
+from tony.cli.options import job_argument, json_option
 from tony.cli.text.event_list import EventTeller
 from tony.model.codec import to_plain
-from tony.model.layout import Home
+
+if TYPE_CHECKING:
+    from tony.jobs.directory.view import DirectoryJobView
 
 
 @click.command("events")
@@ -21,15 +25,12 @@ from tony.model.layout import Home
 @json_option("Print each event as a JSON object.")
 def command(job: str, follow: bool, as_json: bool) -> None:
     """List the events of JOB, one per line."""
-    home, name = job_id(job)
-    asyncio.run(_print(home, name, follow, as_json))
+    asyncio.run(_print(find_job(job), follow, as_json))
 
 
-async def _print(home: Home, job: str, follow: bool, as_json: bool) -> None:
-    from tony.jobs.job_events import events
-
+async def _print(view: DirectoryJobView, follow: bool, as_json: bool) -> None:
     teller = EventTeller()
-    async with aclosing(events(home, job, follow=follow)) as stream:
+    async with aclosing(view.events(follow=follow)) as stream:
         async for entry in stream:
             if as_json:
                 plain = {

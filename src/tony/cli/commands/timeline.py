@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.options import TaskParameter, job_argument, job_id, json_option
+from tony.cli.job_view import find_job
+from tony.cli.options import TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import colours, print_json, say, say_all
 from tony.cli.terminal.terminal_text import knows_unicode, size_of
+
+if TYPE_CHECKING:
+    from tony.history.timeline import Timeline
+    from tony.model.ids import TaskId
+    from tony.model.job_report import JobReport
 
 
 @click.command("timeline")
@@ -25,21 +33,23 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     several share a row.
     """
     from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, headline, timeline_text
-    from tony.jobs.job_overview import load_overview
     from tony.jobs.log_names import named_tasks
 
-    home, name = job_id(job)
-    overview = asyncio.run(load_overview(home, name))
-    selected = named_tasks(name, overview.record.spec.task_ids, tasks)
-    line = overview.line
+    async def load() -> tuple[JobReport, Sequence[TaskId], Timeline | None]:
+        view = find_job(job)
+        return await view.status(), await view.task_ids(), await view.timeline()
+
+    report, all_tasks, line = asyncio.run(load())
+    name = report.job
+    selected = named_tasks(name, all_tasks, tasks)
     if as_json:
         print_json(line)
         return
     if line is None:
-        say(f"no events yet: job {name} is {overview.report.state.value}; see: tony status {name}")
+        say(f"no events yet: job {name} is {report.state.value}; see: tony status {name}")
         return
     coloured = colours(sys.stdout)
-    say(headline(line, overview.report.state.value, overview.report.name))
+    say(headline(line, report.state.value, report.name))
     picture = timeline_text(
         line,
         size_of(sys.stdout).columns,

@@ -6,13 +6,21 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.job_view import find_job
+from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.model.codec import Json
-from tony.model.layout import Home
+
+if TYPE_CHECKING:
+    from tony.history.metrics_reader import Metrics
+    from tony.history.timeline import Timeline
+    from tony.jobs.directory.view import DirectoryJobView
+    from tony.model.job_report import JobReport
 
 
 @click.command("trace")
@@ -33,7 +41,8 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     from tony.errors import UserError
     from tony.jobs.otlp_export import ENDPOINT, HEADERS, address, headers_of, send
 
-    home, name = job_id(job)
+    view = find_job(job)
+    name = view.id
     url = otlp or os.environ.get(ENDPOINT, "")
     if not url:
         if not as_json:
@@ -41,10 +50,10 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
                 f"No collector given. Use tony trace {name} --otlp http://host:4318, or set {ENDPOINT}. "
                 f"To print the trace: tony trace {name} --json"
             )
-        for body in _requests(home, name):
+        for body in _requests(view):
             print(json.dumps(body, separators=(",", ":")))
         return
-    sent = send(address(url), _requests(home, name), headers_of(os.environ.get(HEADERS, "")))
+    sent = send(address(url), _requests(view), headers_of(os.environ.get(HEADERS, "")))
     if as_json:
         print_json({"job": name, "spans": sent.spans, "rejected": sent.rejected, "message": sent.message})
         return
@@ -53,15 +62,19 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
         say(f"The collector rejected {sent.rejected} of them{f': {sent.message}' if sent.message else ''}")
 
 
-def _requests(home: Home, name: str) -> Iterator[Json]:
-    from tony import __version__
+async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline, Metrics | None]:
     from tony.errors import UnknownJobError
-    from tony.history.metrics_reader import open_metrics
-    from tony.history.otlp_trace import requests
-    from tony.jobs.job_overview import load_overview
 
-    overview = asyncio.run(load_overview(home, name))
-    if overview.line is None:
-        raise UnknownJobError(f"job {name} has no events yet: it is {overview.report.state.value}")
-    with open_metrics(home.job(name).metrics) as metrics:
-        yield from requests(overview.line, overview.report, metrics if metrics.known else None, __version__)
+    report, line = await view.status(), await view.timeline()
+    if line is None:
+        raise UnknownJobError(f"job {view.id} has no events yet: it is {report.state.value}")
+    return report, line, await view.metrics()
+
+
+def _requests(view: DirectoryJobView) -> Iterator[Json]:
+    from tony import __version__
+    from tony.history.otlp_trace import requests
+
+    report, line, metrics = asyncio.run(_load(view))
+    with metrics or nullcontext():
+        yield from requests(line, report, metrics, __version__)

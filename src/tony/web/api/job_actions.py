@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from contextlib import aclosing
 
 from tony import clock
+from tony.errors import InfraError
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import Asked, TaskStacks
 from tony.web.authorization import PortalAction
-from tony.web.job_source import ServedJob
 
 #: Audit log: which user changed which job.
 _audit = logging.getLogger("tony.web.audit")
@@ -49,7 +51,7 @@ _refusals = RefusalLog()
 async def stop(call: OperationCall) -> Asked:
     """Stop the job."""
     view, report = await _authorize(call, "stop")
-    await view.stop(_actor(call))
+    await view.kill(actor=_actor(call))
     return _accepted(call, report, "stop")
 
 
@@ -64,18 +66,21 @@ async def stacks(call: OperationCall) -> TaskStacks:
     """Return the stack traces of a task."""
     view, report = await _authorize(call, "stacks")
     task = call.task(report)
-    found = await view.stacks(task, _actor(call))
+    async with aclosing(view.stacks(task, actor=_actor(call))) as answers:
+        found = await anext(answers)
+    if not found.text:
+        raise InfraError(found.problem)
     return TaskStacks(job=report.job, task=task, text=found.text, how=found.how, problem=found.problem, name=found.name)
 
 
 async def log_level(call: OperationCall) -> Asked:
     """Set the log level of the application master and its executors."""
     view, report = await _authorize(call, "log-level")
-    await view.log_level(call.values["level"], _actor(call))
+    await view.set_log_level(call.values["level"], _actor(call))
     return _accepted(call, report, f"log-level {call.values['level']}")
 
 
-async def _authorize(call: OperationCall, what: str) -> tuple[ServedJob, JobReport]:
+async def _authorize(call: OperationCall, what: str) -> tuple[DirectoryJobView, JobReport]:
     """Return the job and its report if the user may change it, and it can be changed from here.
 
     Raises:

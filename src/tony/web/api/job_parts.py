@@ -45,7 +45,7 @@ async def events(call: OperationCall) -> EventList:
     """Return a page of the job's events."""
     view, report = await call.job()
     after, most = call.values["after"], call.values["most"]
-    entries = await view.events(after, most, call.values["kind"])
+    entries = await view.read_events(after, most, call.values["kind"])
     lines = tuple(
         EventLine(
             seq=entry.seq,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tony import __version__, clock
-from tony.jobs.comparison import ComparedJob, Comparison
+from tony.jobs.comparison import ComparedJob, Comparison, compare_jobs
 from tony.model.job_query import from_words
 from tony.model.job_report import JobReport, TaskReport
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import JobList, Me, TaskList
 from tony.web.authorization import jobs_for
-from tony.web.job_comparison import comparison
 from tony.web.unused_resources import WEEK, Wasted, waste_for
 from tony.web.user_permissions import User
 
@@ -55,7 +54,7 @@ async def job(call: OperationCall) -> JobReport:
 
 async def compare(call: OperationCall) -> Comparison:
     """Compare two jobs; the reports contain no tasks."""
-    found = await comparison(await call.job(), await call.job("with"))
+    found = await compare_jobs((await call.job())[0], (await call.job("with"))[0])
     return replace(found, a=_without_tasks(found.a), b=_without_tasks(found.b))
 
 

@@ -6,17 +6,17 @@ import codecs
 
 from starlette.responses import Response, StreamingResponse
 
+from tony.jobs.directory.task_logs import LogSearchResult, TaskLogs
 from tony.jobs.log_names import LogName
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import LogList, LogPiece
-from tony.web.job_source import Logs, LogSearchResult
 from tony.web.pages.files import kept_as
 
 
 async def logs(call: OperationCall) -> LogList:
     """Return the list of a task's logs."""
     view, report = await call.job()
-    found = view.logs(call.task(report))
+    found = view.task_logs(call.task(report))
     return LogList(logs=tuple(await found.files()), missing=await found.missing())
 
 
@@ -66,7 +66,7 @@ async def whole(call: OperationCall) -> Response:
     return StreamingResponse(logs.all_of(name), media_type="application/octet-stream", headers=headers)
 
 
-async def _find_log(call: OperationCall) -> tuple[str, Logs]:
+async def _find_log(call: OperationCall) -> tuple[str, TaskLogs]:
     """Return the name of the requested log, and the logs of its task.
 
     Raises:
@@ -77,7 +77,7 @@ async def _find_log(call: OperationCall) -> tuple[str, Logs]:
     known = LogName.parse(name)
     if known is None or known.file != name or not any(each.task == known.task for each in report.tasks):
         raise _missing(name)
-    return name, view.logs(known.task)
+    return name, view.task_logs(known.task)
 
 
 def _missing(name: str) -> ApiError:

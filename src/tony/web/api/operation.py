@@ -11,11 +11,12 @@ from typing import Any
 
 from starlette.requests import Request
 
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
 from tony.model.job_query import LONGEST
 from tony.model.job_report import JobReport
 from tony.web.authorization import PortalUser, find_job
-from tony.web.job_source import ServedJob, Source
+from tony.web.job_source import Source
 
 _NUMBER = re.compile(r"-?[0-9]{1,16}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,16})?([eE][+-]?[0-9]{1,3})?")
@@ -140,7 +141,7 @@ class OperationCall:
     values: Mapping[str, Any]
     only: str = ""
 
-    async def job(self, name: str = "job") -> tuple[ServedJob, JobReport]:
+    async def job(self, name: str = "job") -> tuple[DirectoryJobView, JobReport]:
         """Return the job that a parameter names, and its report.
 
         Args:

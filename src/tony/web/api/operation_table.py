@@ -9,6 +9,8 @@ from tony.core.events import EVENTS
 from tony.history.goodput import GoodputLedger
 from tony.history.metrics_reader import RolePoints
 from tony.jobs.comparison import Comparison
+from tony.jobs.directory.event_pages import MOST_LATEST_EVENTS
+from tony.jobs.directory.task_logs import LOG_PIECE, LogSearchResult
 from tony.model.codec import Json
 from tony.model.job_query import DAMAGED, GROUPS, MOST, PAGE, JobSort
 from tony.model.job_report import FailureClass, JobReport, TaskReport
@@ -32,7 +34,6 @@ from tony.web.api.response_types import (
     TaskStacks,
     TimelinePage,
 )
-from tony.web.job_source import LOG_PIECE, MOST_LATEST_EVENTS, LogSearchResult
 from tony.web.unused_resources import Wasted
 
 _JOB = Parameter(name="job", what="the job's id", in_path=True, required=True)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from tony.config.table.resolved_table import ResolvedRow
 from tony.history.progress_records import CheckpointRecord
 from tony.history.timeline import Mark, SessionSpan, Span, TaskResources
+from tony.jobs.directory.task_logs import LogFileInfo
+from tony.jobs.directory.view import RecordFile, TaskContainer
 from tony.model.codec import Json
 from tony.model.job_query import Facets
 from tony.model.job_report import TaskReport
 from tony.model.job_summary import JobHead
 from tony.model.progress import JobProgress, Progress
 from tony.schedulers.interface import WebLink
-from tony.web.job_source import LogFileInfo, RecordFile, TaskContainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from tony.errors import (
     TonyError,
     UnknownJobError,
 )
+from tony.jobs.directory.secret_patterns import JSON
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.strict_json import loads
@@ -38,7 +39,6 @@ from tony.web.api.operation_table import OPERATIONS
 from tony.web.api.response_types import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
-from tony.web.secret_patterns import JSON
 
 PREFIX = "/api/v1"
 #: Maximum size of a request body.

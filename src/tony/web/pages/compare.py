@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 
 from starlette.responses import Response
 
-from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, SettingDifference, change
+from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, SettingDifference, change, compare_jobs
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.metric_definitions import OF_PROGRAMS, series_of
 from tony.units import Unit
 from tony.web.authorization import find_job, jobs_for
-from tony.web.job_comparison import comparison
-from tony.web.job_source import ServedJob
 from tony.web.page_text import NOTHING, count, duration, hours, measured, percent
 from tony.web.pages.job_layout import frame
 from tony.web.request import PageError, PageRequest
@@ -56,7 +55,7 @@ async def page(page_request: PageRequest) -> Response:
         "live": False,
     }
     if len(found) == 2:
-        compares = await comparison(*found)
+        compares = await compare_jobs(*(view for view, _ in found))
         values |= {
             "facts": _facts(reports, (compares.a, compares.b)),
             "settings": None if compares.settings is None else [_setting(each) for each in compares.settings],
@@ -67,7 +66,7 @@ async def page(page_request: PageRequest) -> Response:
     return render("compare.html", page_request, values)
 
 
-async def _job(page_request: PageRequest, job: str) -> tuple[ServedJob, JobReport]:
+async def _job(page_request: PageRequest, job: str) -> tuple[DirectoryJobView, JobReport]:
     if found := await find_job(page_request.portal_user, page_request.source, job):
         return found
     raise PageError(404, "Job not found", f"{job[:80]} does not exist, or you do not have permission to view it.")

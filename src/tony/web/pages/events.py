@@ -16,12 +16,12 @@ async def page(page_request: PageRequest) -> Response:
     """Return the page with the last events, or with those after a given number."""
     view, report = await page_request.job()
     after = page_request.number("after", -_PAGE_SIZE, -_PAGE_SIZE)
-    entries = await view.events(after, _PAGE_SIZE)
+    entries = await view.read_events(after, _PAGE_SIZE)
     words = EventWords()
     values = await frame(page_request, view, report, "events")
     first = entries[0].seq if entries else 1
     last = entries[-1].seq if entries else 0
-    further = await view.events(last, 1) if entries else ()
+    further = await view.read_events(last, 1) if entries else ()
 
     def to(after: int) -> str:
         return page_request.links.job(report.job, "events", {"after": str(after)})

@@ -12,6 +12,7 @@ from tony.core.events import Snapshot
 from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
+from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints
 from tony.jobs.progress import Reports, find_job_progress, read_reports
@@ -20,7 +21,6 @@ from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web import ansi_html
-from tony.web.job_source import ServedJob
 from tony.web.pages.job_layout import Unknown, await_with_timeout, counts, frame, known
 from tony.web.request import PageRequest
 from tony.web.svg_cache import SvgCache
@@ -74,7 +74,7 @@ _BUCKETS = {
 async def page(page_request: PageRequest) -> Response:
     view, report = await page_request.job()
     values = await frame(page_request, view, report, "")
-    events = await known(view.events(-2 * _SHOWN_EVENTS, 2 * _SHOWN_EVENTS))
+    events = await known(view.read_events(-2 * _SHOWN_EVENTS, 2 * _SHOWN_EVENTS))
     values |= {
         "failure": report.failure if report.state.value != "succeeded" else None,
         "tail": _tail(report.failure),
@@ -105,7 +105,7 @@ async def timeline(page_request: PageRequest) -> Response:
 
 
 async def _load_timeline(
-    page_request: PageRequest, view: ServedJob, report: JobReport, timeout_seconds: float | None
+    page_request: PageRequest, view: DirectoryJobView, report: JobReport, timeout_seconds: float | None
 ) -> dict[str, object]:
     """Return the timeline and the goodput for the template; None for what takes longer than the timeout."""
     since, until = float(page_request.number("since", 0)), float(page_request.number("until", 0))
@@ -168,7 +168,7 @@ def _failed_log(page_request: PageRequest, report: JobReport) -> str:
     return page_request.links.log(report.job, failure.task, stream, {"name": name})
 
 
-async def _progress(view: ServedJob, report: JobReport) -> object:
+async def _progress(view: DirectoryJobView, report: JobReport) -> object:
     metrics = await known(view.metrics())
     if metrics is None or isinstance(metrics, Unknown):
         return None

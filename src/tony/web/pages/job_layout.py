@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from tony import clock
 from tony.errors import TonyError
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction
-from tony.web.job_source import ServedJob
 from tony.web.request import PageRequest
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ async def await_with_timeout(part: Awaitable[T], timeout_seconds: float) -> T | 
 _WORK: set[asyncio.Future[Any]] = set()
 
 
-async def frame(page_request: PageRequest, view: ServedJob, report: JobReport, part: str) -> dict[str, object]:
+async def frame(page_request: PageRequest, view: DirectoryJobView, report: JobReport, part: str) -> dict[str, object]:
     """Return the template values of the header of a job's page.
 
     Args:

@@ -12,10 +12,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tony import clock
 from tony.errors import TonyError
+from tony.jobs.directory.task_logs import LogBytes, LogFileInfo, LogSearchResult, TaskLogs
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport
 from tony.retry import Backoff
 from tony.web import ansi_html
-from tony.web.job_source import LogBytes, LogFileInfo, Logs, LogSearchResult, ServedJob
 from tony.web.pages.files import kept_as
 from tony.web.pages.job_layout import frame
 from tony.web.request import PageError, PageRequest
@@ -53,7 +54,7 @@ async def page(page_request: PageRequest) -> Response:
     view, report = await page_request.job()
     task = page_request.task(report)
     stream = _stream(page_request)
-    logs = view.logs(str(task))
+    logs = view.task_logs(str(task))
     files = [file for file in await logs.files() if file.stream == stream]
     file = _named(files, page_request.word("name"))
     values = await frame(page_request, view, report, "")
@@ -81,7 +82,7 @@ async def more(page_request: PageRequest) -> Response:
     view, report = await page_request.job()
     task, stream = page_request.task(report), _stream(page_request)
     place = _Place(name=page_request.word("name"), at=page_request.number("at", 0), style=page_request.word("style"))
-    return JSONResponse(await _lines_since(view.logs(str(task)), stream, place, ended=report.state.ended))
+    return JSONResponse(await _lines_since(view.task_logs(str(task)), stream, place, ended=report.state.ended))
 
 
 async def follow(page_request: PageRequest) -> Response:
@@ -91,7 +92,7 @@ async def follow(page_request: PageRequest) -> Response:
     view, report = await page_request.job()
     task, stream = page_request.task(report), _stream(page_request)
     place = _Place(name=page_request.word("name"), at=page_request.number("at", 0), style=page_request.word("style"))
-    events = _events(view, view.logs(str(task)), stream, place)
+    events = _events(view, view.task_logs(str(task)), stream, place)
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -104,7 +105,7 @@ class _Place:
     style: str
 
 
-async def _lines_since(logs: Logs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
+async def _lines_since(logs: TaskLogs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
     """Return the complete lines after a position, and separately the line that is not complete yet."""
     files = [file for file in await logs.files() if file.stream == stream]
     file = _named(files, place.name)
@@ -125,7 +126,7 @@ async def _lines_since(logs: Logs, stream: str, place: _Place, *, ended: bool) -
     }
 
 
-async def _events(view: ServedJob, logs: Logs, stream: str, place: _Place) -> AsyncIterator[str]:
+async def _events(view: DirectoryJobView, logs: TaskLogs, stream: str, place: _Place) -> AsyncIterator[str]:
     """Yield an event immediately and for each change; a comment now and then, to detect closed connections."""
     started_at = sent_at = clock.monotonic()
     shown, pauses, ended, is_first = "", iter(_POLL), False, True
@@ -155,7 +156,7 @@ async def download(page_request: PageRequest) -> Response:
     view, report = await page_request.job()
     task = page_request.task(report)
     stream = _stream(page_request)
-    logs = view.logs(str(task))
+    logs = view.task_logs(str(task))
     file = _named([each for each in await logs.files() if each.stream == stream], page_request.word("name"))
     if file is None:
         raise PageError(404, "Log not found", "The task's page lists the available logs.")
@@ -189,7 +190,7 @@ def _grows(report: JobReport, files: Sequence[LogFileInfo], file: LogFileInfo) -
     return not report.state.ended and file is files[-1]
 
 
-async def _content(page_request: PageRequest, logs: Logs, file: LogFileInfo) -> dict[str, object]:
+async def _content(page_request: PageRequest, logs: TaskLogs, file: LogFileInfo) -> dict[str, object]:
     """Return the part of the log that the address selects by text, percentage or offset; by default the end."""
     text = page_request.word("find")
     at = page_request.number("at", -1, -1)
@@ -207,7 +208,7 @@ async def _content(page_request: PageRequest, logs: Logs, file: LogFileInfo) -> 
     return {"shown": await _show(logs, file.name, at)}
 
 
-async def _show_match(logs: Logs, file: LogFileInfo, found: LogSearchResult, start: int) -> Shown:
+async def _show_match(logs: TaskLogs, file: LogFileInfo, found: LogSearchResult, start: int) -> Shown:
     if found.line is None:
         return await _show(logs, file.name, min(start, max(0, file.size - _PAGE_BYTES)))
     shown = await _show(logs, file.name, max(0, found.line - _CONTEXT_BYTES))
@@ -215,7 +216,7 @@ async def _show_match(logs: Logs, file: LogFileInfo, found: LogSearchResult, sta
     return replace(shown, hit=before.count(b"\n"))
 
 
-async def _show(logs: Logs, name: str, at: int) -> Shown:
+async def _show(logs: TaskLogs, name: str, at: int) -> Shown:
     piece = await _read_lines(logs, name, at, _PAGE_BYTES)
     data = piece.data
     if piece.offset + len(data) < piece.size:  # cut at the end of a line, if there is one
@@ -226,7 +227,7 @@ async def _show(logs: Logs, name: str, at: int) -> Shown:
     )
 
 
-async def _read_lines(logs: Logs, name: str, at: int, most: int) -> LogBytes:
+async def _read_lines(logs: TaskLogs, name: str, at: int, most: int) -> LogBytes:
     """Read from the start of the line that contains `at`, if it is near, else from `at`."""
     start = max(0, at - _LINE_START_BYTES)
     try:

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from tony.config.secret_masking import masked
 from tony.history.timeline import Span, TaskPhase, Timeline
+from tony.jobs.directory.task_logs import LogFileInfo, TaskLogs
 from tony.model.ids import TaskId
 from tony.model.submission_record import JobRecord
 from tony.web import ansi_html
-from tony.web.job_source import LogFileInfo, Logs
 from tony.web.pages.job_layout import Unknown, await_with_timeout, frame, known
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
@@ -50,7 +50,7 @@ async def page(page_request: PageRequest) -> Response:
     view, report = await page_request.job()
     task = page_request.task(report)
     found = next(each for each in report.tasks if each.task == str(task))
-    logs = view.logs(str(task))
+    logs = view.task_logs(str(task))
     values = await frame(page_request, view, report, "")
     files, containers = await asyncio.gather(
         known(logs.files()), await_with_timeout(view.containers(str(task)), _CONTAINERS_TIMEOUT_SECONDS)
@@ -80,7 +80,7 @@ def _group_attempts(files: Sequence[LogFileInfo]) -> list[TaskAttempt]:
     return [TaskAttempt(session=key[0], try_=key[1], files=tuple(groups[key])) for key in sorted(groups, reverse=True)]
 
 
-async def _read_tails(logs: Logs, files: Sequence[LogFileInfo]) -> list[OutputTail]:
+async def _read_tails(logs: TaskLogs, files: Sequence[LogFileInfo]) -> list[OutputTail]:
     """Return the tails of the latest task attempt's streams that are not empty, standard error first."""
     latest = max(((file.session, file.try_) for file in files), default=None)
     tails: list[OutputTail] = []

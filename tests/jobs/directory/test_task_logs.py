@@ -12,15 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tony.jobs.directory.task_logs import LOG_PIECE, TaskLogs, _SearchText
 from tony.storage.stores.local_store import LocalStore
-from tony.web.job_source import LOG_PIECE
-from tony.web.log_files import FolderLogs, _SearchText
 
 NAME = "worker-1.s2.t1.err"
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> FolderLogs:
+def logs(tmp_path: Path) -> TaskLogs:
     """Of worker:1: an older half and a newer one, and what must not be taken for its own."""
     (tmp_path / f"{NAME}.1").write_bytes(b"older one\nolder two\n")
     (tmp_path / NAME).write_bytes(b"newer \x1b[31mTHREE\x1b[0m\nnewer four")
@@ -29,10 +28,10 @@ def logs(tmp_path: Path) -> FolderLogs:
     (tmp_path / "worker-1.executor.log").write_bytes(b"our own words")
     (tmp_path / "worker-1.s3.t1.out").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "worker-1.s4.t1.out")
-    return FolderLogs(LocalStore(tmp_path), "", "worker:1")
+    return TaskLogs(LocalStore(tmp_path), "", "worker:1")
 
 
-def test_what_there_is(logs: FolderLogs) -> None:
+def test_what_there_is(logs: TaskLogs) -> None:
     """Plain files of this task's programs, halves as one, in order."""
     files = asyncio.run(logs.files())
     assert [("worker-1.s1.t1.out", 0), (NAME, 51)] == [(file.name, file.size) for file in files]
@@ -49,13 +48,13 @@ def test_what_there_is(logs: FolderLogs) -> None:
         (-1000, 5, b"older", 0),
     ],
 )
-def test_pieces(logs: FolderLogs, offset: int, most: int, data: bytes, start: int) -> None:
+def test_pieces(logs: TaskLogs, offset: int, most: int, data: bytes, start: int) -> None:
     """A piece from anywhere, and where it begins."""
     piece = asyncio.run(logs.read(NAME, offset, most))
     assert (data, start, 51) == (piece.data, piece.offset, piece.size)
 
 
-def test_search(logs: FolderLogs) -> None:
+def test_search(logs: TaskLogs) -> None:
     """Forwards and backwards, whatever the case, colours or none; and that there is nothing more is said."""
 
     async def search() -> list[tuple[int | None, bool]]:
@@ -106,7 +105,7 @@ def test_a_search_of_a_long_log_goes_on(tmp_path: Path) -> None:
     line = b"nothing of the kind\n"
     before = line * (100 * LOG_PIECE // len(line))
     (tmp_path / NAME).write_bytes(before + b"the needle\n" + line)
-    logs = FolderLogs(LocalStore(tmp_path), "", "worker:1")
+    logs = TaskLogs(LocalStore(tmp_path), "", "worker:1")
 
     async def search() -> tuple[int, int | None]:
         at = turns = 0
@@ -126,7 +125,7 @@ def test_a_search_of_a_long_log_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["worker-10.s1.t1.out", f"{NAME}.1", "../secret", "worker-1.executor.log", "worker-1.s3.t1.out", "", "x\0y"]
 )
-def test_what_is_not_its_own_is_not_there(logs: FolderLogs, name: str) -> None:
+def test_what_is_not_its_own_is_not_there(logs: TaskLogs, name: str) -> None:
     """Other tasks' logs, links and everything else are no log of this task."""
     with pytest.raises(LookupError):
         asyncio.run(logs.read(name, 0, 10))

@@ -11,7 +11,7 @@ from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, su
 from tony.core.events import Deadline
 from tony.errors import UnknownJobError
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
-from tony.jobs.job_events import events
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 
@@ -20,7 +20,10 @@ async def test_what_happened_so_far(home: Home) -> None:
     """Without following it ends with the last event."""
     folder, _ = recorded(home)
     logged(folder, [Deadline(name="a"), Deadline(name="b")])
-    assert [entry.event async for entry in events(home, JOB)] == [Deadline(name="a"), Deadline(name="b")]
+    assert [entry.event async for entry in DirectoryJobView.from_home(home, JOB).events()] == [
+        Deadline(name="a"),
+        Deadline(name="b"),
+    ]
 
 
 async def test_what_happens_from_now_on(home: Home) -> None:
@@ -31,7 +34,7 @@ async def test_what_happens_from_now_on(home: Home) -> None:
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         writer.append(Deadline(name="a"), 1.0, 1.0)
         writer.flush()
-        async with aclosing(events(home, JOB, follow=True)) as stream:
+        async with aclosing(DirectoryJobView.from_home(home, JOB).events(follow=True)) as stream:
             assert (await anext(stream)).event == Deadline(name="a")
             waiting = asyncio.ensure_future(anext(stream))
             await asyncio.sleep(0)
@@ -49,11 +52,11 @@ async def test_a_master_that_dies_ends_them(home: Home) -> None:
     folder, record = recorded(home)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         pass
-    assert [entry async for entry in events(home, JOB, follow=True)] == []
+    assert [entry async for entry in DirectoryJobView.from_home(home, JOB).events(follow=True)] == []
     assert folder.summary.exists()
 
 
 async def test_no_such_job(home: Home) -> None:
     """It is said at the first step."""
     with pytest.raises(UnknownJobError):
-        await anext(events(home, "x"))
+        await anext(DirectoryJobView.from_home(home, "x").events())

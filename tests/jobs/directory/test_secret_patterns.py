@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from tony.web.secret_patterns import HTML, JSON, PRINTED, FormMask
+from tony.jobs.directory.secret_patterns import HTML, JSON, PRINTED, FormMask
 
 HIDDEN = [
     ("key AKIAIOSFODNN7EXAMPLE.", "key ********************."),

@@ -10,19 +10,21 @@ import contextlib
 import os
 import re
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
 from tony.errors import StorageError
+from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
 from tony.jobs.log_names import LogName
 from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
 from tony.storage.stores.file_store import joined
 from tony.storage.stores.local_store import LocalStore
-from tony.web.job_source import LOG_PIECE, LogBytes, LogFileInfo, LogSearchResult
-from tony.web.secret_patterns import MARGIN, PRINTED
 
+#: Maximum bytes of a log per read.
+LOG_PIECE = 1 << 20
 #: Bytes searched per request.
 _MAX_SEARCH_BYTES = 64 << 20
 #: Overlap of the chunks of a search. A longer text that crosses a chunk boundary is not found.
@@ -30,34 +32,113 @@ _OVERLAP = 4096
 _COLOUR_SEQUENCE = re.compile(rb"\x1b\[[0-9;:]{0,32}m")
 
 
-class FolderLogs:
-    """The `Logs` of one task in a folder.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFileInfo:
+    """One output stream of one task attempt.
+
+    Attributes:
+        task: `worker:0`.
+        stream: `out` or `err`.
+        size: bytes available; rotated parts are not included.
+    """
+
+    name: str
+    task: str
+    session: int
+    try_: int
+    stream: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBytes:
+    """A part of a log.
+
+    Attributes:
+        offset: position of the first byte of `data` among the bytes available.
+        size: bytes available now.
+    """
+
+    offset: int
+    data: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSearchResult:
+    """The result of a search in a log.
+
+    Attributes:
+        line: offset of the line that contains the text; None if it was not found.
+        until: offset up to which the log was searched: continue there, whether or not the text was found.
+        over: the search has reached the end of the log.
+    """
+
+    line: int | None
+    until: int
+    over: bool
+
+
+class TaskLogs:
+    """The logs of one task in a folder. Offsets count the bytes available, from 0.
 
     Args:
         store: the store of the folder.
         folder: path in the store.
         lane: threads that read.
+        fetch: called before each read; fetches recent output into the folder, or stops waiting after a few seconds.
+            Returns what is missing, why, and what to do, or an empty string.
     """
 
-    def __init__(self, store: LocalStore, folder: str, task: str, *, lane: Lane = USUAL) -> None:
+    def __init__(
+        self,
+        store: LocalStore,
+        folder: str,
+        task: str,
+        *,
+        lane: Lane = USUAL,
+        fetch: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:
         self._lane = lane
         self._store = store
         self._folder = folder
         self._task = TaskId.parse(task)
+        self._fetch = fetch
 
     async def missing(self) -> str:
-        return ""
+        """Return which output could not be fetched from other machines, why, and what to do; empty if none."""
+        return await self._fetch() if self._fetch else ""
 
     async def files(self) -> Sequence[LogFileInfo]:
+        """Return all logs, by session and task attempt, `out` before `err`."""
+        await self.missing()
         return await self._lane.run(self._files)
 
     async def read(self, name: str, offset: int, most: int) -> LogBytes:
+        """Read up to `most` bytes (never more than `LOG_PIECE`) from `offset` on; fewer at the end.
+
+        Args:
+            offset: if negative, relative to the end.
+
+        Raises:
+            LookupError: there is no such log.
+        """
+        await self.missing()
         return await self._lane.run(self._read, name, offset, most)
 
     async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
+        """Search for `text`, ignoring ASCII case, from `offset` on, or before it if `backwards`.
+
+        Searches a limited part of the log per call.
+
+        Raises:
+            LookupError: there is no such log.
+        """
+        await self.missing()
         return await self._lane.run(self._find, name, text, offset, backwards)
 
     async def all_of(self, name: str) -> AsyncIterator[bytes]:
+        """Yield the whole log in chunks, up to its size at the start."""
         size = (await self.read(name, 0, 0)).size
         offset = 0
         while offset < size:

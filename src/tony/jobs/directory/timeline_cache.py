@@ -1,0 +1,84 @@
+"""The timeline and goodput of a job directory, read on as its event log grows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tony import clock
+from tony.errors import OverloadedError
+from tony.history import event_log
+from tony.history.event_tail import EventTail
+from tony.history.goodput import GoodputLedger, ledger
+from tony.history.metrics_reader import Metrics
+from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
+from tony.linux.thread_pools import current_user, lock_held
+from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
+
+#: A timeline counts as current for this many times the seconds that it took to build, and at least for so long.
+_TIMELINE_COST_FACTOR = 20.0
+_MIN_CURRENT_SECONDS = 1.0
+#: Time limit for reading an event log in one request of a user, and events between two checks of the clock.
+_LONGEST_READ_SECONDS = 20.0
+_EVENTS_PER_CLOCK_CHECK = 1000
+
+
+class TimelineCache:
+    """The timeline and goodput of an event log, read incrementally by one thread at a time."""
+
+    def __init__(self, folder: JobFolder, *, is_own: bool) -> None:
+        self._folder = folder
+        self._is_own = is_own
+        self._lock = threading.Lock()
+        self._reader: TimelineReader | None = None
+        self._tail = EventTail(folder)
+        self._events = 0
+        self._loaded: tuple[Timeline, GoodputLedger] | None = None
+        self._is_final = False
+        self._current_until = 0.0
+
+    def load(
+        self, record: JobRecord, ended: bool, metrics: Callable[[], Metrics | None]
+    ) -> tuple[Timeline, GoodputLedger] | None:
+        """Return the timeline and goodput so far; None if there are no events."""
+        with lock_held(self._lock, f"the event log of {self._folder.job_id} is being read"):
+            if self._is_final or clock.monotonic() < self._current_until:
+                return self._loaded
+            started_at = clock.monotonic()
+            if not self._is_own:
+                event_log.check_length_of_others(self._folder.path)
+            if self._reader is None:
+                self._reader = TimelineReader(record)
+            for entry in self._tail.new():
+                self._reader.take(entry)
+                self._events += 1
+                if (
+                    current_user() is not None
+                    and not self._events % _EVENTS_PER_CLOCK_CHECK
+                    and clock.monotonic() - started_at > _LONGEST_READ_SECONDS
+                ):
+                    raise OverloadedError(
+                        f"the event log of {self._folder.job_id} is long: {self._events:,} events read so far. "
+                        "Reload to continue."
+                    )
+            if not self._events:
+                return None
+            line = self._reader.timeline()
+            if not ended:
+                line = self._reader.timeline(clock.wall() - line.accepted)
+            self._loaded = _with_metrics(line, metrics())
+            if ended:
+                self._is_final, self._reader = True, None
+            # Limits repeated rebuilding to a small share of a core, however large the job.
+            cost = clock.monotonic() - started_at
+            self._current_until = clock.monotonic() + max(_MIN_CURRENT_SECONDS, _TIMELINE_COST_FACTOR * cost)
+            return self._loaded
+
+
+def _with_metrics(line: Timeline, metrics: Metrics | None) -> tuple[Timeline, GoodputLedger]:
+    if metrics is None:
+        return line, ledger(line)
+    with metrics:
+        line = with_checkpoints(line, [(each.task, each.until, each.step) for each in metrics.checkpoints()])
+        return line, ledger(line, metrics)
