@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.cli.in_process_am import Beside, living
+from tests.facts import mention_each, mentions
 from tests.jobs.fake_am import JOB, failed, recorded, standing
 from tests.web.home_source import HomeSource
 from tests.web.serving import served
@@ -84,10 +85,7 @@ class TestRestart:
         """It is said what happens, and that it is not charged; the master knows who wants it."""
         answer = tony("restart", JOB)
         assert (answer.code, answer.err) == (0, "")
-        assert answer.out == (
-            f"Restarting job {JOB} (digits): session 2 (does not count against max_restarts); "
-            f"check with: tony status {JOB}\n"
-        )
+        assert mentions(answer.out, f"job {JOB}", "session 2", "max_restarts", f"tony status {JOB}")
         assert tony("restart", "last", "--json").json == {"job": JOB, "session": 1, "state": "running"}
         assert running.orders == [RestartJob(actor=user_name())] * 2
 
@@ -169,7 +167,7 @@ class TestStacks:
         del running.beside.master.standing["worker:0"]
         answer = tony("stacks", JOB)
         assert (answer.code, "worker:1: from the kernel" in answer.out) == (0, True)
-        assert answer.err == "tony: worker:0: the executor of worker:0 is not connected\n"
+        assert mentions(answer.err, "worker:0")
         answer = tony("stacks", JOB, "--task", "worker:0")
         assert (answer.code, answer.out) == (3, "")
         assert tony("stacks", JOB, "--task", "worker:0", "--json").code == 3
@@ -189,7 +187,8 @@ class TestStacks:
     def test_of_a_task_that_is_not_there(self, tony: Tony, running: Running) -> None:
         """Those that are, are named."""
         answer = tony("stacks", JOB, "--task", "chief")
-        assert (answer.code, answer.err) == (2, f"tony: job {JOB} has no task 'chief'; it has worker:0, worker:1\n")
+        assert answer.code == 2
+        assert mentions(answer.err, "chief", f"job {JOB}", "worker:0", "worker:1")
         answer = tony("stacks", JOB, "--task", "a task")
         assert (answer.code, "write role:index such as worker:0" in answer.err) == (2, True)
 
@@ -219,10 +218,8 @@ class TestLogLevel:
     def test_of_a_job(self, tony: Tony, running: Running) -> None:
         """The master knows who wants which."""
         answer = tony("log-level", JOB, "debug")
-        assert (answer.code, answer.out) == (
-            0,
-            f"Log level of job {JOB} (digits) is now debug (application master and executors)\n",
-        )
+        assert answer.code == 0
+        assert mentions(answer.out, f"job {JOB}", "debug")
         assert tony("log-level", JOB, "info", "--json").json == {"job": JOB, "level": "info", "state": "running"}
         assert running.orders == [SetLogLevel(level=level, actor=user_name()) for level in ("debug", "info")]
 
@@ -230,7 +227,7 @@ class TestLogLevel:
         """All of them are named."""
         answer = tony("log-level", JOB, "loud")
         assert answer.code == 2
-        assert "'loud' is not one of 'debug', 'info', 'warning', 'error'" in answer.err
+        assert mentions(answer.err, "loud", "debug", "info", "warning", "error")
         assert running.orders == []
 
     def test_of_an_ended_job(self, tony: Tony, ended: str) -> None:
@@ -248,10 +245,7 @@ class TestThroughAPortal:
         assert tony("log-level", "--portal", portal, JOB, "debug").code == 0
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.err) == (0, "")
-        assert answer.out.splitlines()[:2] == [
-            "worker:0: from py-spy; saved as worker-0.s1.t1.stacks among the logs",
-            "=== process 7: python",
-        ]
+        assert mention_each(answer.out.splitlines()[:2], ("worker:0", "worker-0.s1.t1.stacks"), ("process 7",))
         assert f"worker:1: from the kernel\n{NO_PYTHON}" in answer.out
         assert running.orders == [
             RestartJob(actor="ann"),
@@ -288,7 +282,7 @@ class TestThroughAPortal:
         master.standing.clear()
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.out) == (3, "")
-        assert "the executor of worker:1 is not connected" in answer.err
+        assert mentions(answer.err, "worker:1")
 
     def test_that_goes_away(self, tony: Tony, running: Running, portal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is not asked of one task after the other."""

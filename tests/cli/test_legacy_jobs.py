@@ -10,6 +10,7 @@ import pytest
 import tony as product
 from tests.cli.conftest import Tony
 from tests.config.legacy.jobs import write
+from tests.facts import mention_each, mentions
 from tony.cli.remote_settings_file import local_settings_file
 from tony.config.legacy.flags import Flags
 from tony.errors import ConfigError
@@ -41,7 +42,7 @@ def test_submit(tony: Tony, folder: Path) -> None:
     assert answer.code == 0, answer.err
     for index in (0, 1):
         assert f"worker:{index} | I am {index} of 2, hello {{role}}\n" in answer.out
-    assert "tony: tony.task.am.jvm.opts (tony.xml:8): has no effect. tony runs no JVM.\n" in answer.err
+    assert mentions(answer.err, "tony.task.am.jvm.opts (tony.xml:8)", "JVM")
     assert "tony: tony.secret.key (tony.xml:9): " in answer.err
 
 
@@ -80,10 +81,7 @@ def test_validate(tony: Tony, folder: Path) -> None:
     note = f"tony.portal.url (tony.xml:8): {said}"
     answer = tony("validate", "tony.xml")
     assert answer.code == 0
-    assert answer.out.splitlines() == [
-        "tony.xml is valid: job TensorFlowApplication, framework tensorflow, on local; worker 2",
-        f"note: {note}",
-    ]
+    assert mention_each(answer.out.splitlines(), ("tony.xml", "TensorFlowApplication", "worker 2"), (note,))
     rows = [line.split() for line in tony("validate", "tony.xml", "--resolved").out.splitlines()]
     assert ["roles.worker.memory", '"64m"', "tony.xml:3"] in rows
     assert ["failure_policy", '"chief-or-all"', "tony-default.xml"] in rows
@@ -128,7 +126,7 @@ def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> N
     write(folder, SMALL)
     answer = tony("convert", "tony.xml", "--src", "x")
     assert answer.code == 2
-    assert "--src (command line): unknown flag; did you mean `--src_dir`?" in answer.err
+    assert mentions(answer.err, "--src (command line)", "--src_dir")
     assert answer.err.endswith("\ntony: 1 error in tony.xml.\n"), "convert starts nothing in any case"
 
 

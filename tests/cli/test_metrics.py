@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.cli.in_process_am import living
+from tests.facts import mentions
 from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
 from tony.cli.terminal.sparkline import number, spark
 from tony.cli.text.metrics_table import task_table
@@ -133,7 +134,7 @@ def test_nothing_to_show(tony: Tony, home: Home) -> None:
     """It says why: nothing yet, a file that is none, a name that nothing has, nothing wanted."""
     folder, report = running(home)
     with living(folder, report):
-        assert tony("metrics", JOB).err == f"tony: no metrics yet; see: tony status {JOB}\n"
+        assert mentions(tony("metrics", JOB).err, f"tony status {JOB}")
     record = recorded(home, JOB[:-1] + "d", JobSpec(name="x", command="true", metrics_interval=0.0))
     write_summary(record[0], succeeded(*record))
     assert tony("metrics", record[0].job_id).err == "tony: no metrics: metrics_interval is 0s\n"
@@ -145,7 +146,7 @@ def test_nothing_to_show(tony: Tony, home: Home) -> None:
     assert "no metrics: metrics.db cannot be read" in answer.err
     Path(other[0].metrics).unlink()
     job = other[0].job_id
-    assert tony("metrics", job).err == f"tony: no metrics; see: tony status {job}\n"
+    assert mentions(tony("metrics", job).err, f"tony status {job}")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,8 @@ def test_a_series_that_is_not_there(tony: Tony, ended: JobFolder, how: tuple[str
     else:
         assert answer.out == ""
     answer = tony("metrics", JOB, "--series", "cpus,rss", *how)
-    assert (answer.code, answer.err) == (0, f"tony: job {JOB} has no series 'cpus'; it has cpu, rss, threads\n")
+    assert answer.code == 0
+    assert mentions(answer.err, "cpus", f"job {JOB}", "cpu, rss, threads")
     assert "rss" in answer.out
 
 
@@ -185,7 +187,7 @@ def test_a_series_that_only_others_have(tony: Tony, ended: JobFolder) -> None:
     assert tony("metrics", JOB, "--series", "files", "--task", "worker:1").code == 0
     answer = tony("metrics", JOB, "--series", "files", "--task", "worker:0")
     assert (answer.code, answer.out) == (2, "")
-    assert "worker:0 has none of these series; list all with: tony metrics " in answer.err
+    assert mentions(answer.err, "worker:0", "tony metrics")
     assert tony("metrics", JOB, "--series", "files", "--task", "worker:0", "--json").json["error"]["exit_code"] == 2
     answer = tony("metrics", JOB, "--series", "files", "--task", "worker:0", "--csv")
     assert (answer.code, answer.out) == (2, "")
@@ -197,7 +199,7 @@ def test_a_series_of_which_nobody_can_be_asked(tony: Tony, home: Home) -> None:
     measure(folder)
     answer = tony("metrics", JOB, "--series", "step")
     assert answer.code == 0
-    assert "has no series 'step'; it has cpu, rss, threads on disk" in answer.err
+    assert mentions(answer.err, "step", "cpu, rss, threads")
 
 
 def test_a_series_that_only_the_master_knows(tony: Tony, home: Home) -> None:
@@ -209,10 +211,8 @@ def test_a_series_that_only_the_master_knows(tony: Tony, home: Home) -> None:
         answer = tony("metrics", JOB, "--series", "step")
         assert (answer.code, answer.err) == (0, "")
         answer = tony("metrics", JOB, "--series", "steps")
-        assert (answer.code, answer.err) == (
-            2,
-            f"tony: job {JOB} has no series 'steps'; it has cpu, rss, threads, step\n",
-        )
+        assert answer.code == 2
+        assert mentions(answer.err, "steps", f"job {JOB}", "cpu, rss, threads, step")
         answer = tony("metrics", JOB, "--series", "step", "--task", "worker:0")
         assert (answer.code, "worker:0 has none of these series yet" in answer.err) == (0, True)
 

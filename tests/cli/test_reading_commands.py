@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.cli.in_process_am import living
+from tests.facts import mentions
 from tests.jobs.fake_am import (
     JOB,
     LONG_AGO,
@@ -252,7 +253,7 @@ class TestList:
         """The message says which numbers there are."""
         answer = tony("list", "-n", number)
         assert answer.code == 2
-        assert "must be a whole number, at least 1." in answer.err
+        assert mentions(answer.err, "least 1")
 
     @pytest.mark.parametrize("name", ["digits", "a-name-that-is-much-too-long-for-such-a-terminal"])
     def test_a_narrow_terminal(
@@ -323,15 +324,15 @@ class TestLogs:
         folder, record = recorded(home)
         answer = tony("logs", JOB)
         assert (answer.code, answer.out) == (0, "")
-        assert answer.err == f"tony: no output yet; see: tony status {JOB}\n"
+        assert mentions(answer.err, f"tony status {JOB}")
         write_summary(folder, succeeded(folder, record))
-        assert tony("logs", JOB).err == f"tony: no output; see: tony status {JOB}\n"
+        assert mentions(tony("logs", JOB).err, f"tony status {JOB}")
 
     def test_a_session_that_never_was(self, tony: Tony, job: Recorded) -> None:
         """Exit code 2, and which there are; a job that has begun may get further ones."""
         answer = tony("logs", JOB, "--session", "9")
         assert (answer.code, answer.out) == (2, "")
-        assert answer.err == f"tony: job {JOB} has no session 9; it has session 1 only\n"
+        assert mentions(answer.err, f"job {JOB}", "session 9", "session 1")
         write_summary(job[0], replace(failed(*job), session=3))
         assert "it has sessions 1 to 3" in tony("logs", JOB, "--session", "9", "-f").err
         assert tony("logs", JOB, "--session", "3").code == 0
@@ -359,9 +360,7 @@ class TestLogs:
         """It is said that there was more, unless only the last lines are wanted."""
         write_log(job[0], "worker-1.s1.t1.out.1", "zero\n")
         answer = tony("logs", JOB, "--stdout")
-        assert answer.err == (
-            "tony: the output of worker:1 exceeded log_limit = 256m; its beginning may have been removed\n"
-        )
+        assert mentions(answer.err, "worker:1", "log_limit = 256m")
         assert tony("logs", JOB, "worker:0", "--stdout").err == ""
         assert tony("logs", JOB, "--stdout", "-n", "1").err == ""
 
@@ -456,10 +455,8 @@ class TestReplay:
         """Exit code 0."""
         played(*recorded(home))
         answer = tony("replay", JOB)
-        assert (answer.code, answer.out) == (
-            0,
-            "OK: replaying 5 events gives the recorded state (killed); 0 recorded states verified\n",
-        )
+        assert answer.code == 0
+        assert mentions(answer.out, "5 events", "OK", "killed", "0")
         assert tony("replay", JOB, "--json").json == {
             "job": JOB,
             "identical": True,
@@ -509,9 +506,7 @@ class TestReplay:
             ],
         )
         write_summary(folder, failed(folder, record))
-        assert tony("replay", JOB).out.splitlines()[1] == (
-            "the log ends in state starting; the job was finalized later, as failed"
-        )
+        assert mentions(tony("replay", JOB).out.splitlines()[1], "starting", "finalized", "failed")
 
 
 class TestHistory:
@@ -545,14 +540,15 @@ class TestKill:
         folder, record = recorded(home)
         with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as beside:
             answer = tony("kill", JOB)
-            assert answer.out == f"Stopping job {JOB} (digits); check with: tony status {JOB}\n"
+            assert mentions(answer.out, f"job {JOB}", f"tony status {JOB}")
             assert tony("kill", JOB, "--now", "--json").json == {"job": JOB, "asked": True, "state": "running"}
             assert [message.now for message in beside.master.kills] == [False, True]
 
     def test_an_ended_job(self, tony: Tony, job: Recorded) -> None:
         """There is nothing to end, and that is no error."""
         answer = tony("kill", JOB)
-        assert (answer.code, answer.out) == (0, f"job {JOB} (digits) failed after 8 s; it has already ended\n")
+        assert answer.code == 0
+        assert mentions(answer.out, f"job {JOB}", "8 s", "failed")
         assert tony("kill", JOB, "--json").json == {"job": JOB, "asked": False, "state": "failed"}
 
     def test_an_unknown_job(self, tony: Tony, job: Recorded) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.facts import mention_each
 from tests.jobs.fake_am import FAILURE
 from tony.cli.text.status_changes import StatusChanges, ranges
 from tony.model.job_report import JobReport, RoleSize, TaskReport
@@ -51,18 +52,16 @@ def story() -> StatusChanges:
 def test_the_beginning_says_which_job() -> None:
     """And where its record is."""
     story = StatusChanges()
-    assert story.tell(report(), 0.0) == ["Submitted job j (digits): 1 task on local. Directory: /f"]
+    assert mention_each(story.tell(report(), 0.0), ("1 task", "/f"))
     assert story.tell(report(), 1.0) == []
 
 
 def test_an_ended_job_is_told_whole() -> None:
     """Beginning and end at once."""
     last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
-    assert StatusChanges().tell(last, 0.0) == [
-        "Submitted job j (digits): 1 task on local. Directory: /f",
-        "worker:0 succeeded",
-        "job j (digits) succeeded after 8 s",
-    ]
+    assert mention_each(
+        StatusChanges().tell(last, 0.0), ("1 task", "/f"), ("worker:0 succeeded",), ("8 s", "succeeded")
+    )
 
 
 def test_a_program_that_runs_is_told_with_its_pid(story: StatusChanges) -> None:
@@ -206,7 +205,7 @@ def test_a_restart_says_why(story: StatusChanges) -> None:
     """Then every task's news again."""
     story.tell(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
-    assert story.tell(again, 2.0) == ["Restarting: worker:1 failed with exit code 3 on here"]
+    assert mention_each(story.tell(again, 2.0), ("code 3", "worker:1 failed", "here"))
     second = replace(
         report(JobState.RUNNING, failure=FAILURE), session=2, tasks=(task("worker:0", TaskState.RUNNING, session=2),)
     )
@@ -218,9 +217,9 @@ def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
     assert story.tell(report(JobState.STOPPING), 1.0) == []
     again = StatusChanges()
     again.tell(report(), 0.0)
-    assert again.tell(report(JobState.STOPPING, failure=FAILURE), 1.0) == [
-        "Stopping: worker:1 failed with exit code 3 on here"
-    ]
+    assert mention_each(
+        again.tell(report(JobState.STOPPING, failure=FAILURE), 1.0), ("code 3", "worker:1 failed", "here")
+    )
 
 
 def test_a_failure_that_is_explained_below_is_not_told_here() -> None:
@@ -230,7 +229,7 @@ def test_a_failure_that_is_explained_below_is_not_told_here() -> None:
     assert story.tell(report(JobState.FAILED, ended=101.0), 1.0) == []
     other = StatusChanges(failures=False)
     other.tell(report(), 0.0)
-    assert other.tell(report(JobState.SUCCEEDED, ended=101.0), 1.0) == ["job j (digits) succeeded after 1 s"]
+    assert mention_each(other.tell(report(JobState.SUCCEEDED, ended=101.0), 1.0), ("1 s", "succeeded"))
 
 
 def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: StatusChanges) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.cli.in_process_am import living
+from tests.facts import mentions
 from tests.history.simulated_logs import entries, life, record
 from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
 from tests.web.sample_jobs import keep
@@ -178,10 +179,8 @@ class TestCommand:
         folder, written = recorded(home)
         with living(folder, standing(folder, written, JobState.RUNNING, TaskState.RUNNING)):
             answer = tony("timeline", JOB)
-            assert (answer.code, answer.out.splitlines()[0]) == (
-                0,
-                f"no events yet: job {JOB} is running; see: tony status {JOB}",
-            )
+            assert answer.code == 0
+            assert mentions(answer.out.splitlines()[0], f"job {JOB}", "running", f"tony status {JOB}")
         folder.events(1).unlink()
         logged(folder, [ev.AttemptStarted(attempt=1, wall=1.0, settings="", pid=1, host="h")])
         with living(folder, standing(folder, written, JobState.RUNNING, TaskState.RUNNING)):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.config.jobs import resolve, write
+from tests.facts import mention_each, mentions
 from tony.config.load import load, with_sources
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role, TimeoutAfter, Timeouts
@@ -416,21 +417,22 @@ def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError) as caught:
         load(None, overrides=spec, environ={}, cwd=tmp_path, site_files=[])
-    assert [
-        'max_restarts = "2" (argument): write a whole number without quotes: 2.',
-        'stop_grace = -1.0 (argument): too small. The minimum is "0s".',
-        "startup_timeout = nan (argument): expected a number of seconds, not a fraction.",
-        "job_timeout = -5.0 (argument): a duration cannot be negative.",
-        "log_limit = 1.5 (argument): expected a number of bytes, not a fraction.",
-        'env = ["not a mapping"] (argument): expected a table: write [env] and below it NAME = ...',
-        'groups.g = "worker" (argument): expected a list: ["worker"].',
-        "roles.worker.instances = true (argument): expected a whole number, not true or false.",
-        'roles.worker.memory = 2 (argument): too small. The minimum is "1m".',
-        'roles.other.memry = "1g" (argument): unknown key; did you mean `memory`?',
-        f"roles.worker (argument): {missing}",
-        f"roles.other (argument): {missing}",
-        'roles.worker.after.ended[0] = "wroker" (argument): unknown role "wroker"; did you mean `worker`?',
-    ] == [str(problem) for problem in caught.value.problems]
+    assert mention_each(
+        [str(problem) for problem in caught.value.problems],
+        ('max_restarts = "2" (argument)', "whole number", "quotes"),
+        ("stop_grace = -1.0 (argument)", "0s"),
+        ("startup_timeout = nan (argument)", "seconds"),
+        ("job_timeout = -5.0 (argument)", "duration", "negative"),
+        ("log_limit = 1.5 (argument)", "bytes"),
+        ('env = ["not a mapping"] (argument)', "NAME ="),
+        ('groups.g = "worker" (argument)', '["worker"]'),
+        ("roles.worker.instances = true (argument)", "whole number"),
+        ("roles.worker.memory = 2 (argument)", "1m"),
+        ('roles.other.memry = "1g" (argument)', "memory"),
+        ("roles.worker (argument)", missing),
+        ("roles.other (argument)", missing),
+        ('roles.worker.after.ended[0] = "wroker" (argument)', "worker"),
+    )
 
 
 def test_a_jobspec_of_odd_shape_is_told_what_is_wrong(tmp_path: Path) -> None:
@@ -462,9 +464,12 @@ def test_a_plug_in_that_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError) as caught:
         resolve(tmp_path, 'command = "x"\nframework = "broken"')
-    assert (
-        'framework = "broken" (job.toml:2): cannot load the plug-in no_such_module_at_all:Adapter: '
-        "ModuleNotFoundError: No module named 'no_such_module_at_all'" == str(caught.value)
+    assert mentions(
+        str(caught.value),
+        'framework = "broken" (job.toml:2)',
+        "no_such_module_at_all",
+        "no_such_module_at_all:Adapter",
+        "ModuleNotFoundError",
     )
 
 

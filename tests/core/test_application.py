@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
+from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
@@ -193,7 +194,7 @@ def test_who_waits_for_one_that_can_never_start_can_never_start(condition: After
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
     assert simulation.finished
     assert simulation.finished.failure
-    assert simulation.finished.failure.reason == "export waits for board, which can never start"
+    assert mentions(simulation.finished.failure.reason, "export", "board")
 
 
 def test_nobody_waits_for_the_start_of_what_could_not_be_started() -> None:
@@ -206,9 +207,7 @@ def test_nobody_waits_for_the_start_of_what_could_not_be_started() -> None:
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
     assert simulation.finished
     assert simulation.finished.failure
-    assert simulation.finished.failure.reason == (
-        "worker may start only once all tasks of board run, and 1 of them never started"
-    )
+    assert mentions(simulation.finished.failure.reason, "worker", "board", "1 of them")
 
 
 def test_what_has_ended_by_itself_was_started() -> None:
@@ -356,7 +355,7 @@ def test_the_failure_carries_what_a_person_needs() -> None:
     assert failure
     assert (failure.task, failure.host, failure.exit_code) == ("worker:0", "h", 1)
     assert (failure.tail, failure.log) == (("boom",), "logs/worker-0.s1.t1.err")
-    assert failure.reason == "worker:0 failed with exit code 1 on h"
+    assert mentions(failure.reason, "code 1", "worker:0 failed")
 
 
 # --- restarts ---------------------------------------------------------------------------------------------------------
@@ -595,7 +594,7 @@ def test_what_can_never_be_had_ends_the_job() -> None:
     assert outcome(simulation) == ("failed", 3, "refused")
     assert simulation.finished
     assert simulation.finished.failure
-    assert simulation.finished.failure.reason == "2 GPUs are needed and the machine has none"
+    assert mentions(simulation.finished.failure.reason, "2 GPUs")
 
 
 def test_containers_that_nobody_knows_are_ended() -> None:

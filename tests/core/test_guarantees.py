@@ -142,7 +142,7 @@ def test_what_is_over_stays_over_within_its_session() -> None:
     simulation.exit(WHO, OK)
     simulation.run()
     simulation.app.state.move_task(simulation.app.state.tasks[WHO], TaskMove.RESET, 0.0)
-    with pytest.raises(BrokenPromiseError, match="worker:0 was succeeded in session 1 and is pending"):
+    with pytest.raises(BrokenPromiseError, match=r"worker:0.*succeeded.*session 1.*pending"):
         ask(simulation)
 
 
@@ -153,7 +153,7 @@ def test_an_end_is_an_end() -> None:
         simulation.exit(program.task, OK)
     simulation.settle()
     simulation.app.state.queue_reason = "x"
-    with pytest.raises(BrokenPromiseError, match="queued changed a job that had ended"):
+    with pytest.raises(BrokenPromiseError, match="job that had ended"):
         ask(simulation)
     assert simulation.app.state.final
     simulation.app.state.final.state = JobState.FAILED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facts import mention_each
 from tony.config.legacy.flags import FLAGS, Flags, parse
 from tony.errors import ConfigError
 
@@ -55,31 +56,32 @@ def test_nothing_is_nothing() -> None:
 
 def test_unknown_flags_are_refused_with_the_nearest_one() -> None:
     """The original stops there and drops the rest."""
-    assert mistakes("--python_enc", "x", "--exec", "y", "--src_dir", "z") == [
-        "--python_enc (command line): unknown flag; did you mean `--python_venv`?",
-        "--exec (command line): unknown flag; did you mean `--executes`?",
-    ]
+    assert mention_each(
+        mistakes("--python_enc", "x", "--exec", "y", "--src_dir", "z"),
+        ("--python_enc (command line)", "--python_venv"),
+        ("--exec (command line)", "--executes"),
+    )
     assert mistakes("--zzzzzz=1")[0].startswith("--zzzzzz (command line): unknown flag; known: --executes,")
 
 
 def test_words_that_belong_to_no_flag_are_refused() -> None:
     """Mostly a value whose quotes were forgotten."""
-    assert mistakes("--executes", "python", "x.py") == [
-        "command line: `x.py` belongs to no flag. Quote values with spaces: --task_params '--epochs 3'."
-    ]
+    assert mention_each(mistakes("--executes", "python", "x.py"), ("x.py", "--epochs 3", "--task_params"))
 
 
 def test_a_flag_without_its_value_is_refused() -> None:
     """At the end, and before another flag."""
-    assert mistakes("--src_dir", "--debug", "--executes") == [
-        "--src_dir (command line): it has no value. Write --src_dir PATH.",
-        "--executes (command line): it has no value. Write --executes COMMAND.",
-    ]
+    assert mention_each(
+        mistakes("--src_dir", "--debug", "--executes"),
+        ("--src_dir (command line)", "--src_dir PATH"),
+        ("--executes (command line)", "--executes COMMAND"),
+    )
 
 
 def test_a_switch_takes_no_value_and_others_count_once() -> None:
     """The original takes the first of two and says nothing."""
-    assert mistakes("--debug=yes", "--src_dir", "a", "--src_dir", "b") == [
-        "--debug (command line): it takes no value. Write --debug alone.",
-        "--src_dir (command line): it is given twice. Remove one of them.",
-    ]
+    assert mention_each(
+        mistakes("--debug=yes", "--src_dir", "a", "--src_dir", "b"),
+        ("--debug (command line)", "no value"),
+        ("--src_dir (command line)", "twice"),
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.legacy.jobs import mistakes, notes, spec
+from tests.facts import mention_each, mentions
 from tony.model.job_spec import MIB
 
 TOTAL = "tony.task.max-total-"
@@ -38,7 +39,7 @@ class TestLimits:
         """The type is named."""
         found = mistakes(tmp_path, {**types(worker=2), "tony.worker.max-instances": "1"})
         assert len(found) == 1
-        assert "requests 2 tasks of type worker, and this allows 1" in found[0]
+        assert mentions(found[0], "2 tasks", "worker", "1")
 
     @pytest.mark.parametrize(("asked", "most", "passes"), [(10, 5, False), (5, 10, True), (5, 5, True), (5, -1, True)])
     def test_gpus(self, tmp_path: Path, asked: int, most: int, passes: bool) -> None:
@@ -47,12 +48,12 @@ class TestLimits:
         if passes:
             assert spec(tmp_path, settings)
         else:
-            assert "requests 10 GPUs (worker 1 × 10), and this allows 5" in mistakes(tmp_path, settings)[0]
+            assert mentions(mistakes(tmp_path, settings)[0], "10 GPUs", "worker 1 × 10", "5")
 
     def test_gpus_are_summed_over_types(self, tmp_path: Path) -> None:
         """3 × 1 + 1 × 3 against 5."""
         settings = {**types(worker=3, chief=1), "tony.worker.gpus": "1", "tony.chief.gpus": "3", f"{TOTAL}gpus": "5"}
-        assert "6 GPUs (worker 3 × 1 + chief 1 × 3), and this allows 5" in mistakes(tmp_path, settings)[0]
+        assert mentions(mistakes(tmp_path, settings)[0], "6 GPUs", "worker 3 × 1", "chief 1 × 3", "5")
 
     def test_defaults_count(self, tmp_path: Path) -> None:
         """2 GiB and one vcore for each task; the original forgets them."""
@@ -90,20 +91,21 @@ class TestParsing:
     def test_numbers_that_are_none(self, tmp_path: Path, key: str) -> None:
         """The original's client dies of them."""
         found = mistakes(tmp_path, {**types(worker=1), key: "two"})
-        assert found == [f'{key} = "two" (tony.xml:4): a whole number is wanted.']
+        assert mention_each(found, (f'{key} = "two" (tony.xml:4)', "whole number"))
 
     def test_instances_that_are_no_number(self, tmp_path: Path) -> None:
         """Nothing else is said of the type."""
-        assert mistakes(tmp_path, {"tony.worker.instances": "two"}) == [
-            'tony.worker.instances = "two" (tony.xml:3): a whole number is wanted.'
-        ]
+        assert mention_each(
+            mistakes(tmp_path, {"tony.worker.instances": "two"}),
+            ('tony.worker.instances = "two" (tony.xml:3)', "whole number"),
+        )
 
     def test_truth_that_is_none_is_the_default(self, tmp_path: Path) -> None:
         """As Hadoop has it; but it is told."""
         key = "tony.application.fail-on-worker-failure-enabled"
-        assert notes(tmp_path, {**types(worker=1), key: "yes"}) == [
-            f'{key} (tony.xml:4): "yes" is neither true nor false, and is treated as false, as in LinkedIn TonY.'
-        ]
+        assert mention_each(
+            notes(tmp_path, {**types(worker=1), key: "yes"}), (f"{key} (tony.xml:4)", "yes", "LinkedIn TonY")
+        )
 
     def test_a_variable_without_equals_sign_is_empty(self, tmp_path: Path) -> None:
         """`k` is k=."""

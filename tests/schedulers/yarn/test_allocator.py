@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.facts import mentions
 from tests.schedulers.yarn import fake_cluster as scene
 from tests.schedulers.yarn.fake_cluster import HDFS_TOKEN, SECRET, Played, playing
 from tests.support.hadoop.fake_resource_manager import YARN
@@ -84,7 +85,7 @@ async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
         await played.until(lambda: played.of(Unsatisfiable))
         (event,) = played.of(Unsatisfiable)
         assert isinstance(event, Unsatisfiable)
-        assert event.reason == "the cluster has no resource type yarn.io/gpu"
+        assert mentions(event.reason, "yarn.io/gpu")
         assert played.manager.asks == {}
 
 
@@ -96,7 +97,7 @@ async def test_what_is_missing_is_told(tmp_path: Path) -> None:
         await played.until(lambda: played.of(Queued))
         (event,) = played.of(Queued)
         assert isinstance(event, Queued)
-        assert event.reason == "waiting for YARN: 3 of 3 containers of worker pending in queue default"
+        assert mentions(event.reason, "3 of 3", "YARN", "worker pending", "default")
         played.manager.grants_by_hand = False
         await played.until(lambda: len(played.of(Granted)) == 3 and len(played.of(Queued)) == 2)
         assert played.events[-1] == Queued(reason="")
@@ -368,14 +369,14 @@ async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.Lo
         assert sorted(told) == sorted([*going, back])
         played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
         await played.until(lambda: played.of(ContainerEnded))
-        assert "(before: its node 127.0.0.1 is being decommissioned" in played.causes()[0]
+        assert mentions(played.causes()[0], "127.0.0.1", "decommissioned")
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY))
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.RUNNING))
         await played.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is healthy again" in caplog.messages)
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY, health_report="no fan"))
         played.manager.complete(container_id(other), -100, "Container released on a *lost* node")
         await played.until(lambda: len(played.causes()) == 2)
-        assert "(before: its node 127.0.0.1 is unhealthy: no fan)" in played.causes()[1]
+        assert mentions(played.causes()[1], "127.0.0.1", "unhealthy")
 
 
 async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> None:
@@ -534,7 +535,7 @@ async def test_another_attempt_has_the_job(tmp_path: Path, state: ApplicationSta
         (container,) = await played.launched(1)
         played.reports = [ApplicationReport(state=state, current_attempt=ApplicationAttemptId(number=2))]
         played.manager.server.order(GONE, times=1000)
-        with pytest.raises(NotInCharge, match=r"AM attempt 2 now runs the job"):
+        with pytest.raises(NotInCharge, match="AM attempt 2"):
             await played.source.watch()
         assert (played.of(KillRequested), played.running()) == ([], [container])
 

@@ -81,9 +81,9 @@ def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
 def test_no_papers(environ: dict[str, str]) -> None:
     """Neither none, nor others, nor those taken before."""
     inside = ContainerEnv.from_environ(environ)
-    with pytest.raises(PlatformError, match=r"container_tokens has no launch payload 'tony.task' of this version"):
+    with pytest.raises(PlatformError, match=r"container_tokens.*tony\.task"):
         inside.take_payload(TASK, TaskLaunch)
-    with pytest.raises(PlatformError, match=r"no launch payload 'theirs' of this version"):
+    with pytest.raises(PlatformError, match="theirs"):
         inside.take_payload("theirs", TaskLaunch)
     with pytest.raises(PlatformError, match=r"no launch payload 'tony.job'"):
         inside.take_payload(JOB, JobPayload)[1].take_payload(JOB, JobPayload)

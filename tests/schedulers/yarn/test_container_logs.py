@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from tests.facts import mentions
 from tests.hadoop.logs.memory_files import MemoryFiles
 from tests.hadoop.logs.test_tfile import log_files, make
 from tests.support.hadoop.fake_node_web import PlayedNodeWeb
@@ -145,7 +146,7 @@ async def test_a_node_that_does_not_have_it_is_named(cluster: PlayedCluster, nod
         await ContainerLogs(cluster.me, JOB).fetch({TWO: "n1", ONE: "n1", "container_x": "n9"}, shelf)
     assert shelf.got == {"a.out": b"here"}
     assert f"{TWO}: " in str(raised.value)
-    assert "container_x: the ResourceManager no longer knows its node" in str(raised.value)
+    assert mentions(str(raised.value), "container_x", "ResourceManager")
 
 
 async def test_after_the_end_hdfs_has_it(cluster: PlayedCluster) -> None:
@@ -224,7 +225,7 @@ async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:
     await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
     assert shelf.got == {"a.out": b"old"}
     cluster.files.files = {}
-    with pytest.raises(SchedulerError, match="no longer knows the application, and HDFS has no logs"):
+    with pytest.raises(SchedulerError, match="HDFS has no logs"):
         await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
 
 
@@ -232,7 +233,7 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) 
     """Its nodes are said to be about to bring logs for ever, but there are no nodes: nobody waits for that."""
     coming = LogAggregationStatus.NOT_STARTED
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
-    with pytest.raises(SchedulerError, match="no container of this application was ever launched"):
+    with pytest.raises(SchedulerError, match="no container"):
         await asyncio.wait_for(
             ContainerLogs(cluster.me, JOB).fetch({}, Shelf(), ended=True), container_logs._AGGREGATION_SECONDS / 2
         )
@@ -243,7 +244,7 @@ async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: 
     theirs = "container_1795272430499_0008_01_000002"
     cluster.ended(LogAggregationStatus.SUCCEEDED)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"of ann"}))]])}
-    with pytest.raises(SchedulerError, match="job belongs to eve, but YARN says ann"):
+    with pytest.raises(SchedulerError, match=r"eve.*ann"):
         await ContainerLogs(cluster.me, JOB, "eve").fetch({ONE: "n1"}, Shelf(), ended=True)
     shelf = Shelf()
     await ContainerLogs(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mentions
 from tests.schedulers.yarn import fake_cluster as scene
 from tests.schedulers.yarn.fake_cluster import playing
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
@@ -91,7 +92,7 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
         await played.until(lambda: said == [7])
         played.files.files[CLOSED] = played.files.files.pop(LOG)
         played.wrote(b"one\n", urgent=True)
-        with pytest.raises(NotInCharge, match="a later AM attempt has taken over the event log"):
+        with pytest.raises(NotInCharge, match="later AM attempt"):
             await played.source.watch()
         await asyncio.sleep(0.4)
         assert (said, played.files.files[CLOSED].content) == ([7], b"header\n")
@@ -122,5 +123,5 @@ async def test_somebody_has_removed_it(tmp_path: Path, caplog: pytest.LogCapture
         played.files.files.pop(LOG)
         size = played.wrote(b"one\n", urgent=True)
         await played.until(lambda: size in said)
-        assert "can no longer write the event log" in caplog.text
+        assert mentions(caplog.text, "event log")
         assert PlayedFile not in map(type, [played.files.files.get(LOG)])

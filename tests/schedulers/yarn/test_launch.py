@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tony
+from tests.facts import mentions
 
 LAUNCH = Path(tony.__file__).parent / "schedulers/yarn/launch"
 
@@ -71,12 +72,14 @@ def test_an_image_that_the_node_did_not_use(container: Path) -> None:
     python(container / "bin/python3")
     done = start_below(NODE_MANAGER, container, {**DOCKER, "TONY_IMAGE_PLACE": "roles.worker.image, job.toml:5"})
     assert (done.stdout, done.returncode) == ("", 127)
-    assert done.stderr == (
-        f"tony: there is no Docker container on host {os.uname().nodename}: the job requests the image "
-        "library/python:3.13 (roles.worker.image, job.toml:5), and the NodeManager started this container without it. "
-        "Its settings yarn.nodemanager.container-executor.class and "
-        "yarn.nodemanager.runtime.linux.allowed-runtimes decide that: "
-        "ask the cluster's administrator, or remove the image.\n"
+    assert mentions(
+        done.stderr,
+        os.uname().nodename,
+        "library/python:3.13",
+        "job.toml:5",
+        "NodeManager",
+        "yarn.nodemanager.container-executor.class",
+        "yarn.nodemanager.runtime.linux.allowed-runtimes",
     )
 
 
@@ -153,10 +156,7 @@ def test_setting_that_names_an_old_one(container: Path) -> None:
     python(container / "bin/python3.12")
     done = start(container, {"TONY_PYTHON": str(old), "TONY_PYTHON_PLACE": ", --set"})
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        f"tony: Python 3.11 or later is required; {old} on host {os.uname().nodename} is 3.9 "
-        '(scheduler.yarn.python, --set). Set it to a newer one, or to "own" to ship yours.\n'
-    )
+    assert mentions(done.stderr, "own", "3.11", old, os.uname().nodename, "3.9", "--set")
 
 
 @pytest.mark.parametrize("top", ["", "conda/"])
@@ -176,7 +176,7 @@ def test_an_environment_without_python(container: Path) -> None:
     _with_tar(container)
     done = start(container, {"TONY_ENVIRONMENT": "digest"})
     assert (done.returncode, done.stdout) == (127, "")
-    assert "the job's environment has no bin/python3 that runs on host" in done.stderr
+    assert mentions(done.stderr, "bin/python3")
     (container / "digest").write_bytes(b"no archive")
     assert start(container, {"TONY_ENVIRONMENT": "digest"}).returncode not in (0, 127)
 
@@ -193,10 +193,16 @@ def test_no_python(container: Path) -> None:
     """Host, PATH and what to do are told, on one line, where YARN shows it."""
     done = start(container)
     assert done.returncode == 127
-    assert done.stderr == (
-        f"tony: there is no python3 on host {os.uname().nodename}: PATH is {container / 'bin'}. Install Python 3.11 or "
-        "later on the nodes, or set scheduler.yarn.python to its path, "
-        'to "own" to ship yours, or to "environment" for that of the job\'s environment.\n'
+    assert mentions(
+        done.stderr,
+        "own",
+        "environment",
+        "python3",
+        os.uname().nodename,
+        "PATH",
+        container / "bin",
+        "3.11",
+        "scheduler.yarn.python",
     )
 
 
@@ -205,10 +211,16 @@ def test_old_python(container: Path) -> None:
     found = old_python(container / "bin/python3")
     done = start(container)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"tony: Python 3.11 or later is required; {found} on host {os.uname().nodename} is 3.9, and PATH has no newer "
-        f"one ({container / 'bin'}). Set scheduler.yarn.python to a newer one, "
-        'or to "own" to ship yours.\n'
+    assert mentions(
+        done.stderr,
+        "own",
+        "3.11",
+        found,
+        os.uname().nodename,
+        "3.9",
+        "PATH",
+        container / "bin",
+        "scheduler.yarn.python",
     )
 
 

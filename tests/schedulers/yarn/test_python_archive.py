@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mentions
 from tony.errors import ConfigError, Problem
 from tony.schedulers.shipping import python_archive
 from tony.schedulers.shipping.elf_libraries import Libraries
@@ -139,7 +140,7 @@ def refusal(cache: Cache, own: OwnInterpreter) -> str:
 
 def test_no_program(cache: Cache, tmp_path: Path) -> None:
     """Wrappers cannot be moved."""
-    assert refusal(cache, small(tmp_path, "#!/bin/sh\nexec python3\n")) == "it is not a 64-bit Linux program (ELF)"
+    assert mentions(refusal(cache, small(tmp_path, "#!/bin/sh\nexec python3\n")), "64-bit", "ELF")
 
 
 def with_elf(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +152,7 @@ def test_does_not_work_elsewhere(cache: Cache, tmp_path: Path, monkeypatch: pyte
     """Its own words are told."""
     with_elf(monkeypatch)
     own = small(tmp_path, "#!/bin/sh\necho first >&2\necho no modules here >&2\nexit 3\n")
-    assert refusal(cache, own) == "in another folder it does not work (no modules here)"
+    assert mentions(refusal(cache, own), "here")
 
 
 def test_still_uses_the_old_place(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

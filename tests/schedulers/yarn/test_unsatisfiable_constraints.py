@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mention_each, mentions
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
@@ -31,11 +32,12 @@ def one(settings: str | None = None, **roles: Role) -> str:
 def test_all_that_cannot_be_read() -> None:
     """At once, each with its key and its place; roles without tasks ask for nothing."""
     found = told("os=", worker=Role(placement="notin,nod,worker"), ps=Role(placement_tags=("a b", "c")))
-    assert list(map(str, found)) == [
-        "scheduler.yarn.placement = os=: write an attribute as NAME=VALUE or NAME!=VALUE, not `os=` (character 1).",
-        "roles.worker.placement = notin,nod,worker: expected `node` or `rack`, not `nod` (character 7).",
-        "roles.ps.placement_tags = a b: a tag must not contain blanks or any of , : ( ) / = !",
-    ]
+    assert mention_each(
+        list(map(str, found)),
+        ("scheduler.yarn.placement = os=", "NAME=VALUE", "NAME!=VALUE", "1"),
+        ("roles.worker.placement = notin,nod,worker", "node", "rack", "7"),
+        ("roles.ps.placement_tags = a b", "contain", "blanks"),
+    )
     assert told(worker=Role(instances=0, placement="nonsense")) == []
 
 
@@ -55,9 +57,10 @@ def test_with_a_label() -> None:
     ]
     spec = JobSpec(command="true", roles={"worker": Role(spread=True)})
     assert [problem.message for problem in unsatisfiable_constraints(spec, YarnSettings(node_label="gpu"))] == [message]
-    assert one(worker=Role(placement="notin,node,worker", node_label="gpu")) == (
-        "roles.worker.placement = notin,node,worker: YARN supports placement constraints on nodes without a label "
-        "only, but worker requests gpu. Remove one of the settings."
+    assert mentions(
+        one(worker=Role(placement="notin,node,worker", node_label="gpu")),
+        "roles.worker.placement = notin,node,worker",
+        "gpu",
     )
     assert "roles.worker.placement_tags = a, b: YARN supports" in one(
         worker=Role(placement_tags=("a", "b"), node_label="x")
@@ -112,7 +115,7 @@ def test_what_can_never_be(roles: dict[str, Role], why: str) -> None:
     """YARN would wait for it in silence."""
     (problem,) = told_of(roles)
     text = roles["worker"].placement
-    assert str(problem) == f"roles.worker.placement = {text}: no task of worker would ever start: {why}"
+    assert mentions(str(problem), f"roles.worker.placement = {text}", why)
 
 
 def test_waiting_for_each_other() -> None:
@@ -126,6 +129,4 @@ def test_waiting_for_each_other() -> None:
 def test_who_is_not_there() -> None:
     """May be meant, and is said."""
     spec = JobSpec(roles={"worker": Role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
-    assert constraint_hints(spec, YarnSettings()) == [
-        "roles.worker.placement: no container of the job has the tag pss; there are ps, worker."
-    ]
+    assert mention_each(constraint_hints(spec, YarnSettings()), ("roles.worker.placement", "pss", "ps"))

@@ -123,15 +123,16 @@ class _SignalHandlers:
     def _press(self, number: signal.Signals) -> None:
         self._pressed += 1
         self._early.note(number)
+        on = "" if number is signal.SIGINT else f" on {number.name}"
         again = "press Ctrl-C again" if number is signal.SIGINT else f"send {number.name} again"
         if self._pressed > 2:
-            self._view.noticed(f"Leaving; job {self._job_id} may still be running: tony status {self._job_id}")
+            self._view.noticed(f"Leaving{on}; job {self._job_id} may still be running: tony status {self._job_id}")
             self._leave(signal.SIGINT)
             return
         if self._pressed == 1:
-            self._view.noticed(f"Stopping job {self._job_id}; {again} to kill it now")
+            self._view.noticed(f"Stopping job {self._job_id}{on}; {again} to kill it now")
         else:
-            self._view.noticed(f"Killing job {self._job_id}; {again} to leave")
+            self._view.noticed(f"Killing job {self._job_id}{on}; {again} to leave")
         self._group.create_task(self._kill(now=self._pressed == 2))
 
     async def _kill(self, *, now: bool) -> None:
