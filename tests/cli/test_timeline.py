@@ -56,7 +56,7 @@ def test_a_column_shows_what_was_done_longest() -> None:
     lines = timeline_text(told(plain_life()), 60, ASCII)
     picture = row(lines, "worker:0")
     assert picture == "." * 10 + ":" * 10 + "#" * 30
-    assert lines[-1] == ". waiting for a container  : set-up  # running"
+    assert lines[-1] == ". waiting for a container  : container setup  # running"
 
 
 def test_whom_it_befell_is_said_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
+from tests.web.in_memory_query import select_jobs
 from tony import clock
 from tony.errors import TonyError
 from tony.history.directory_scan import scan
@@ -17,7 +18,6 @@ from tony.model.job_query import JobsPage, Query
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
-from tony.web.in_memory_query import select_jobs
 
 #: Job views that are cached.
 _MAX_CACHED_VIEWS = 32

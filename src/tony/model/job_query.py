@@ -80,6 +80,27 @@ class Query:
         """Return True if the query has any filter."""
         return any(getattr(self, name) not in ("", None) for name in _FILTERS)
 
+    def takes(self, head: JobHead) -> bool:
+        """Return True if a job matches all filters."""
+        if self.state == DAMAGED:
+            in_state = bool(head.damaged)
+        else:
+            in_state = not self.state or (head.state in GROUPS[self.state] and not head.damaged)
+        searched = " ".join((head.job, head.name, head.user, head.reason, head.cause, *head.tags)).casefold()
+        return (
+            in_state
+            and self.user in ("", head.user)
+            and self.framework in ("", head.framework)
+            and self.scheduler in ("", head.scheduler)
+            and self.queue in ("", head.queue)
+            and (not self.tag or self.tag in head.tags)
+            and (self.failure_class is None or self.failure_class is head.failure_class)
+            and (self.since is None or head.submitted >= self.since)
+            and (self.until is None or head.submitted <= self.until)
+            and all(word in searched for word in self.text.casefold().split())
+            and (not self.readers or not {head.user, *head.viewers, *head.editors}.isdisjoint(self.readers))
+        )
+
 
 _FILTERS = ("text", "user", "state", "framework", "scheduler", "queue", "tag", "failure_class", "since", "until")
 #: Never part of a URL: the requesting user is determined by authentication.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, Timeline
+from tony.history.timeline_layout import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.units import format_duration
 from tony.web.page_text import plain
 
@@ -38,15 +39,6 @@ _RANK = (
 _DIED = len(_RANK) + 1
 _CLASSES = ("", *(f"t-{what.value}" for what in _RANK), "t-died")
 _RUN = re.compile(rb"(.)\1*", re.DOTALL)
-#: Meaning of the colours, in the order of a task's phases.
-LEGEND = (
-    (TaskPhase.WAITING, "waiting for a container"),
-    (TaskPhase.SET_UP, "container setup"),
-    (TaskPhase.RENDEZVOUS, "waiting for other tasks"),
-    (TaskPhase.RUNNING, "running"),
-    (TaskPhase.STOPPING, "stopping"),
-    (TaskPhase.IDLE, "exited, container not yet released"),
-)
 _SIGNS = {
     MarkerKind.FAILURE: ("failure", "✕"),
     MarkerKind.DEATH: ("died", "✕"),
@@ -58,6 +50,8 @@ _SIGNS = {
 #: Maximum number of signs of one kind per lane and in all lanes; each stands for a time interval.
 _MAX_SIGNS_PER_LANE = 100
 _MAX_SIGNS = 2_400
+#: Maximum number of round times on the axis.
+_MAX_TICKS = 8
 #: Maximum number of spans drawn as bars; more are drawn as one path per phase.
 _MAX_BARS = 5_000
 
@@ -92,7 +86,7 @@ class Drawing:
         picture: lanes, sessions, markers and the axis, at the full width of their container.
         labels: names next to the lanes: one per lane, or one per role if lanes are too thin.
         per_lane: number of tasks per lane.
-        shown: phases of `LEGEND` and kinds of signs that occur in the picture.
+        shown: phases and kinds of signs that occur in the picture.
         summary: the picture in one or two sentences.
     """
 
@@ -117,7 +111,18 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
     per_lane = -(-len(tasks) // MAX_LANES) if tasks else 1
     thin_height = max(_MIN_LANE_HEIGHT, min(8, 480 / max(1, -(-len(tasks) // per_lane))))
     height = _LANE_HEIGHT if len(tasks) <= MAX_LABELLED_LANES else thin_height
-    lanes = _lanes([name for name, _ in tasks], per_lane, height)
+    lanes = [
+        TimelineLane(
+            label=lane.label(" – "),
+            task=lane.tasks[0] if len(lane.tasks) == 1 else "",
+            role=lane.role,
+            first=lane.first,
+            last=lane.last,
+            y=_TOP_MARGIN + number * height,
+            height=height,
+        )
+        for number, lane in enumerate(divide_into_lanes([name for name, _ in tasks], per_lane))
+    ]
     died = _find_deaths(line)
     single = per_lane == 1 and len(tasks) <= MAX_LABELLED_LANES
     spans = dict(tasks)
@@ -145,14 +150,7 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
     )
 
 
-class _Scale:
-    def __init__(self, since: float, until: float) -> None:
-        self.since, self.until = since, until
-
-    def at(self, seconds: float) -> float:
-        """Return the position of a time, 0 to 1."""
-        return min(1.0, max(0.0, (seconds - self.since) / (self.until - self.since)))
-
+class _Scale(TimeScale):
     def percent(self, seconds: float) -> str:
         return f"{100 * self.at(seconds):.3f}".rstrip("0").rstrip(".") + "%"
 
@@ -161,25 +159,6 @@ class _Scale:
 
     def contains(self, mark: Mark) -> bool:
         return self.since <= mark.at <= self.until
-
-
-def _lanes(tasks: Sequence[str], per_lane: int, height: float) -> list[TimelineLane]:
-    """Divide tasks into lanes, each with tasks of one role only."""
-    made: list[TimelineLane] = []
-    at = 0
-    while at < len(tasks):
-        role = tasks[at].rpartition(":")[0]
-        last = at
-        while last + 1 < len(tasks) and last + 1 < at + per_lane and tasks[last + 1].rpartition(":")[0] == role:
-            last += 1
-        alone = last == at
-        numbers = tasks[last].rpartition(":")[2]
-        label = tasks[at] if alone else f"{tasks[at]} – {numbers}"
-        y = _TOP_MARGIN + len(made) * height
-        task = tasks[at] if alone else ""
-        made.append(TimelineLane(label=label, task=task, role=role, first=at, last=last, y=y, height=height))
-        at = last + 1
-    return made
 
 
 def _labels(lanes: Sequence[TimelineLane], *, single: bool) -> tuple[TimelineLane, ...]:
@@ -230,7 +209,7 @@ def _bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scal
 
 
 def _title(span: Span) -> str:
-    words = f"{span.task}: {dict(LEGEND).get(span.what, span.what.value)}, {format_duration(span.seconds)}"
+    words = f"{span.task}: {PHASE_TEXTS.get(span.what, span.what.value)}, {format_duration(span.seconds)}"
     session = f", session {span.session}" if span.session else ""
     note = f" ({plain(span.note)})" if span.note else ""
     return f"{words}{session}, from {format_duration(span.since)} to {format_duration(span.until)}{note}"
@@ -343,12 +322,8 @@ def _signs(
 
 def _axis(scale: _Scale, bottom: float) -> Markup:
     """Draw the time axis with four to eight round numbers; CSS hides every other one on small screens."""
-    length = scale.until - scale.since
-    step = next((step for step in _STEPS if length / step <= 8), length / 6)
-    first = int(scale.since / step) * step
     made = [Markup('<line class="axis" x1="0" x2="100%" y1="{}" y2="{}"/>').format(bottom, bottom)]
-    at = first if first >= scale.since else first + step
-    while at <= scale.until:
+    for at in scale.ticks(_MAX_TICKS):
         share = scale.at(at)
         place = "start" if share < 0.04 else "end" if share > 0.96 else "middle"
         place += " other" if len(made) % 2 == 0 else ""
@@ -357,14 +332,7 @@ def _axis(scale: _Scale, bottom: float) -> Markup:
                 '<line class="grid" x1="{}" x2="{}" y1="16" y2="{}"/><text class="axis {}" x="{}" y="{}">{}</text>'
             ).format(scale.percent(at), scale.percent(at), bottom, place, scale.percent(at), bottom + 15, _moment(at))
         )
-        at += step
     return Markup("").join(made)
-
-
-_STEPS = (
-    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600,
-    43200, 86400, 172800, 604800,
-)  # fmt: skip
 
 
 def _moment(seconds: float) -> str:

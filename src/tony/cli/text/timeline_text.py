@@ -13,7 +13,7 @@ from itertools import groupby
 
 from tony.cli.terminal.terminal_text import cut, safe, width
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
-from tony.model.ids import TaskId
+from tony.history.timeline_layout import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.units import format_duration
 
 #: Most tasks that get a row each; with more, several share a lane.
@@ -28,7 +28,6 @@ _TICK_COLUMNS = 12
 #: Markers that are listed, the last ones, and lines of each.
 _MAX_MARKERS = 12
 _MAX_MARKER_LINES = 6
-_UNITS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +82,6 @@ ASCII = Alphabet(
     dash="-",
     tick="+",
 )
-#: Legend of the phases, in the order of a task's life.
-_STATES = {
-    TaskPhase.WAITING: "waiting for a container",
-    TaskPhase.SET_UP: "set-up",
-    TaskPhase.RENDEZVOUS: "waiting for the gang",
-    TaskPhase.RUNNING: "running",
-    TaskPhase.STOPPING: "stopping",
-    TaskPhase.IDLE: "exited, container not yet released",
-}
 #: Legend of the markers; in a column with several, the first of these is drawn.
 _MARKS = {
     MarkerKind.DEATH: "death",
@@ -138,11 +128,12 @@ def timeline_text(
         max_task_rows: with more tasks several share a lane; None: each task has a row.
     """
     shown = {name: spans for name, spans in line.by_task() if tasks is None or name in tasks}
-    lanes = _lanes(list(shown), max_task_rows)
-    label = min(_MAX_LABEL_COLUMNS, max((width(name) for name, _ in lanes), default=0), max(8, columns // 3))
+    is_single = max_task_rows is None or len(shown) <= max_task_rows
+    lanes = divide_into_lanes(list(shown), 1 if is_single else -(-len(shown) // _LANE_COUNT))
+    label = min(_MAX_LABEL_COLUMNS, max((width(lane.label("-")) for lane in lanes), default=0), max(8, columns // 3))
     label = max(label, len("sessions"))
     room = max(_MIN_PICTURE_COLUMNS, columns - label - 2)
-    scale = _Scale(line.until, room)
+    scale = _Scale(0.0, line.until, room)
     marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
     used: set[_Cell] = set()
 
@@ -156,10 +147,10 @@ def timeline_text(
     general = [mark for mark in marks if not mark.task]
     if general:
         rows.append(drawn("job", _with_marks([TaskPhase.GONE] * room, general, scale)))
-    for name, members in lanes:
-        mine = set(members)
-        cells = _cells([span for member in members for span in shown[member]], scale)
-        rows.append(drawn(name, _with_marks(cells, [mark for mark in marks if mark.task in mine], scale)))
+    for lane in lanes:
+        mine = set(lane.tasks)
+        cells = _cells([span for task in lane.tasks for span in shown[task]], scale)
+        rows.append(drawn(lane.label("-"), _with_marks(cells, [mark for mark in marks if mark.task in mine], scale)))
     return [*rows, "", *_legend(used, alphabet, paint, columns), *_marker_list(marks, columns)]
 
 
@@ -174,14 +165,15 @@ def headline(line: Timeline, state: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
-    until: float
+class _Scale(TimeScale):
+    """A scale of `room` columns."""
+
     room: int
 
     @property
     def step(self) -> float:
         """Seconds per column."""
-        return max(self.until, 1e-3) / self.room
+        return self.seconds / self.room
 
     def column(self, at: float) -> int:
         """Return the column of a time."""
@@ -190,17 +182,12 @@ class _Scale:
 
 def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
     """Return the times, and below them a line with ticks."""
-    wanted = max(scale.until, 1e-3) / max(1, scale.room // _TICK_COLUMNS)
-    fallback = _UNITS[-1] * max(1, -int(-wanted // _UNITS[-1]))
-    unit = wanted if wanted < 1 else next((each for each in _UNITS if each >= wanted), fallback)
     times, line = [" "] * scale.room, [alphabet.dash] * scale.room
-    at = 0.0
-    while at <= scale.until:
+    for at in scale.ticks(max(1, scale.room // _TICK_COLUMNS)):
         place, text = scale.column(at), "0" if at == 0 else format_duration(at)
         if place + len(text) <= scale.room:
             times[place : place + len(text)] = text
             line[place] = alphabet.tick
-        at += unit
     return ["".join(times), "".join(line)]
 
 
@@ -261,21 +248,6 @@ def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) ->
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _lanes(tasks: Sequence[str], max_task_rows: int | None) -> list[tuple[str, list[str]]]:
-    """Return the name and the tasks of each row."""
-    if max_task_rows is None or len(tasks) <= max_task_rows:
-        return [(task, [task]) for task in tasks]
-    size = -(-len(tasks) // _LANE_COUNT)
-    lanes: list[tuple[str, list[str]]] = []
-    for _, group in groupby(tasks, key=lambda task: task.rpartition(":")[0]):
-        members = list(group)
-        for at in range(0, len(members), size):
-            lane = members[at : at + size]
-            last = TaskId.parse(lane[-1]).index
-            lanes.append((lane[0] if len(lane) == 1 else f"{lane[0]}-{last}", lane))
-    return lanes
-
-
 def _padded(text: str, columns: int) -> str:
     """Return a name padded to its column; of a long one the end is kept, where names differ."""
     text = safe(text)
@@ -303,7 +275,7 @@ def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) ->
     """Return the legend of the characters that occur in the picture."""
     lines: list[str] = []
     taken = 0
-    for cell, word in (*_STATES.items(), *_MARKS.items()):
+    for cell, word in (*PHASE_TEXTS.items(), *_MARKS.items()):
         if cell not in used:
             continue
         sign = _sign(cell, alphabet)

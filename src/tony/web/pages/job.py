@@ -12,6 +12,7 @@ from tony.core.events import Snapshot
 from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
+from tony.history.timeline_layout import PHASE_TEXTS
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints
@@ -25,7 +26,7 @@ from tony.web.pages.job_layout import Unknown, await_with_timeout, counts, frame
 from tony.web.request import PageRequest
 from tony.web.svg_cache import SvgCache
 from tony.web.template_rendering import render
-from tony.web.timeline_svg import LEGEND, Drawing
+from tony.web.timeline_svg import Drawing
 
 #: How long the page waits for its timeline; if it takes longer, the script loads it afterwards.
 _TIMELINE_TIMEOUT_SECONDS = 0.06
@@ -187,7 +188,7 @@ def _timeline_values(
     return {
         "drawing": drawing,
         "line": line,
-        "legend": [(phase.value, text) for phase, text in LEGEND if phase.value in drawing.shown],
+        "legend": [(phase.value, text) for phase, text in PHASE_TEXTS.items() if phase.value in drawing.shown],
         "marks": marks[-_MAX_LISTED_MARKERS:],
         "more_marks": max(0, len(marks) - _MAX_LISTED_MARKERS),
         "checkpoints": sum(mark.what is MarkerKind.CHECKPOINT for mark in line.marks),

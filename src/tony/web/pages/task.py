@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from tony.config.secret_masking import masked
 from tony.history.timeline import Span, TaskPhase, Timeline
+from tony.history.timeline_layout import PHASE_TEXTS
 from tony.jobs.directory.task_logs import LogFileInfo, TaskLogs
 from tony.model.ids import TaskId
 from tony.model.submission_record import JobRecord
@@ -18,7 +19,6 @@ from tony.web import ansi_html
 from tony.web.pages.job_layout import Unknown, await_with_timeout, frame, known
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
-from tony.web.timeline_svg import LEGEND
 
 #: Bytes that are read from the end of each stream, and lines that are shown.
 _TAIL_BYTES = 8000
@@ -66,7 +66,7 @@ async def page(page_request: PageRequest) -> Response:
         "tails": [] if isinstance(files, Unknown) else await _read_tails(logs, files),
         "spans": _spans(line, str(task)),
         "accepted": line.accepted if isinstance(line, Timeline) else 0.0,
-        "legend": dict(LEGEND),
+        "legend": PHASE_TEXTS,
         "resources": _resources(record, task) if isinstance(record, JobRecord) else None,
     }
     return render("task.html", page_request, values)

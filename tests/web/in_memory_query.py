@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from tony.model.job_query import DAMAGED, GROUPS, Facet, Facets, JobSort, JobsPage, Query
+from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, JobsPage, Query
 from tony.model.job_summary import JobHead
 
 
@@ -21,7 +21,7 @@ def select_jobs(heads: Collection[JobHead], query: Query, now: float, problems: 
     Raises:
         ValueError: `query.after` is not a page cursor.
     """
-    found = [head for head in heads if _matches(query, head)]
+    found = [head for head in heads if query.takes(head)]
     known = [head for head in found if _sort_value(head, query.sort, now) is not None]
     unknown = [head for head in found if _sort_value(head, query.sort, now) is None]
     known.sort(key=lambda head: (_sort_value(head, query.sort, now) or 0, head.job), reverse=query.descending)
@@ -37,33 +37,6 @@ def select_jobs(heads: Collection[JobHead], query: Query, now: float, problems: 
         facets=_facets(heads),
         problems=tuple(problems),
     )
-
-
-def _matches(query: Query, head: JobHead) -> bool:
-    if query.state == DAMAGED:
-        state = bool(head.damaged)
-    else:
-        state = not query.state or (head.state in GROUPS[query.state] and not head.damaged)
-    return (
-        state
-        and query.user in ("", head.user)
-        and query.framework in ("", head.framework)
-        and query.scheduler in ("", head.scheduler)
-        and query.queue in ("", head.queue)
-        and (not query.tag or query.tag in head.tags)
-        and (query.failure_class is None or query.failure_class is head.failure_class)
-        and (query.since is None or head.submitted >= query.since)
-        and (query.until is None or head.submitted <= query.until)
-        and _matches_text(query.text, head)
-        and (not query.readers or not {head.user, *head.viewers, *head.editors}.isdisjoint(query.readers))
-    )
-
-
-def _matches_text(text: str, head: JobHead) -> bool:
-    if not text:
-        return True
-    searched = " ".join((head.job, head.name, head.user, head.reason, head.cause, *head.tags)).casefold()
-    return all(word in searched for word in text.casefold().split())
 
 
 def _sort_value(head: JobHead, sort: JobSort, now: float) -> float | str | None:
