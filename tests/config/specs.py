@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +129,9 @@ _notify = st.just(Notify()) | st.builds(
     on=st.lists(st.sampled_from(NOTICES), max_size=3).map(tuple),
 )
 _waits = st.none() | durations
+_role_settings: st.SearchStrategy[Mapping[str, Any]] = st.fixed_dictionaries(
+    {}, optional={"placement": texts, "placement_tags": st.lists(texts, max_size=2).map(tuple), "mounts": texts}
+).map(lambda own: {"yarn": own} if own else {})
 _marks = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
 
 
@@ -174,9 +178,7 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         restart_grace=draw(st.none() | durations),
         port_range=draw(st.none() | ports),
         port=draw(st.sampled_from(ReservedPort)),
-        placement=draw(st.none() | texts),
-        placement_tags=tuple(draw(st.lists(texts, max_size=2))),
-        mounts=draw(st.none() | texts),
+        scheduler_settings=draw(_role_settings),
         progress_pattern=draw(
             st.none() | st.sampled_from([r"(?P<step>\d+)", "Epoch (?P<step>[0-9]+)/(?P<total>[0-9]+)"])
         ),
@@ -276,9 +278,10 @@ def _role(role: Role) -> dict[str, Any]:
         "restart": role.restart.value,
         "port": role.port.value,
         "max_restarts": role.max_restarts,
-        "placement": role.placement,
-        "placement_tags": list(role.placement_tags),
-        "mounts": role.mounts,
+        **{
+            scheduler: {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+            for scheduler, settings in role.scheduler_settings.items()
+        },
         "exports": dict(role.exports),
         "progress_pattern": role.progress_pattern,
         "progress_summaries": role.progress_summaries,

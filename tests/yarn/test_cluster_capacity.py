@@ -101,11 +101,11 @@ def test_allocation_time_out(lab: YarnLab) -> None:
         ("[roles.worker]\n", ["scheduler.yarn.am_memory=9g"], ["9216m", "4096m", "application master"]),
         ("[roles.worker]\n", ["scheduler.yarn.colour=red"], ["colour"]),
         (
-            '[roles.worker]\nplacement = "notin,nod,ps"\n',
+            '[roles.worker]\nyarn.placement = "notin,nod,ps"\n',
             [],
-            ["roles.worker.placement = notin,nod,ps", "(character 7)"],
+            ["roles.worker.yarn.placement = notin,nod,ps", "(character 7)"],
         ),
-        ('[roles.worker]\nplacement = "in,node,ps"\n', [], ["no container of the job has the tag ps"]),
+        ('[roles.worker]\nyarn.placement = "in,node,ps"\n', [], ["no container of the job has the tag ps"]),
     ],
     ids=[
         *("no-queue", "parent-queue", "memory", "vcores", "gpus", "resource", "label", "master", "setting"),
@@ -125,7 +125,9 @@ def test_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str])
 def test_no_constraints_here(lab: YarnLab) -> None:
     """Only the ResourceManager knows that it takes none: the job fails with the setting of its that needs them."""
     jobs = {
-        "roles.worker.placement": lab.detach(lab.roles("", '[roles.worker]\nplacement = "notin,node,worker"\n')),
+        "roles.worker.yarn.placement": lab.detach(
+            lab.roles("", '[roles.worker]\nyarn.placement = "notin,node,worker"\n')
+        ),
         "scheduler.yarn.placement": lab.detach(
             lab.job('command = "true"\n', name="all.toml"), "--set", "scheduler.yarn.placement=os=linux"
         ),

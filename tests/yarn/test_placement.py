@@ -44,23 +44,23 @@ def test_constraints(lab: YarnLab) -> None:
     """By attributes and tags, joined, and for all of an application; roles that are asked for otherwise go on."""
     roles = """
     [roles.db]
-    placement = "nm.yarn.io/disk=ssd,tape"
-    placement_tags = ["db", "store"]
+    yarn.placement = "nm.yarn.io/disk=ssd,tape"
+    yarn.placement_tags = ["db", "store"]
     [roles.near]
     instances = 2
-    placement = "in,node,db"
+    yarn.placement = "in,node,db"
     [roles.far]
     instances = 2
-    placement = "and(notin,node,store:notin,rack,all/nobody)"
+    yarn.placement = "and(notin,node,store:notin,rack,all/nobody)"
     [roles.free]
     """
     by_role = lab.detach(lab.roles("", roles))
     of_all = """
     [roles.worker]
-    placement = "cardinality,node,worker,0,1"
+    yarn.placement = "cardinality,node,worker,0,1"
     instances = 2
     [roles.ps]
-    placement_tags = ["a", "b"]
+    yarn.placement_tags = ["a", "b"]
     """
     by_job = lab.detach(
         lab.job(f'command = "true"\n{of_all}', name="all.toml"),

@@ -247,14 +247,14 @@ def test_constraints(lab: YarnLab) -> None:
     roles = """
     [roles.ps]
     [roles.near]
-    placement = "in,node,ps"
+    yarn.placement = "in,node,ps"
     [roles.far]
     instances = 2
-    placement = "notin,node,ps"
-    placement_tags = ["far", "away"]
+    yarn.placement = "notin,node,ps"
+    yarn.placement_tags = ["far", "away"]
     [roles.few]
     instances = 4
-    placement = "cardinality,node,few,0,1"
+    yarn.placement = "cardinality,node,few,0,1"
     """
     job = lab.detach(
         lab.roles("", roles), "--set", "scheduler.yarn.placement=or(notin,node,near:in,node,ps:in,rack,ps)"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tony.model.job_spec import Command, JobSpec, Notify
+from tony.model.job_spec import Command, JobSpec, Notify, SettingValue
 from tony.model.masking import PASSWORD_IN_URL, SecretMask, find_secrets, is_secret
 
 #: Shown instead of a secret.
@@ -44,10 +44,14 @@ def redact(spec: JobSpec) -> JobSpec:
     """Return the job without secrets in variables, parameters, scheduler settings and commands."""
     mask = build_mask(spec)
     roles = {
-        name: replace(role, env=_masked(role.env, spec, mask), command=_masked_command(role.command, mask))
+        name: replace(
+            role,
+            env=_masked(role.env, spec, mask),
+            command=_masked_command(role.command, mask),
+            scheduler_settings={name: _masked_settings(each) for name, each in role.scheduler_settings.items()},
+        )
         for name, role in spec.roles.items()
     }
-    settings = {name: masked(name, v) if isinstance(v, str) else v for name, v in spec.scheduler_settings.items()}
     return replace(
         spec,
         command=_masked_command(spec.command, mask),
@@ -55,7 +59,7 @@ def redact(spec: JobSpec) -> JobSpec:
         container_env=_masked(spec.container_env, spec, mask),
         params=_masked(spec.params, spec, mask),
         roles=roles,
-        scheduler_settings=settings,
+        scheduler_settings=_masked_settings(spec.scheduler_settings),
         notify=_without_secrets(spec.notify),
     )
 
@@ -72,6 +76,10 @@ def _without_secrets(notify: Notify) -> Notify:
         return notify
     webhook, secret = (value if value is None else mask_value(value) for value in (notify.webhook, notify.secret))
     return replace(notify, webhook=webhook, secret=secret)
+
+
+def _masked_settings(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
+    return {name: masked(name, value) if isinstance(value, str) else value for name, value in settings.items()}
 
 
 def _masked(values: Mapping[str, str], spec: JobSpec, mask: SecretMask) -> dict[str, str]:

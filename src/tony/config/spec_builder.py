@@ -51,6 +51,11 @@ def _role(sheet: ValueTable, name: str) -> Role:
         exports=sheet.below((*place, "exports")),
         after={other: condition for _, _, other, condition in conditions(sheet, name)},
         timeout_after=_timeout_after(sheet.below((*place, "timeout_after"))),
+        scheduler_settings={
+            key[-1]: values
+            for key, values in sheet.children.items()
+            if key[:-1] == place and (node := find(key)) and node.is_scheduler
+        },
     )
 
 

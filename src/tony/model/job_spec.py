@@ -22,6 +22,8 @@ from tony.model.states import (
 GIB = 1024**3
 MIB = 1024**2
 
+#: A value of a scheduler's own setting.
+SettingValue = str | int | float | bool | tuple[str, ...]
 #: A string runs through `bash -c`; a tuple is executed unchanged.
 Command = str | tuple[str, ...]
 
@@ -68,9 +70,7 @@ class Role(RoleProgramSettings):
         node_label: only nodes with this label.
         image: container image that the tasks run in.
         spread: no two tasks of the role on one host.
-        placement: YARN placement constraint.
-        placement_tags: allocation tags that such constraints refer to; empty for the role's name.
-        mounts: mounts of the image, `/data:/data:ro,/tmp:/tmp:rw`.
+        scheduler_settings: scheduler -> its own settings for the role.
     """
 
     instances: int = 1
@@ -94,9 +94,7 @@ class Role(RoleProgramSettings):
     node_label: str | None = None
     image: str | None = None
     spread: bool = False
-    placement: str | None = None
-    placement_tags: tuple[str, ...] = ()
-    mounts: str | None = None
+    scheduler_settings: Mapping[str, Mapping[str, SettingValue]] = field(default_factory=dict)
 
     @property
     def how_many(self) -> str:
@@ -205,7 +203,7 @@ class JobSpec(JobProgramSettings):
     tls: TlsMode = TlsMode.AUTO
     notify: Notify = field(default_factory=Notify)
     scheduler: str = "local"
-    scheduler_settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    scheduler_settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
     @property
     def effective_roles(self) -> Mapping[str, Role]:

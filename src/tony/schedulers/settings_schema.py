@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import cast
 
 from tony.errors import Problem
+from tony.model.job_spec import SettingValue
 from tony.schedulers.registry import package_of
 from tony.units import parse_duration, parse_size
 
@@ -21,11 +22,13 @@ class SettingType(Enum):
     DURATION = "duration"  #: `90s`; parsed to float (seconds)
     PATH = "path"  #: absolute, or relative to the folder of the file that sets it
     TEXT = "text"  #: unchanged
+    TRUTH = "truth"  #: true or false
+    WORDS = "words"  #: a list of words; parsed to a tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSetting:
-    """One key of `[scheduler.<name>]`.
+    """One key of `[scheduler.<name>]`, or of `[roles.<role>.<name>]`.
 
     Attributes:
         default: in words, for the docs; the scheduler has the value itself.
@@ -49,12 +52,18 @@ def settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
     return tuple(cast(Sequence[SchedulerSetting], import_module(f"{package_of(scheduler)}.settings").SETTINGS))
 
 
+def role_settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
+    """Return the settings of one scheduler for each role. Raises like `settings_of`."""
+    module = import_module(f"{package_of(scheduler)}.settings")
+    return tuple(cast(Sequence[SchedulerSetting], getattr(module, "ROLE_SETTINGS", ())))
+
+
 def read_values(
     scheduler: str, settings: Sequence[SchedulerSetting], values: Mapping[str, object]
-) -> tuple[dict[str, int | float | str], list[Problem]]:
+) -> tuple[dict[str, SettingValue], list[Problem]]:
     """Parse `JobSpec.scheduler_settings`; return the valid values by name, and a problem for each invalid one."""
     known = {setting.name: setting for setting in settings}
-    read: dict[str, int | float | str] = {}
+    read: dict[str, SettingValue] = {}
     problems = []
     for name, value in values.items():
         try:
@@ -66,7 +75,15 @@ def read_values(
     return read, problems
 
 
-def _read(setting: SchedulerSetting, value: object) -> int | float | str:
+def _read(setting: SchedulerSetting, value: object) -> SettingValue:
+    if setting.type is SettingType.TRUTH:
+        if not isinstance(value, bool):
+            raise ValueError(f"expected {_expected(setting)}.")
+        return value
+    if setting.type is SettingType.WORDS:
+        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
+            raise ValueError(f"expected {_expected(setting)}.")
+        return tuple(value)
     if setting.type is SettingType.SIZE and isinstance(value, str):
         value = parse_size(value)
     if setting.type is SettingType.DURATION:
@@ -98,3 +115,7 @@ def _expected(setting: SchedulerSetting) -> str:
             return "a path"
         case SettingType.TEXT:
             return "text"
+        case SettingType.TRUTH:
+            return "true or false"
+        case SettingType.WORDS:
+            return "a list of words"

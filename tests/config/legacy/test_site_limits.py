@@ -121,8 +121,10 @@ class TestParsing:
             "tony.ps.allocation-tags": "a,b",
         }
         roles = spec(tmp_path, settings).roles
-        assert (roles["worker"].placement, roles["worker"].placement_tags) == ("notin,node,all", ("all",))
-        assert (roles["ps"].placement, roles["ps"].placement_tags) == ("in,rack,ps", ("a", "b"))
+        assert roles["worker"].scheduler_settings == {
+            "yarn": {"placement": "notin,node,all", "placement_tags": ("all",)}
+        }
+        assert roles["ps"].scheduler_settings == {"yarn": {"placement": "in,rack,ps", "placement_tags": ("a", "b")}}
 
     @pytest.mark.parametrize("off", ["0", "-1"])
     def test_times_that_are_off(self, tmp_path: Path, off: str) -> None:

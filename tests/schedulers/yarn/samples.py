@@ -1,6 +1,7 @@
 """A job for YARN with something of everything, and its payload."""
 
 from pathlib import Path
+from typing import Any
 
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.layout import Home
@@ -14,9 +15,17 @@ SOURCE = StagedItem(digest="a" * 64, size=1234, name="src", placement=Placement.
 DATA = StagedItem(digest="b" * 64, size=99, name="data.csv", placement=Placement.FILE)
 
 
+def yarn_role(
+    placement: str | None = None, placement_tags: tuple[str, ...] = (), mounts: str | None = None, **fields: Any
+) -> Role:
+    """A role with settings of YARN."""
+    own = {"placement": placement, "placement_tags": placement_tags, "mounts": mounts}
+    return Role(scheduler_settings={"yarn": {name: value for name, value in own.items() if value}}, **fields)
+
+
 def record(settings: dict[str, str | int | float | bool] | None = None, **fields: object) -> JobRecord:
     """A chief without anything special, and two workers with everything that a role can ask for."""
-    worker = Role(
+    worker = yarn_role(
         instances=2,
         resources=Resources(memory=1000 * MIB + 1, vcores=3, gpus=1, others={"yarn.io/fpga": 2}),
         node_label="gpu",

@@ -1,8 +1,10 @@
 """Jobs that a cluster can never run are refused, with the arithmetic."""
 
 from dataclasses import replace
+from typing import Any
 
 from tests.facts import mention_each, mentions
+from tests.schedulers.yarn.samples import yarn_role
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode
@@ -24,8 +26,8 @@ OFFER = ClusterCapacity(
 )
 
 
-def job(resources: Resources, **more: object) -> JobSpec:
-    role = Role(instances=1, resources=resources, **more)  # type: ignore[arg-type]
+def job(resources: Resources, **more: Any) -> JobSpec:
+    role = yarn_role(instances=1, resources=resources, **more)
     return JobSpec(command="true", roles={"worker": role})
 
 
@@ -156,7 +158,9 @@ def test_room() -> None:
 def test_mounts_without_an_image() -> None:
     """YARN would say nothing."""
     spec = job(Resources(), mounts="/data:/data:ro")
-    said = "roles.worker.mounts has no effect without an image: set `image`, or `docker_image` in [scheduler.yarn]."
+    said = (
+        "roles.worker.yarn.mounts has no effect without an image: set `image`, or `docker_image` in [scheduler.yarn]."
+    )
     assert noticed(spec) == [said]
     assert noticed(spec, docker_image="base") == noticed(job(Resources(), mounts="/a:/a:ro", image="base")) == []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.schedulers.yarn.samples import record
+from tests.schedulers.yarn.samples import record, yarn_role
 from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job_spec import JobSpec, Role
@@ -63,7 +63,7 @@ def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected
 def test_no_image() -> None:
     """No word of Docker, mounts or not."""
     assert of_master(docker_mounts="/a:/a:ro") == {}
-    assert of_task(Role(mounts="/b:/b:rw"), docker_mounts="/a:/a:ro") == {}
+    assert of_task(yarn_role(mounts="/b:/b:rw"), docker_mounts="/a:/a:ro") == {}
 
 
 def test_one_image_for_all() -> None:
@@ -78,14 +78,14 @@ def test_an_image_of_its_own() -> None:
     settings = {"docker_image": "base", "am_docker_image": "small", "docker_mounts": "/a:/a:ro"}
     assert of_master(**settings) == image("small", "/a:/a:ro")
     assert of_task(Role(), **settings) == image("base", "/a:/a:ro")
-    assert of_task(Role(image="train", mounts="/b:/b:rw"), **settings) == image("train", "/b:/b:rw")
+    assert of_task(yarn_role(image="train", mounts="/b:/b:rw"), **settings) == image("train", "/b:/b:rw")
     assert of_task(Role(image="train"), **settings) == image("train", "/a:/a:ro")
 
 
 def test_only_the_master_or_only_a_role() -> None:
     """The others run on the node as it is."""
     assert (of_master(am_docker_image="small"), of_task(Role(), am_docker_image="small")) == (image("small"), {})
-    assert (of_master(), of_task(Role(image="train", mounts="/b:/b:rw"))) == ({}, image("train", "/b:/b:rw"))
+    assert (of_master(), of_task(yarn_role(image="train", mounts="/b:/b:rw"))) == ({}, image("train", "/b:/b:rw"))
 
 
 def test_what_there_is_no_setting_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.schedulers.yarn.samples import yarn_role
 from tony.hadoop.wire.placement import all_of, apart
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job_spec import JobSpec, Role
@@ -21,9 +22,9 @@ def job(**roles: Role) -> JobSpec:
 def test_tags() -> None:
     """The role's name, or those that it has; what is spread is known by its name in any case."""
     assert tags_of("worker", Role()) == ("worker",)
-    assert tags_of("worker", Role(placement_tags=("a", "b", "a"))) == ("a", "b")
-    assert tags_of("worker", Role(placement_tags=("a",), spread=True)) == ("a", "worker")
-    assert tags_of("worker", Role(placement_tags=("worker", "a"), spread=True)) == ("worker", "a")
+    assert tags_of("worker", yarn_role(placement_tags=("a", "b", "a"))) == ("a", "b")
+    assert tags_of("worker", yarn_role(placement_tags=("a",), spread=True)) == ("a", "worker")
+    assert tags_of("worker", yarn_role(placement_tags=("worker", "a"), spread=True)) == ("worker", "a")
 
 
 def test_a_job_without_any() -> None:
@@ -36,7 +37,7 @@ def test_a_job_without_any() -> None:
 
 def test_an_ask_with_a_constraint() -> None:
     """Tags and constraint, neither hosts nor label."""
-    spec = job(worker=Role(placement="notin,node,worker", placement_tags=("a", "b")))
+    spec = job(worker=yarn_role(placement="notin,node,worker", placement_tags=("a", "b")))
     ask = build_container_request(spec, "worker", NONE, NODES)
     assert (ask.tags, ask.constraint) == (("a", "b"), parse("notin,node,worker"))
     assert (ask.hosts, ask.racks, ask.label) == ((), (), None)
@@ -44,7 +45,7 @@ def test_an_ask_with_a_constraint() -> None:
 
 def test_spread_and_more() -> None:
     """Both hold."""
-    spec = job(worker=Role(spread=True, placement="os=linux"), ps=Role(spread=True))
+    spec = job(worker=yarn_role(spread=True, placement="os=linux"), ps=Role(spread=True))
     assert constraint_of(spec, "worker", NONE) == all_of(apart("node", "worker"), parse("os=linux"))
     assert constraint_of(spec, "ps", NONE) == apart("node", "ps")
 
@@ -52,28 +53,28 @@ def test_spread_and_more() -> None:
 def test_who_is_spoken_of_has_tags() -> None:
     """YARN knows no tags of what is asked for otherwise: `worker` would be anywhere."""
     spec = job(
-        worker=Role(placement="notin,node,ps,all/db,not-self/etl"), ps=Role(), db=Role(), etl=Role(), other=Role()
+        worker=yarn_role(placement="notin,node,ps,all/db,not-self/etl"), ps=Role(), db=Role(), etl=Role(), other=Role()
     )
-    key = "roles.worker.placement"
+    key = "roles.worker.yarn.placement"
     assert placed(spec, NONE) == {"worker": key, "ps": key, "db": key}
     assert build_container_request(spec, "ps", NONE, NODES).tags == ("ps",)
     assert build_container_request(spec, "other", NONE, NODES).hosts == ("n1",)
-    assert placed(job(worker=Role(placement_tags=("a",)), ps=Role(spread=True), none=Role(instances=0)), NONE) == {
-        "worker": "roles.worker.placement_tags",
+    assert placed(job(worker=yarn_role(placement_tags=("a",)), ps=Role(spread=True), none=Role(instances=0)), NONE) == {
+        "worker": "roles.worker.yarn.placement_tags",
         "ps": "roles.ps.spread",
     }
 
 
 def test_for_all_of_the_application() -> None:
     """With each ask, beside what is the role's own."""
-    spec = job(worker=Role(placement_tags=("a", "b")), ps=Role(placement="in,rack,a", spread=True), db=Role())
+    spec = job(worker=yarn_role(placement_tags=("a", "b")), ps=yarn_role(placement="in,rack,a", spread=True), db=Role())
     assert [constraint_of(spec, name, OF_ALL) for name in spec.roles] == [
         parse("os=linux"),
         all_of(apart("node", "ps"), parse("in,rack,a"), parse("os=linux")),
         parse("os=linux"),
     ]
     assert placed(spec, OF_ALL) == {
-        "worker": "roles.worker.placement_tags",
+        "worker": "roles.worker.yarn.placement_tags",
         "ps": "roles.ps.spread",
         "db": "scheduler.yarn.placement",
     }

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.facts import mention_each, mentions
+from tests.schedulers.yarn.samples import yarn_role
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
 from tony.schedulers.yarn.client.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
-from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 
 
 def told_of(roles: Mapping[str, Role], settings: str | None = None) -> list[Problem]:
@@ -31,22 +32,22 @@ def one(settings: str | None = None, **roles: Role) -> str:
 
 def test_all_that_cannot_be_read() -> None:
     """At once, each with its key and its place; roles without tasks ask for nothing."""
-    found = told("os=", worker=Role(placement="notin,nod,worker"), ps=Role(placement_tags=("a b", "c")))
+    found = told("os=", worker=yarn_role(placement="notin,nod,worker"), ps=yarn_role(placement_tags=("a b", "c")))
     assert mention_each(
         list(map(str, found)),
         ("scheduler.yarn.placement = os=", "NAME=VALUE", "NAME!=VALUE", "1"),
-        ("roles.worker.placement = notin,nod,worker", "node", "rack", "7"),
-        ("roles.ps.placement_tags = a b", "contain", "blanks"),
+        ("roles.worker.yarn.placement = notin,nod,worker", "node", "rack", "7"),
+        ("roles.ps.yarn.placement_tags = a b", "contain", "blanks"),
     )
-    assert told(worker=Role(instances=0, placement="nonsense")) == []
+    assert told(worker=yarn_role(instances=0, placement="nonsense")) == []
 
 
 def test_no_cluster_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There need not even be one."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
-    spec = JobSpec(command="true", scheduler="yarn", roles={"worker": Role(placement="in,node")})
+    spec = JobSpec(command="true", scheduler="yarn", roles={"worker": yarn_role(placement="in,node")})
     (problem,) = registry.load("yarn").submitter(Home(tmp_path)).check(spec)
-    assert problem.key == "roles.worker.placement"
+    assert problem.key == "roles.worker.yarn.placement"
 
 
 def test_with_a_label() -> None:
@@ -58,31 +59,34 @@ def test_with_a_label() -> None:
     spec = JobSpec(command="true", roles={"worker": Role(spread=True)})
     assert [problem.message for problem in unsatisfiable_constraints(spec, YarnSettings(node_label="gpu"))] == [message]
     assert mentions(
-        one(worker=Role(placement="notin,node,worker", node_label="gpu")),
-        "roles.worker.placement = notin,node,worker",
+        one(worker=yarn_role(placement="notin,node,worker", node_label="gpu")),
+        "roles.worker.yarn.placement = notin,node,worker",
         "gpu",
     )
-    assert "roles.worker.placement_tags = a, b: YARN supports" in one(
-        worker=Role(placement_tags=("a", "b"), node_label="x")
+    assert "roles.worker.yarn.placement_tags = a, b: YARN supports" in one(
+        worker=yarn_role(placement_tags=("a", "b"), node_label="x")
     )
     assert "scheduler.yarn.placement = os=linux: YARN supports" in one("os=linux", worker=Role(node_label="x"))
-    spoken_of = one(worker=Role(placement="notin,node,ps"), ps=Role(node_label="big"))
-    assert spoken_of.startswith("roles.worker.placement = notin,node,ps: YARN supports")
+    spoken_of = one(worker=yarn_role(placement="notin,node,ps"), ps=Role(node_label="big"))
+    assert spoken_of.startswith("roles.worker.yarn.placement = notin,node,ps: YARN supports")
     assert "but ps requests big" in spoken_of
 
 
 @pytest.mark.parametrize(
     "roles",
     [
-        {"worker": Role(placement="in,node,ps"), "ps": Role()},
-        {"worker": Role(placement="in,node,ps"), "ps": Role(placement="in,rack,db"), "db": Role()},
-        {"worker": Role(placement="or(in,node,nobody:notin,node,worker)")},
-        {"worker": Role(placement="or(in,node,worker:os=linux)")},
-        {"worker": Role(placement="cardinality,node,worker,0,1", instances=8)},
-        {"worker": Role(placement="cardinality,rack,ps,2,9"), "ps": Role(instances=2)},
-        {"worker": Role(placement="in,node,all/nobody,app-tag/nightly/x,not-self/y")},
-        {"worker": Role(placement="in,node,a", placement_tags=("a",)), "first": Role(placement_tags=("a",))},
-        {"worker": Role(placement="and(in,node,ps:in,node,ps)"), "ps": Role(placement="notin,node,ps", instances=3)},
+        {"worker": yarn_role(placement="in,node,ps"), "ps": Role()},
+        {"worker": yarn_role(placement="in,node,ps"), "ps": yarn_role(placement="in,rack,db"), "db": Role()},
+        {"worker": yarn_role(placement="or(in,node,nobody:notin,node,worker)")},
+        {"worker": yarn_role(placement="or(in,node,worker:os=linux)")},
+        {"worker": yarn_role(placement="cardinality,node,worker,0,1", instances=8)},
+        {"worker": yarn_role(placement="cardinality,rack,ps,2,9"), "ps": Role(instances=2)},
+        {"worker": yarn_role(placement="in,node,all/nobody,app-tag/nightly/x,not-self/y")},
+        {"worker": yarn_role(placement="in,node,a", placement_tags=("a",)), "first": yarn_role(placement_tags=("a",))},
+        {
+            "worker": yarn_role(placement="and(in,node,ps:in,node,ps)"),
+            "ps": yarn_role(placement="notin,node,ps", instances=3),
+        },
     ],
 )
 def test_what_can_be(roles: dict[str, Role]) -> None:
@@ -94,19 +98,19 @@ def test_what_can_be(roles: dict[str, Role]) -> None:
     ("roles", "why"),
     [
         (
-            {"worker": Role(placement="in,node,pss"), "ps": Role()},
+            {"worker": yarn_role(placement="in,node,pss"), "ps": Role()},
             "no container of the job has the tag pss; there are ps, worker.",
         ),
         (
-            {"worker": Role(placement="in,node,worker", instances=4)},
+            {"worker": yarn_role(placement="in,node,worker", instances=4)},
             "it requires a container with the tag worker first, but none can be placed before.",
         ),
         (
-            {"worker": Role(placement="cardinality,rack,ps,3,9"), "ps": Role(instances=2)},
+            {"worker": yarn_role(placement="cardinality,rack,ps,3,9"), "ps": Role(instances=2)},
             "it requires 3 containers with the tag ps in one place, but at most 2 can exist.",
         ),
         (
-            {"worker": Role(placement="and(os=linux:or(in,node,ps:in,rack,ps))"), "ps": Role(instances=0)},
+            {"worker": yarn_role(placement="and(os=linux:or(in,node,ps:in,rack,ps))"), "ps": Role(instances=0)},
             "no container of the job has the tag ps; there are worker.",
         ),
     ],
@@ -114,19 +118,19 @@ def test_what_can_be(roles: dict[str, Role]) -> None:
 def test_what_can_never_be(roles: dict[str, Role], why: str) -> None:
     """YARN would wait for it in silence."""
     (problem,) = told_of(roles)
-    text = roles["worker"].placement
-    assert mentions(str(problem), f"roles.worker.placement = {text}", why)
+    text = read_role_settings(roles["worker"]).placement
+    assert mentions(str(problem), f"roles.worker.yarn.placement = {text}", why)
 
 
 def test_waiting_for_each_other() -> None:
     """Each role is told of."""
-    found = told(a=Role(placement="in,node,b"), b=Role(placement="in,node,a"), c=Role())
-    assert [problem.key for problem in found] == ["roles.a.placement", "roles.b.placement"]
-    (problem,) = told("in,node,b", a=Role(placement="os=linux", instances=0), b=Role())
+    found = told(a=yarn_role(placement="in,node,b"), b=yarn_role(placement="in,node,a"), c=Role())
+    assert [problem.key for problem in found] == ["roles.a.yarn.placement", "roles.b.yarn.placement"]
+    (problem,) = told("in,node,b", a=yarn_role(placement="os=linux", instances=0), b=Role())
     assert (problem.key, problem.value) == ("scheduler.yarn.placement", "in,node,b")
 
 
 def test_who_is_not_there() -> None:
     """May be meant, and is said."""
-    spec = JobSpec(roles={"worker": Role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
-    assert mention_each(constraint_hints(spec, YarnSettings()), ("roles.worker.placement", "pss", "ps"))
+    spec = JobSpec(roles={"worker": yarn_role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
+    assert mention_each(constraint_hints(spec, YarnSettings()), ("roles.worker.yarn.placement", "pss", "ps"))

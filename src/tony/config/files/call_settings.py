@@ -60,6 +60,8 @@ def _role(role: Role, with_defaults: bool = False) -> dict[str, Any]:
     _add(values, ("exports",), _canonical_items(role.exports))
     if isinstance(role.resources, Resources):
         _add(values, ("resources",), _canonical_items(role.resources.others))
+    for scheduler, settings in role.scheduler_settings.items():
+        put(values, (str(scheduler),), _canonical_items(settings))
     _add(values, ("after",), _after(role.after))
     limit: Any = role.timeout_after
     if isinstance(limit, TimeoutAfter):

@@ -58,7 +58,7 @@ def _places(draft: DraftJob, name: str) -> None:
     )
     for key in (f"tony.{name}.placement-spec", "tony.containers.placement-spec"):
         if spec := value_parsing.text(draft, key):
-            draft.put((*place, "placement"), spec, _value(draft, key))
+            draft.put((*place, "yarn", "placement"), spec, _value(draft, key))
             constrained = key
             break
     if label := value_parsing.text(draft, f"tony.{name}.node-label"):
@@ -69,7 +69,7 @@ def _places(draft: DraftJob, name: str) -> None:
             draft.put((*place, "node_label"), label, value)
     for key in (f"tony.{name}.allocation-tags", "tony.containers.allocation-tags"):
         if tags := value_parsing.items(draft, key):
-            draft.put_list((*place, "placement_tags"), tags)
+            draft.put_list((*place, "yarn", "placement_tags"), tags)
             break
 
 

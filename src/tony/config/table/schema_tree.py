@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
 
 from tony.config.table.settings_table import SETTINGS, Half, Key, Kind, Setting
+
+if TYPE_CHECKING:
+    from tony.schedulers.settings_schema import SchedulerSetting
 
 _SCHEDULER_KINDS = {
     "size": Kind.SIZE,
@@ -14,6 +18,8 @@ _SCHEDULER_KINDS = {
     "duration": Kind.DURATION,
     "path": Kind.PATH,
     "text": Kind.TEXT,
+    "truth": Kind.TRUTH,
+    "words": Kind.TAGS,
 }
 
 
@@ -28,6 +34,7 @@ class SettingsNode:
         word: what such a name is: `role`, `group`, `name`.
         elsewhere: names that the user cannot choose here because they are settings elsewhere.
         has_schedulers: names of installed schedulers are children as well.
+        is_scheduler: its children are the settings of one scheduler for a role.
     """
 
     setting: Setting | None = None
@@ -36,6 +43,7 @@ class SettingsNode:
     word: str = ""
     elsewhere: tuple[str, ...] = ()
     has_schedulers: bool = False
+    is_scheduler: bool = False
 
     @property
     def is_table(self) -> bool:
@@ -56,13 +64,16 @@ class SettingsNode:
 @cache
 def schema() -> SettingsNode:
     """Return the root of the tree, including the settings of the schedulers."""
+    from tony.schedulers.registry import built_in_names
+
     root = SettingsNode()
     for setting in settings():
         _add(root, setting)
     role = root.named["roles"].any
     assert role is not None
     role.named["resources"].elsewhere = ("memory", "vcores", "gpus")
-    root.named["scheduler"].has_schedulers = True
+    root.named["scheduler"].has_schedulers = role.has_schedulers = True
+    _mark_schedulers(role, built_in_names())
     return root
 
 
@@ -82,8 +93,17 @@ def _add_plug_ins() -> None:
     """Add the settings of installed schedulers, once an unknown name may be one: the search takes milliseconds."""
     from tony.schedulers.registry import plug_in_names
 
-    for setting in _settings_of(plug_in_names()):
+    for setting in (*_settings_of(plug_in_names()), *_role_settings_of(plug_in_names())):
         _add(schema(), setting)
+    role = schema().named["roles"].any
+    assert role is not None
+    _mark_schedulers(role, plug_in_names())
+
+
+def _mark_schedulers(role: SettingsNode, schedulers: Iterable[str]) -> None:
+    for name in schedulers:
+        if name in role.named:
+            role.named[name].is_scheduler = True
 
 
 def find(key: Key) -> SettingsNode | None:
@@ -96,11 +116,14 @@ def find(key: Key) -> SettingsNode | None:
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """Return every setting, with those of each scheduler of tony after `scheduler.name`."""
+    """Return every setting, including those of the schedulers of tony."""
     from tony.schedulers.registry import built_in_names
 
-    place = next(i for i, setting in enumerate(SETTINGS) if setting.key == "scheduler.name") + 1
-    return (*SETTINGS[:place], *_settings_of(built_in_names()), *SETTINGS[place:])
+    found = list(SETTINGS)
+    for key, rows in (("scheduler.name", _settings_of), ("roles.<role>.spread", _role_settings_of)):
+        place = next(i for i, setting in enumerate(found) if setting.key == key) + 1
+        found[place:place] = rows(built_in_names())
+    return tuple(found)
 
 
 def _settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
@@ -109,11 +132,23 @@ def _settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
 
     for scheduler in schedulers:
         for row in settings_of(scheduler):
-            yield Setting(
-                key=f"scheduler.{scheduler}.{row.name}",
-                kind=_SCHEDULER_KINDS[row.type.value],
-                half=Half.SCHEDULER,
-                meaning=row.meaning,
-                shown_default=row.default,
-                minimum=row.minimum,
-            )
+            yield _to_setting(f"scheduler.{scheduler}.{row.name}", row)
+
+
+def _role_settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
+    from tony.schedulers.settings_schema import role_settings_of
+
+    for scheduler in schedulers:
+        for row in role_settings_of(scheduler):
+            yield _to_setting(f"roles.<role>.{scheduler}.{row.name}", row)
+
+
+def _to_setting(key: str, row: SchedulerSetting) -> Setting:
+    return Setting(
+        key=key,
+        kind=_SCHEDULER_KINDS[row.type.value],
+        half=Half.SCHEDULER,
+        meaning=row.meaning,
+        shown_default=row.default,
+        minimum=row.minimum,
+    )

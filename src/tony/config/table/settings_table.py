@@ -293,14 +293,6 @@ _ROLES = (
          "with images.", also="docker_image container_image docker"),
     _row("roles.<role>.spread", Kind.TRUTH, Half.SCHEDULER, "No two tasks of the role on one host; for schedulers "
          "that support it.", also="anti_affinity"),
-    _row("roles.<role>.placement", Kind.TEXT, Half.SCHEDULER, "Placement constraint of the role's tasks, in YARN's "
-         "syntax: `notin,node,ps`; for schedulers with placement constraints.",
-         also="placement_spec placement_constraint affinity"),
-    _row("roles.<role>.placement_tags", Kind.TAGS, Half.SCHEDULER, "Allocation tags of the role's tasks, for "
-         "placement constraints.", default="the role's name", also="allocation_tags"),
-    _row("roles.<role>.mounts", Kind.TEXT, Half.SCHEDULER, "Mounts of the node's folders in the role's containers, in "
-         "YARN's syntax: `/data:/data:ro,/tmp:/tmp:rw`; for schedulers with images.", default="the scheduler's",
-         also="volumes docker_mounts"),
     _row("roles.<role>.env.<name>", Kind.WORD, Half.EXECUTOR, "Environment variable of the role's programs; overrides "
          "the job's.",
          attribute="", default="", also="environment envs shell_env variables"),

@@ -71,8 +71,8 @@ def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Pro
     read, problems = read_values("local", SETTINGS, values)
     memory, gpus, ledger = read.get("memory"), read.get("gpus"), read.get("ledger")
     settings = LocalSettings(
-        memory=None if memory is None else int(memory),
-        gpus=None if gpus is None else int(gpus),
+        memory=None if memory is None else int(str(memory)),
+        gpus=None if gpus is None else int(str(gpus)),
         ledger=None if ledger is None else Path(str(ledger)),
         executor=str(read.get("executor", DEFAULT_EXECUTOR)),
         master=str(read.get("master", DEFAULT_MASTER)),

@@ -32,7 +32,7 @@ from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import ATTEMPTS_WITHIN
 from tony.schedulers.yarn.client.unrecorded_applications import all_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
-from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings, read_role_settings
 
 MIB = 1024**2
 #: YARN's name for GPUs.
@@ -156,7 +156,8 @@ def task_container(
     digests = dict.fromkeys(item.digest for item in staged.items)
     own = spec.effective_roles[role]
     key = f"roles.{role}.image" if own.image else _DOCKER_IMAGE
-    docker = _docker(own.image or settings.docker_image, own.mounts or settings.docker_mounts, key, sources)
+    mounts = read_role_settings(own).mounts or settings.docker_mounts
+    docker = _docker(own.image or settings.docker_image, mounts, key, sources)
     return ContainerLaunchContext(
         local_resources=(
             *_archives(programs),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tony.errors import Problem
+from tony.model.job_spec import Role
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 MIB = 1024**2
@@ -96,6 +97,42 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _text("am_docker_image", "docker_image", "Docker image of the application master's container, if different."),
     _text("docker_mounts", "none", "Mounts of Docker containers, in YARN's syntax: `/data:/data:ro,/tmp:/tmp:rw`."),
 )
+
+ROLE_SETTINGS: Sequence[SchedulerSetting] = (
+    _text("placement", "none", "Placement constraint of the role's tasks, in YARN's syntax: `notin,node,ps`."),
+    SchedulerSetting(
+        name="placement_tags",
+        type=SettingType.WORDS,
+        default="the role's name",
+        meaning="Allocation tags of the role's tasks, for placement constraints.",
+    ),
+    _text(
+        "mounts",
+        "docker_mounts",
+        "Mounts of the role's Docker containers, in YARN's syntax: `/data:/data:ro,/tmp:/tmp:rw`.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnRoleSettings:
+    """Parsed settings of a role.
+
+    Attributes:
+        placement: placement constraint.
+        placement_tags: allocation tags that such constraints refer to; empty for the role's name.
+        mounts: mounts of the image.
+    """
+
+    placement: str | None = None
+    placement_tags: tuple[str, ...] = ()
+    mounts: str | None = None
+
+
+def read_role_settings(role: Role) -> YarnRoleSettings:
+    """Parse the settings of a role; invalid values are left out: the job file was checked."""
+    read, _ = read_values("yarn", ROLE_SETTINGS, role.scheduler_settings.get("yarn", {}))
+    return YarnRoleSettings(**read)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

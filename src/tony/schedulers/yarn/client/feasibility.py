@@ -18,7 +18,7 @@ from tony.schedulers.yarn.allocation.container_demand import (
 )
 from tony.schedulers.yarn.client.capacity import ClusterCapacity
 from tony.schedulers.yarn.client.queue_limits import is_queue_mapping_possible, most_memory, over_queue_limit
-from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 
 _KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}
 
@@ -41,9 +41,9 @@ def notices(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapacity) ->
             f"The ResourceManager may create it automatically below {capacity.made_below}."
         )
     found += [
-        f"roles.{name}.mounts has no effect without an image: set `image`, or `docker_image` in [scheduler.yarn]."
+        f"roles.{name}.yarn.mounts has no effect without an image: set `image`, or `docker_image` in [scheduler.yarn]."
         for name, role in spec.effective_roles.items()
-        if role.mounts and not (role.image or settings.docker_image)
+        if read_role_settings(role).mounts and not (role.image or settings.docker_image)
     ]
     for demand in container_demands(spec, settings, capacity):
         if notice := _away(demand, capacity) or _perhaps_never(demand, capacity) or _too_many(demand, spec, capacity):

@@ -17,7 +17,7 @@ from tony.hadoop.wire.placement import (
 )
 from tony.hadoop.yarn.constraint_text import SELF, parse
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 
 #: The setting for all containers of the application.
 OF_ALL = "scheduler.yarn.placement"
@@ -27,7 +27,7 @@ _OURS = (SELF, "all")
 
 def tags_of(name: str, role: Role) -> tuple[str, ...]:
     """Return the allocation tags of a role's containers."""
-    own = tuple(dict.fromkeys(role.placement_tags)) or (name,)
+    own = tuple(dict.fromkeys(read_role_settings(role).placement_tags)) or (name,)
     return (*own, name) if role.spread and name not in own else own
 
 
@@ -36,8 +36,9 @@ def texts(spec: JobSpec, settings: YarnSettings) -> Iterator[tuple[str, str]]:
     if settings.placement is not None:
         yield OF_ALL, settings.placement
     for name, role in spec.effective_roles.items():
-        if role.placement is not None and role.instances:
-            yield f"roles.{name}.placement", role.placement
+        own = read_role_settings(role).placement
+        if own is not None and role.instances:
+            yield f"roles.{name}.yarn.placement", own
 
 
 def constraint_of(spec: JobSpec, name: str, settings: YarnSettings) -> PlacementConstraint | None:
@@ -52,7 +53,7 @@ def constraint_of(spec: JobSpec, name: str, settings: YarnSettings) -> Placement
     """
     role = spec.effective_roles[name]
     parts = [apart("node", name)] if role.spread else []
-    parts += [parse(text) for text in (role.placement, settings.placement) if text is not None]
+    parts += [parse(text) for text in (read_role_settings(role).placement, settings.placement) if text is not None]
     return all_of(*parts) if len(parts) > 1 else next(iter(parts), None)
 
 
@@ -65,7 +66,9 @@ def placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:
     named = {tag: key for key, text in texts(spec, settings) for tag in named_tags(parse(text))}
     found = {}
     for name, role in spec.effective_roles.items():
-        own = [each for each in ("spread", "placement", "placement_tags") if getattr(role, each)]
+        theirs = read_role_settings(role)
+        used = {"spread": role.spread, "yarn.placement": theirs.placement, "yarn.placement_tags": theirs.placement_tags}
+        own = [each for each, value in used.items() if value]
         key = f"roles.{name}.{own[0]}" if own else OF_ALL if settings.placement is not None else ""
         key = key or next((named[tag] for tag in tags_of(name, role) if tag in named), "")
         if key and role.instances:

@@ -17,7 +17,7 @@ from tony.hadoop.wire.placement import (
 from tony.hadoop.yarn.constraint_text import SELF, ConstraintError, parse
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.client.placement_constraints import OF_ALL, named_tags, placed, simple_ones, tags_of, texts
-from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 
 _TAG = re.compile(r"[^\s,:()/=!]+")
 
@@ -55,10 +55,10 @@ def _unreadable(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
 
 def _bad_tags(spec: JobSpec) -> Iterator[Problem]:
     for name, role in spec.effective_roles.items():
-        for tag in role.placement_tags:
+        for tag in read_role_settings(role).placement_tags:
             if not _TAG.fullmatch(tag):
                 message = "a tag must not contain blanks or any of , : ( ) / = !"
-                yield Problem(key=f"roles.{name}.placement_tags", value=tag, message=message)
+                yield Problem(key=f"roles.{name}.yarn.placement_tags", value=tag, message=message)
 
 
 def _labelled(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
@@ -70,7 +70,7 @@ def _labelled(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
         if key == f"roles.{name}.spread":
             value, does = "true", "spreads tasks over"
         else:
-            value = dict(texts(spec, settings)).get(key) or ", ".join(role.placement_tags)
+            value = dict(texts(spec, settings)).get(key) or ", ".join(read_role_settings(role).placement_tags)
             does = "supports placement constraints on"
         message = f"YARN {does} nodes without a label only, but {name} requests {label}. Remove one of the settings."
         yield Problem(key=key, value=value, message=message)
@@ -95,13 +95,15 @@ def _never(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
             why = f"it requires {count} containers with the tag {tag} in one place, but at most {there[tag]} can exist"
         else:
             why = f"it requires a container with the tag {tag} first, but none can be placed before"
-        own = roles[name].placement is not None
-        key, text = (f"roles.{name}.placement", roles[name].placement) if own else (OF_ALL, settings.placement)
+        own = read_role_settings(roles[name]).placement
+        key, text = (OF_ALL, settings.placement) if own is None else (f"roles.{name}.yarn.placement", own)
         yield Problem(key=key, value=text, message=f"no task of {name} would ever start: {why}.")
 
 
 def _whole(role: Role, settings: YarnSettings) -> PlacementConstraint:
-    return all_of(*(parse(text) for text in (role.placement, settings.placement) if text is not None))
+    return all_of(
+        *(parse(text) for text in (read_role_settings(role).placement, settings.placement) if text is not None)
+    )
 
 
 def _can_be(constraint: PlacementConstraint, there: Mapping[str, int]) -> bool:
