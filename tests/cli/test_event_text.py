@@ -34,7 +34,7 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.Unsatisfiable(role="ps", reason="too large"), "ps: too large"),
     (ev.Excluded(hosts=("h", "i")), "no new containers on h, i for a while: tasks failed there"),
     (ev.Excluded(hosts=()), "no host any more"),
-    (ev.Granted(container="c-1", role="ps", host="h"), "ps gets c-1 on h"),
+    (ev.Granted(container="c-1", role="ps", host="h"), "container c-1 on h allocated to ps"),
     (
         ev.Registered(task=TASK, container="c-1", incarnation="i", session=1, address="h:1", pid=9),
         "worker:1 at h:1 for session 1 (executor 9)",

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.screen import Screen, Terminal, shown
 from tests.jobs.fake_am import recorded, standing, succeeded
 from tony.cli.terminal.live_status import LiveView
+from tony.cli.terminal.live_table import live_table
 from tony.jobs.log_names import LogName
 from tony.jobs.log_reader import LogLine
 from tony.model.job_report import JobReport
@@ -106,6 +107,13 @@ def test_a_terminal_of_few_lines(report: JobReport, monkeypatch: pytest.MonkeyPa
     rows = shown(terminal, 80, lines=3)
     assert [row for row in rows[:-3] if "worker:" not in row] == rows[: len(rows) - 5]
     assert rows[-3:] == ["worker:0 | one"] * 3
+
+
+def test_the_table_has_the_progress_and_the_time_that_the_job_took(report: JobReport) -> None:
+    began = report.submitted or 0.0
+    head, *_, last = live_table(report, began + 9.7, 80, 10, "20 % done, 5 m left")
+    assert (" for 9.7 s" in head, last) == (True, "20 % done, 5 m left")
+    assert " after 4 s" in live_table(replace(report, ended=began + 4.0), began + 9.7, 80, 10)[0]
 
 
 def test_colours_only_where_they_are_wanted(report: JobReport, monkeypatch: pytest.MonkeyPatch) -> None:

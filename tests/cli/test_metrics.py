@@ -153,7 +153,7 @@ def test_nothing_to_show(tony: Tony, home: Home) -> None:
     ("least", "most", "newest"),
     [
         ((4.0, 35.0), (34.0, 59.0), "59"),
-        ((4.0, 0.0), (34.0, 40.0), "20"),  # it began anew within the last point
+        ((4.0, 0.0), (34.0, 40.0), "40"),  # it began anew within the last point: the highest one that it reached
     ],
 )
 def test_the_newest_step(least: tuple[float, ...], most: tuple[float, ...], newest: str) -> None:

@@ -412,10 +412,13 @@ def played(folder: JobFolder, record: JobRecord) -> None:
 
 class TestEvents:
     def test_in_words(self, tony: Tony, home: Home) -> None:
-        """When, since the start, what."""
+        """When, since the start, what; those that only tony needs on request."""
         played(*recorded(home))
-        answer = tony("events", JOB)
-        lines = [line.split("  ", 1)[1].strip() for line in answer.out.splitlines()]
+        lines, shown = (
+            [line.split("  ", 1)[1].strip() for line in tony("events", JOB, *options).out.splitlines()]
+            for options in (["--all"], [])
+        )
+        assert shown == [lines[0], *lines[3:]]
         assert lines == [
             "+1.000  attempt-started    AM attempt 1: pid 4711 on here",
             "+2.000  containers-found   none",
@@ -442,7 +445,7 @@ class TestEvents:
         folder, record = recorded(home)
         played(folder, record)
         write_summary(folder, failed(folder, record))
-        assert len(tony("events", JOB, "-f").out.splitlines()) == 5
+        assert len(tony("events", JOB, "-f", "--all").out.splitlines()) == 5
 
     def test_before_the_first(self, tony: Tony, home: Home) -> None:
         """Nothing has happened."""

@@ -234,7 +234,7 @@ def test_a_job_is_controlled_and_its_page_follows(stage: Stage) -> None:
         page.goto(f"/job/{job}")
         expect(page.locator("h1 .badge")).to_have_text("running")
         page.get_by_role("button", name="Restart session").click()
-        expect(page.locator("dl.facts")).to_contain_text("1 free", timeout=PATIENCE)
+        expect(page.locator("dl.facts")).to_contain_text("1 that did not count", timeout=PATIENCE)
         page.get_by_role("button", name="Stop job").click()
         expect(page.locator("h1 .badge")).to_have_text("killed", timeout=PATIENCE)
         page.goto(f"/job/{job}/events")

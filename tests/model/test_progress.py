@@ -136,6 +136,7 @@ def test_no_time_left_is_estimated_while_a_report_is_overdue() -> None:
     reported = Progress("a:0", 1, 1, 0.0, 0.0, 100.0, 10.0, 200.0, stalled_after=30.0)
     at_once, later = measure_task(reported, 10.0), measure_task(reported, 12.0)
     assert (at_once.left, later.left, later.overdue) == (10.0, 8.0, None)  # both end at the same time
+    assert measure_task(reported, 21.0).left is None  # the estimated end has passed
     silent = measure_task(reported, 25.0)
     assert (silent.left, silent.rate, silent.overdue, silent.stalled) == (None, None, 15.0, None)
     assert measure_task(reported, 45.0).overdue is None  # stalled

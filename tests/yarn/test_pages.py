@@ -195,7 +195,7 @@ def _changes_it(lab: YarnLab, page: Page, job: str, address: str) -> None:
     control.get_by_label("Log level").select_option("debug")
     expect(said).to_have_text("Done.")
     control.get_by_role("button", name="Restart session").click()
-    expect(page.locator("dl.facts")).to_contain_text("1 free")
+    expect(page.locator("dl.facts")).to_contain_text("1 that did not count")
     lab.wait(job, "running")
     control.get_by_role("button", name="Stop job").click()
     expect(said).to_have_text("Done.")

@@ -61,6 +61,10 @@ def report(app: Application, now: float, context: ReportContext) -> JobReport:
     state = app.state
     am = AmReport(pid=state.am_pid, host=state.am_host) if state.am_pid and not state.job.ended else None
     exit_code = app.exit_code
+    waiting = _waiting(state, now, context.live)
+    silent = ""
+    if not waiting:
+        silent = describe_silent_peers(state, now, lambda task: _find_silence(context.live.get(task, _NO_LIVE)))
     return JobReport(
         job=state.job_id,
         name=state.spec.name,
@@ -77,9 +81,8 @@ def report(app: Application, now: float, context: ReportContext) -> JobReport:
         user=context.user,
         submitted=context.submitted,
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
-        waiting=_waiting(state, now, context.live)
-        or describe_silent_peers(state, now, lambda task: _find_silence(context.live.get(task, _NO_LIVE))),
-        unfinished=describe_unfinished(state),
+        waiting=waiting or silent,
+        unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
         restarts=_restarts(state, now),
         session_reason=state.session_reason,
         restarting=state.restart_reason if state.job is JobState.RESTARTING else "",

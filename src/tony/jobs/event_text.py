@@ -8,6 +8,10 @@ from tony.core import events as ev
 from tony.core.gang_size_event import sizes_text
 from tony.units import format_duration
 
+#: Events that only recovery and replay need.
+INTERNAL_EVENTS = (ev.ContainersFound, ev.ReconcileClosed, ev.Snapshot)
+#: Names of events for people, where their kind in the log is a word of the code.
+_NAMES = {"judged": "decided", "granted": "allocated", "gathered": "gang-size"}
 #: Explanations of deadlines.
 _DEADLINES = {
     "gang-patience": "gang-patience: no further container was granted in time, and some are still missing",
@@ -34,6 +38,11 @@ class EventWords:
         return text
 
 
+def name_event(event: ev.Event) -> str:
+    """Return the name of an event for people."""
+    return _NAMES.get(event.kind, event.kind)
+
+
 def _exports(values: Mapping[str, str | None]) -> str:
     """Format the names of exported variables and of missing ones; not their values, which may be long."""
     given = [name for name, value in values.items() if value is not None]
@@ -57,7 +66,7 @@ def describe(event: ev.Event) -> str:
             hosts = ", ".join(event.hosts)
             return f"no new containers on {hosts} for a while: tasks failed there" if hosts else "no host any more"
         case ev.Granted():
-            return f"{event.role} gets {event.container} on {event.host}"
+            return f"container {event.container} on {event.host} allocated to {event.role}"
         case ev.Registered():
             return f"{event.task} at {event.address} for session {event.session} (executor {event.pid})"
         case ev.Started():

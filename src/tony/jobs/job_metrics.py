@@ -89,13 +89,11 @@ def _read_reports(folder: JobFolder) -> Reports:
 def last(points: Points | None) -> float | None:
     """Return the newest value of a series; None without one.
 
-    A point is the mean of some seconds. Steps only grow, so their maximum is the last reported value, unless the
-    program was restarted meanwhile.
+    A point is the mean of some seconds. Steps only grow, so their maximum is the last reported value.
     """
     if points is None or not points.mean:
         return None
-    grows = points.series == "step" and (len(points.most) < 2 or points.least[-1] >= points.most[-2])
-    return points.most[-1] if grows else points.mean[-1]
+    return points.most[-1] if points.series == "step" else points.mean[-1]
 
 
 def accepted(folder: JobFolder) -> float | None:

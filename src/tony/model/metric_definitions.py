@@ -41,7 +41,7 @@ _OF_PROGRAM = (
     MetricSeries("cpu", Unit.CORES, "CPU cores used by the program and its child processes"),
     MetricSeries("rss", Unit.BYTES, "resident memory (RSS); shared pages count once per process"),
     MetricSeries("pss", Unit.BYTES, "resident memory (PSS); shared pages are divided among processes"),
-    MetricSeries("threads", Unit.COUNT, "threads"),
+    MetricSeries("threads", Unit.COUNT, "of the program and its child processes"),
     MetricSeries("files", Unit.COUNT, "open files"),
     MetricSeries("disk-read", Unit.BYTES_PER_SECOND, "read from disks"),
     MetricSeries("disk-write", Unit.BYTES_PER_SECOND, "written to disks"),
@@ -50,8 +50,8 @@ _OF_PROGRAM = (
     MetricSeries("oom-kills", Unit.COUNT, "OOM kills (total)"),
     MetricSeries("net-in", Unit.BYTES_PER_SECOND, "received by the whole host", of_host=True),
     MetricSeries("net-out", Unit.BYTES_PER_SECOND, "sent by the whole host", of_host=True),
-    MetricSeries("step", Unit.COUNT, "step reported by the program"),
-    MetricSeries("total", Unit.COUNT, "total steps reported by the program"),
+    MetricSeries("step", Unit.COUNT, "last one reported by the program"),
+    MetricSeries("total", Unit.COUNT, "number of steps, reported by the program"),
 )
 _OF_DEVICE = (
     MetricSeries("util", Unit.SHARE, "utilization of the device"),

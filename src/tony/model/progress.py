@@ -155,7 +155,8 @@ def measure_task(progress: Progress, now: float | None, *, succeeded: bool = Fal
         seconds = None
     left = None
     if age is not None and seconds and progress.total:
-        left = max(0.0, (progress.total - progress.step) * seconds - age)
+        remaining = max(0.0, (progress.total - progress.step) * seconds)
+        left = remaining - age if age < remaining else None if remaining else 0.0
     return TaskProgress(
         task=progress.task,
         step=progress.step,

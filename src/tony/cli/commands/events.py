@@ -13,6 +13,7 @@ import click
 from tony.cli.job_view import find_job
 from tony.cli.options import job_argument, json_option
 from tony.cli.text.event_list import EventTeller
+from tony.jobs.event_text import INTERNAL_EVENTS
 from tony.model.codec import to_plain
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 @click.command("events")
 @job_argument
 @click.option("-f", "--follow", is_flag=True, help="Print new events until the job has ended.")
-@json_option("Print each event as a JSON object.")
-def command(job: str, follow: bool, as_json: bool) -> None:
+@click.option("--all", "every", is_flag=True, help="List internal events, too.")
+@json_option("Print every event as a JSON object.")
+def command(job: str, follow: bool, every: bool, as_json: bool) -> None:
     """List the events of JOB, one per line."""
-    asyncio.run(_print(find_job(job), follow, as_json))
+    asyncio.run(_print(find_job(job), follow, every, as_json))
 
 
-async def _print(view: DirectoryJobView, follow: bool, as_json: bool) -> None:
+async def _print(view: DirectoryJobView, follow: bool, every: bool, as_json: bool) -> None:
     teller = EventTeller()
     async with aclosing(view.events(follow=follow)) as stream:
         async for entry in stream:
@@ -43,5 +45,7 @@ async def _print(view: DirectoryJobView, follow: bool, as_json: bool) -> None:
                 }
                 print(json.dumps(plain), flush=follow)
             else:
-                print(teller.line(entry), flush=follow)
+                line = teller.line(entry)
+                if every or not isinstance(entry.event, INTERNAL_EVENTS):
+                    print(line, flush=follow)
     sys.stdout.flush()

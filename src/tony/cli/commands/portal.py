@@ -101,11 +101,11 @@ def command(
 @command.command("token")
 @click.option("--user", metavar="NAME", help="Create a token for this user.")
 @click.option("--days", type=Count(1), default=90, show_default=True, help="Validity in days.")
-@click.option("--for-ever", is_flag=True, help="Create a token that never expires.")
+@click.option("--no-expiry", is_flag=True, help="Create a token that never expires.")
 @click.option("--note", default="", help="Note shown in the list of tokens.")
 @click.option("--revoke", metavar="WHICH", help="Revoke the token of this name, or all tokens of this user.")
 @json_option("Print the created, revoked or listed tokens as JSON.")
-def token(user: str | None, days: int, for_ever: bool, note: str, revoke: str | None, as_json: bool) -> None:
+def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str | None, as_json: bool) -> None:
     """Create, list and revoke the tokens with which users log in to the portal.
 
     A new token is printed once and not stored. It gives its holder all rights of the user: treat it like a password.
@@ -126,7 +126,7 @@ def token(user: str | None, days: int, for_ever: bool, note: str, revoke: str | 
         else:
             say(f"Revoked: {', '.join(f'{entry.name} of {entry.user}' for entry in revoked)}")
     elif user is not None:
-        text, entry = tokens.make(user, None if for_ever else days * _DAY_SECONDS, note)
+        text, entry = tokens.make(user, None if no_expiry else days * _DAY_SECONDS, note)
         if as_json:
             print_json({"token": text, "name": entry.name, "user": user, "until": entry.until})
         else:

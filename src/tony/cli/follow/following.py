@@ -69,9 +69,11 @@ async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, com
     with first_error():
         async with asyncio.TaskGroup() as group:
             with _SignalHandlers(home, job_id, view, group, early).installed():
-                other = group.create_task(companion(home, job_id, view)) if companion else None
+                others = [group.create_task(companion(home, job_id, view))] if companion else []
+                if poll_progress := getattr(view, "poll_progress", None):
+                    others.append(group.create_task(poll_progress(home, job_id)))
                 report = await follow(home, job_id, view, ages=getattr(view, "shows_ages", False))
-                if other:
+                for other in others:
                     other.cancel()
                 return report
 

@@ -5,6 +5,8 @@ The table is erased and redrawn together with each new output.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -16,11 +18,14 @@ from tony import clock
 from tony.cli.terminal.live_region import LiveRegion
 from tony.cli.terminal.live_table import live_table
 from tony.cli.terminal.output import colours
+from tony.cli.terminal.sparkline import format_progress
 from tony.cli.terminal.terminal_text import safe, size_of
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
+from tony.errors import InfraError
 from tony.jobs.log_reader import LogLine
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 from tony.model.states import TaskState
 
 _COLOURS = {
@@ -31,6 +36,8 @@ _COLOURS = {
     "stalled": "red",
 }
 _WORDS = re.compile(rf"\b(?:{'|'.join(_COLOURS)})\b")
+#: Seconds between two requests for the progress.
+_PROGRESS_SECONDS = 2.0
 _DIM = "\x1b[2m{}\x1b[0m"
 
 
@@ -46,6 +53,8 @@ class LiveView:
         self._story = StatusChanges(failures=False)
         self._logs = LogPrinter(stream)
         self._table = LiveRegion(stream)
+        self._report: JobReport | None = None
+        self._progress = ""
 
     def __enter__(self) -> Self:
         return self
@@ -56,10 +65,26 @@ class LiveView:
         self._draw((), [])
 
     def saw(self, report: JobReport) -> None:
+        self._report = report
         lines = self._story.tell(report, clock.monotonic())
         size = size_of(self._stream)
-        rows = live_table(report, clock.wall(), columns=size.columns - 1, rows=max(3, size.lines // 3))
+        rows = live_table(report, clock.wall(), size.columns - 1, max(3, size.lines // 3), self._progress)
         self._draw(map(self._dim, lines), rows[: max(1, size.lines - 1)])
+
+    async def poll_progress(self, home: Home, job_id: str) -> None:
+        """Keep the progress of the running job current, until cancelled."""
+        from tony.jobs.job_metrics import read_progress  # late: the first table does not wait for it
+        from tony.jobs.progress import find_job_progress
+
+        while True:
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            report = self._report
+            if report is None or not report.session or report.state.ended:
+                continue
+            with contextlib.suppress(InfraError):
+                tasks = [task.task for task in report.tasks]
+                progress = find_job_progress(await read_progress(home.job(job_id), tasks, live=True), report)
+                self._progress = "" if progress is None else format_progress(progress)
 
     def opened(self, session: int, reason: str) -> None:
         self.noticed(self._story.open_session(session, reason))

@@ -15,11 +15,12 @@ _HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
 _EXPENDABLE = (2, 3, 4, 5)
 
 
-def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[str]:
+def live_table(report: JobReport, now: float, columns: int, rows: int, progress: str = "") -> list[str]:
     """Return the job on one line, a row for each task (or each role if there are too many), and what it waits for.
 
     Args:
         columns, rows: the available space.
+        progress: the progress of the job; empty if it is unknown.
     """
     word = "after" if report.ended is not None else "for"
     until = report.ended if report.ended is not None else now
@@ -30,7 +31,7 @@ def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[s
         lines += table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
     else:
         lines += table([("ROLE", "TASKS"), *_roles(report.tasks)], columns)
-    return lines + [cut(safe(text), columns) for text in (report.waiting, report.unfinished) if text]
+    return lines + [cut(safe(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
 
 
 def _task(task: TaskReport, now: float) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.cli.terminal.terminal_text import clock_time, safe
 from tony.history.event_log import LogEntry
-from tony.jobs.event_text import EventWords
+from tony.jobs.event_text import EventWords, name_event
 
 
 class EventTeller:
@@ -14,6 +14,6 @@ class EventTeller:
         self._words = EventWords()
 
     def line(self, entry: LogEntry) -> str:
-        """Return an event as text: `12:03:04     +0.412  granted            worker gets c-3 on node1`."""
+        """Return an event as text: `12:03:04     +0.412  registered         worker:0 at node1:41233 for session 1`."""
         text = self._words.of(entry.event)
-        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {entry.event.kind:17}  {text}".rstrip())
+        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {name_event(entry.event):17}  {text}".rstrip())
