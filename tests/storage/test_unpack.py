@@ -7,7 +7,6 @@ import io
 import os
 import stat
 import tarfile
-import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -250,45 +249,6 @@ def test_root_member_and_dots_are_fine(tmp_path: Path) -> None:
     assert sorted(snapshot(out)) == ["d", "d/x"]
 
 
-def _peak(archive: Path) -> int:
-    """Bytes of memory that looking at an archive takes."""
-    tracemalloc.start()
-    try:
-        check(archive, Format.ZIP, archive.name, outside_links=False)
-    except ArchiveError:
-        pass
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
-
-
-def test_a_link_in_a_zip_takes_no_memory_for_what_its_header_says(tmp_path: Path) -> None:
-    """A gigabyte, in an archive of some hundred bytes."""
-    path = zip_of(tmp_path / "a.zip", {"a": "target"})
-    content = bytearray(path.read_bytes())
-    at = content.index(b"PK\x01\x02") + 20
-    content[at : at + 4] = (1 << 30).to_bytes(4, "little")
-    path.write_bytes(content)
-    assert _peak(path) < 8 << 20
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
-@pytest.mark.parametrize("kind", [stat.S_IFREG, stat.S_IFLNK])
-def test_a_zip_bomb_is_not_unpacked_into_memory(tmp_path: Path, method: int, kind: int) -> None:
-    """What a header calls small, and is 80 MB: nobody reads on behind what was announced."""
-    info = zipfile.ZipInfo("a")
-    info.create_system, info.compress_type, info.external_attr = 3, method, (kind | 0o644) << 16
-    path = tmp_path / "a.zip"
-    with zipfile.ZipFile(path, "w") as archive, archive.open(info, "w") as member:
-        for _ in range(10):
-            member.write(bytes(8 << 20))
-    content = bytearray(path.read_bytes())
-    at = content.index(b"PK\x01\x02") + 24
-    content[at : at + 4] = (1000).to_bytes(4, "little")
-    path.write_bytes(content)
-    assert _peak(path) < 8 << 20
-
-
 @pytest.mark.parametrize(("method", "name"), [(zipfile.ZIP_LZMA, "LZMA"), (zipfile.ZIP_BZIP2, "bzip2")])
 @pytest.mark.parametrize("kind", [stat.S_IFREG, stat.S_IFLNK])
 def test_what_python_unpacks_without_a_bound_is_refused(tmp_path: Path, method: int, name: str, kind: int) -> None:
@@ -298,3 +258,13 @@ def test_what_python_unpacks_without_a_bound_is_refused(tmp_path: Path, method: 
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(info, "target")
     assert f"is a zip with {name} compression" in refusal(tmp_path / "a.zip")
+
+
+def test_an_archive_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
+    """By the size that it declares: two gigabytes, in some hundred bytes."""
+    path = zip_of(tmp_path / "a.zip", {"a": (b"x", 0o644)})
+    content = bytearray(path.read_bytes())
+    at = content.index(b"PK\x01\x02") + 24
+    content[at : at + 4] = (2 << 30).to_bytes(4, "little")
+    path.write_bytes(content)
+    assert "would unpack to more than 1g" in refusal(path)

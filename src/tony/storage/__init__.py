@@ -9,7 +9,7 @@ On the node `environments/localization` gives a task its source, files and Pytho
 node and content, `file_copy` copies for each task, `environment_setup` makes a Python environment usable.
 
 Archives are untrusted: `archives/archive_detection` detects them by content, `archive_members` keeps every member
-inside its folder, `archive_limits` bounds their expansion.
+inside its folder.
 
 `stores/file_store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.
 """

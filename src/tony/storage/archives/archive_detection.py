@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tony.storage.archives.archive_limits import ReadableStream
+from typing import IO, cast
 
 #: A tar's records have 512 bytes; its magic word is at byte 257 of the first.
 _TAR_RECORD = 512
@@ -42,20 +39,20 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
 
-def expanded(file: IO[bytes], kind: Format) -> ReadableStream:
+def expanded(file: IO[bytes], kind: Format) -> IO[bytes]:
     """Return the decompressed tar of a file; errors are those of the decompressor."""
     if kind is Format.TAR_GZ:
         import gzip
 
-        return gzip.GzipFile(fileobj=file, mode="rb")
+        return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="rb"))
     if kind is Format.TAR_BZ2:
         import bz2
 
         return bz2.BZ2File(file)
     if kind is Format.TAR_XZ:
-        from tony.storage.archives.xz_reader import XzFile
+        import lzma
 
-        return XzFile(file)
+        return lzma.LZMAFile(file)
     return file
 
 

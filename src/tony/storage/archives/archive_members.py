@@ -1,8 +1,9 @@
 """Reads archives member by member, and refuses everything that would leave the folder it is unpacked in.
 
-Archives are untrusted. Names are cleaned and checked before anything is written, links are checked when all of them are
-known, and unpackers create links last, so that no member is ever written through a link. Content is streamed; memory
-holds one chunk and the list of names.
+Names are cleaned and checked before anything is written, links are checked when all of them are known, and unpackers
+create links last, so that no member is ever written through a link. Content is streamed; memory holds one chunk and the
+list of names. One limit bounds the size of the content: an archive comes from the user whose program runs next, so it
+is protected against accidents only.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from typing import IO
 from tony.errors import ArchiveError
 from tony.storage.archives import symlink_resolution
 from tony.storage.archives.archive_detection import Format, expanded
-from tony.storage.archives.archive_limits import BoundedStream, ExpansionLimit, check_globals
 from tony.storage.cache.manifest import ManifestEntryKind
+from tony.units import format_size
 
 _CHUNK = 1024 * 1024
-#: Compression methods inside a zip that Python's reader decompresses without a bound: LZMA may request 4 GiB for its
-#: dictionary, and bzip2 is decompressed at once, to a million times its size.
+#: Compression methods inside a zip that Python decompresses in one piece, of any size.
 _UNBOUNDED = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA"}
+#: Bytes that any archive may unpack to; a larger one to this many times its own size, the most that deflate packs.
+_MIN_ALLOWED_BYTES = 1 << 30
+_MAX_RATIO = 1100
 _TAR_RECORD = 512
 _MAX_TARGET_BYTES = 4095  # PATH_MAX without its closing zero
 #: Bytes of a path inside the folder: the folder's own path comes before it, and Linux allows 4,095 in all.
@@ -77,6 +80,7 @@ class Member:
     """One member of an archive, unchecked.
 
     Attributes:
+        size: bytes of its content.
         mode: permission bits; set-user-id and the like are dropped.
         mtime: seconds since 1970.
         target: a link's target, or the name of the member that a hard link repeats.
@@ -85,6 +89,7 @@ class Member:
 
     name: str
     kind: MemberKind
+    size: int
     mode: int
     mtime: int
     target: str
@@ -204,8 +209,15 @@ def read(path: Path, kind: Format, name: str) -> Iterator[Member]:
         OSError: it cannot be opened.
     """
     with path.open("rb") as file, _damage(name):
-        room = ExpansionLimit(name, os.fstat(file.fileno()).st_size)
-        yield from _read_zip(file, name, room) if kind is Format.ZIP else _read_tar(file, kind, name, room)
+        limit = left = max(_MIN_ALLOWED_BYTES, _MAX_RATIO * os.fstat(file.fileno()).st_size)
+        for member in _read_zip(file, name) if kind is Format.ZIP else _read_tar(file, kind, name):
+            left -= member.size
+            if left < 0:
+                raise ArchiveError(
+                    f"the archive {name} is damaged: it would unpack to more than {format_size(limit)}. Create it "
+                    "again; pack content that is really that large and repetitive as a plain tar."
+                )
+            yield member
 
 
 @contextmanager
@@ -219,17 +231,12 @@ def _damage(archive: str) -> Iterator[None]:
         raise ArchiveError(f"the archive {archive} is damaged or truncated ({text}). Create it again.") from error
 
 
-def _read_tar(file: IO[bytes], kind: Format, name: str, room: ExpansionLimit) -> Iterator[Member]:
-    stream = BoundedStream(expanded(file, kind), room)
-    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
+def _read_tar(file: IO[bytes], kind: Format, name: str) -> Iterator[Member]:
+    content = expanded(file, kind)
+    with tarfile.open(fileobj=content, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
         while (info := tar.next()) is not None:
-            tar.members.clear()  # or it would keep every header
-            check_globals(len(tar.pax_headers), room)
-            room.take(info.size)
-            stream.content()
+            tar.members.clear()  # type: ignore[attr-defined] # or it would keep every header
             yield _tar_member(tar, info, name)
-            stream.header()
-        stream.content()
         _require_end(tar, name)
 
 
@@ -250,6 +257,7 @@ def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Me
     return Member(
         name=info.name,
         kind=kind,
+        size=info.size,
         mode=info.mode & 0o777,
         mtime=_time(info.mtime),
         target=info.linkname,
@@ -268,10 +276,9 @@ def _require_end(tar: tarfile.TarFile, archive: str) -> None:
         pass
 
 
-def _read_zip(file: IO[bytes], name: str, room: ExpansionLimit) -> Iterator[Member]:
+def _read_zip(file: IO[bytes], name: str) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
-            room.take(info.file_size)
             yield _zip_member(archive, info, name)
 
 
@@ -291,6 +298,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
     return Member(
         name=info.filename,
         kind=kind,
+        size=info.file_size,
         mode=mode,
         mtime=_zip_time(info),
         target=target,
@@ -303,14 +311,18 @@ def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> s
         raise ArchiveError(
             f"the archive {name} is damaged: its link {shown(info.filename)} is too long. Create it again."
         )
-    # Not `archive.read`: that allocates whatever size the header declares, and unpacks everything.
-    return b"".join(_zip_chunks(archive, info, name)).decode("utf-8", "surrogateescape")
+    _require_deflate(info, name)
+    return archive.read(info).decode("utf-8", "surrogateescape")
 
 
-def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
+def _require_deflate(info: zipfile.ZipInfo, name: str) -> None:
     if info.compress_type in _UNBOUNDED:
         inside = _UNBOUNDED[info.compress_type]
         raise ArchiveError(f"the archive {name} is a zip with {inside} compression. Create it again with deflate.")
+
+
+def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
+    _require_deflate(info, name)
     with _damage(name):
         file = archive.open(info)
     yield from _chunks(file, info.file_size, name)
