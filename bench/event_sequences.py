@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 
 from tony.core import events as ev
+from tony.core.deadline import Deadline
 from tony.history.event_log import settings_digest
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -48,7 +49,7 @@ def troubled(tasks: int) -> Story:
     programs of the others take too long; then somebody kills the job."""
     events = _timed(_troubled(tasks))
     for event, at in events:
-        yield event, at + (_EXECUTION if isinstance(event, ev.Deadline | ev.KillRequested) else 0.0)
+        yield event, at + (_EXECUTION if isinstance(event, ev.DeadlinePassed | ev.KillRequested) else 0.0)
 
 
 def _timed(events: Iterator[ev.Event]) -> Story:
@@ -129,5 +130,5 @@ def _troubled(tasks: int) -> Iterator[ev.Event]:
     for index in range(half):
         yield ev.Silent(task=TaskId(_ROLE, index), incarnation=f"i-c-{index}", silence=30.0)
     for index in range(half, tasks):
-        yield ev.Deadline(name=f"execution:{_ROLE}:{index}")
+        yield ev.DeadlinePassed(deadline=Deadline.parse(f"execution:{_ROLE}:{index}"))
     yield ev.KillRequested(actor=Actor("somebody"))

@@ -11,6 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from tony.core.deadline import TASK_DEADLINES, Deadline, DeadlineKind
 from tony.model.ids import TaskId
 
 #: Text that can be written as UTF-8: no half characters.
@@ -18,6 +19,7 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 WHOLE = st.integers(-(2**63), 2**64 - 1)
 ROLES = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,10}", fullmatch=True)
+TASKS = st.builds(TaskId, ROLES, st.integers(0, 99_999))
 
 #: Anything that JSON can say.
 PLAIN = st.recursive(
@@ -33,7 +35,13 @@ _SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     float: NUMBERS,
     type(None): st.none(),
-    TaskId: st.builds(TaskId, ROLES, st.integers(0, 99_999)),
+    TaskId: TASKS,
+    Deadline: st.one_of(
+        st.builds(Deadline, st.sampled_from(sorted(TASK_DEADLINES, key=str)), TASKS),
+        st.builds(
+            Deadline, st.sampled_from([kind for kind in DeadlineKind if kind not in TASK_DEADLINES]), TEXT | st.none()
+        ),
+    ),
 }
 
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 from tony.am.durability_barrier import DurabilityBarrier
 from tony.core.actions import Action, OpenSession, Stop, WakeAt
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.model.ids import TaskId
 from tony.schedulers.interface import Journal
 
 STOP = Stop(task=TaskId(role="worker", index=0), session=1, try_=1, grace=1.0, reason="it is over")
 OPEN = OpenSession(session=2, reason="worker:0 failed")
-WAKE = WakeAt(at=3.0, name="backoff")
+WAKE = WakeAt(at=3.0, deadline=Deadline(DeadlineKind.RESTART))
 
 
 class FakeJournal(Journal):

@@ -6,6 +6,7 @@ import pytest
 
 from tony.cli.text.event_list import EventTeller
 from tony.core import events as ev
+from tony.core.deadline import Deadline
 from tony.history.event_log import LogEntry
 from tony.jobs.event_text import describe
 from tony.model.actor import Actor
@@ -73,12 +74,15 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.RestartRequested(actor=Actor("ann")), "ann requested restart"),
     (ev.StacksRequested(actor=Actor("ann"), task=TASK), "ann requested stacks of worker:1"),
     (ev.LogLevelRequested(actor=Actor("ann"), level="debug"), "ann requested log level debug"),
-    (ev.Deadline(name="job"), "job"),
-    (ev.Deadline(name="gang-pause"), "gang-pause: the gang requests all missing containers again"),
+    (ev.DeadlinePassed(deadline=Deadline.parse("job")), "job"),
+    (
+        ev.DeadlinePassed(deadline=Deadline.parse("gang-pause")),
+        "gang-pause: the gang requests all missing containers again",
+    ),
     (ev.ActionFailed(action="launch", cause="no", task=TASK), "launch worker:1: no"),
     (ev.ActionFailed(action="kill", cause="no", container="c-1"), "kill c-1: no"),
     (
-        ev.Deadline(name="shrink-after"),
+        ev.DeadlinePassed(deadline=Deadline.parse("shrink-after")),
         "shrink-after: time is up; the gang starts without the missing tasks if enough are there",
     ),
     (

@@ -27,7 +27,7 @@ from tests.jobs.fake_am import (
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.client import blocking
 from tony.client.blocking import iterate, run
-from tony.core.events import Deadline
+from tony.core.events import Queued
 from tony.errors import ProgramError, UnknownJobError, UserError
 from tony.history.job_record import write_summary
 from tony.jobs.whoami import user_name
@@ -144,7 +144,7 @@ class TestJob:
         folder, record = recorded(here)
         write_log(folder, "worker-0.s1.t1.out", b"a\nb\xff\n")
         write_log(folder, "worker-1.s1.t1.err", "c\n")
-        logged(folder, [Deadline(name="x")])
+        logged(folder, [Queued(reason="x")])
         write_summary(folder, failed(folder, record))
         job = tony.attach(JOB)
         assert job.status() == failed(folder, record) == job.wait() == job.wait(timeout=0)
@@ -153,7 +153,7 @@ class TestJob:
         assert list(job.logs(stream="err", follow=True)) == ["worker:1 | c"]
         assert list(job.logs("worker:0", tail=1)) == ["b\ufffd"]
         assert list(job.logs("worker", tail=1)) == ["worker:0 | b\ufffd", "worker:1 | c"]
-        assert [entry.event for entry in job.events()] == [Deadline(name="x")]
+        assert [entry.event for entry in job.events()] == [Queued(reason="x")]
         job.kill()
 
     def test_a_failure_as_an_error(self, here: Home) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline
 from tony.core.state import State
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.model.exit_status import ExitReason
@@ -119,7 +120,7 @@ def _of_order(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
 def _limit(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
     kind = failure.cause.removesuffix("-timeout")
     who = {"allocation": "", "job": "", "group": f":{(failure.task or '').partition(':')[0]}"}
-    return ev.Deadline(name=kind + who.get(kind, f":{failure.task}")) in log
+    return ev.DeadlinePassed(deadline=Deadline.parse(kind + who.get(kind, f":{failure.task}"))) in log
 
 
 _LOOKS: Mapping[str, Callable[[Sequence[ev.Event], Failure, JobSpec], bool]] = {

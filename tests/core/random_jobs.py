@@ -14,6 +14,7 @@ from typing import TypeVar
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state_digest import fingerprint
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -359,8 +360,8 @@ class Life:
         self.cluster.deliver(event)
 
     def _early(self) -> None:
-        name = self._one(list(self.cluster.app.state.timers.all))
-        self.cluster.deliver(ev.Deadline(name=name or "nothing"))
+        deadline = self._one(list(self.cluster.app.state.timers.all))
+        self.cluster.deliver(ev.DeadlinePassed(deadline=deadline or Deadline(DeadlineKind.JOB)))
 
     def _deaf(self) -> None:
         if self.cluster.deaf:

@@ -12,6 +12,7 @@ from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline
 from tony.core.policies.restart_policy import LAUNCH_RESTARTS
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.core.steps.containers import MAX_LAUNCHES
@@ -448,13 +449,13 @@ def test_the_next_session_waits_for_what_does_not_die() -> None:
         wake = simulation.app.state.timers.next()
         assert wake
         now = wake[0]
-        actions = simulation.app.handle(ev.Deadline(name=wake[1]), now)
+        actions = simulation.app.handle(ev.DeadlinePassed(deadline=wake[1]), now)
         kills += sum(isinstance(a, act.Kill) for a in actions)
         assert not any(isinstance(a, act.OpenSession | act.Finish) for a in actions)
     assert (kills, simulation.app.state.job) == (1, JobState.RESTARTING)
     actions = simulation.app.handle(ev.ContainerEnded(container="c-2", cause="at last"), now + 1.0)
     assert any(isinstance(a, act.OpenSession) for a in actions)
-    assert "force-limit" not in simulation.app.state.timers
+    assert Deadline.parse("force-limit") not in simulation.app.state.timers
 
 
 def test_messages_of_an_older_session_change_nothing() -> None:
@@ -876,7 +877,7 @@ def test_one_try_is_judged_once() -> None:
     simulation.begin()
     simulation.run()
     simulation.deliver(ev.FirstOutput(task=task("worker:0"), session=1, try_=1))
-    simulation.app.state.timers.cancel("execution:worker:0")
+    simulation.app.state.timers.cancel(Deadline.parse("execution:worker:0"))
     while simulation.advance():
         pass
     assert simulation.now == 6.0
@@ -901,7 +902,7 @@ def test_group_time_out(rule: OnTimeout, exit_code: int) -> None:
     simulation = started(spec)
     simulation.exit(task("chief:0"), OK)
     simulation.run()
-    assert "group:evaluator" not in simulation.app.state.timers
+    assert Deadline.parse("group:evaluator") not in simulation.app.state.timers
     simulation.exit(task("worker:0"), OK)
     simulation.run()
     _, code, cause = outcome(simulation)
@@ -941,7 +942,7 @@ def test_a_group_that_was_done_before_a_restart_still_limits_who_comes_after_it(
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     assert (simulation.app.state.session, states(simulation)["prep:0"]) == (2, "succeeded")
-    assert simulation.app.state.timers.all == {"group:evaluator": 70.0}
+    assert simulation.app.state.timers.all == {Deadline.parse("group:evaluator"): 70.0}
     assert outcome(simulation) == ("failed", 1, "group-timeout")
 
 
@@ -1006,7 +1007,7 @@ def test_the_job_ends_although_a_container_never_does() -> None:
         if wake is None:
             break
         now = wake[0]
-        for action in simulation.app.handle(ev.Deadline(name=wake[1]), now):
+        for action in simulation.app.handle(ev.DeadlinePassed(deadline=wake[1]), now):
             finish = action if isinstance(action, act.Finish) else finish
     assert finish
     assert (finish.state, states(simulation)) == (JobState.KILLED, {"worker:0": "lost"})
@@ -1108,7 +1109,7 @@ def test_cluster_or_node_end_a_container_for_its_memory(told: str) -> None:
     for name in told.split(", "):
         simulation.app.handle(events[name], 5.0)
     if "report" not in told:
-        simulation.app.handle(ev.Deadline(name="report:worker:0"), 8.0)
+        simulation.app.handle(ev.DeadlinePassed(deadline=Deadline.parse("report:worker:0")), 8.0)
     (failure,) = simulation.app.state.failures
     assert (failure.cause, failure.failure_class) == ("memory", FailureClass.USER)
     host = simulation.app.state.tasks[task("worker:0")].host

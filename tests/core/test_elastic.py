@@ -15,6 +15,7 @@ from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.report_builder import ReportContext, report
 from tony.core.state import RoleState
 from tony.core.steps import elastic_start
@@ -80,7 +81,7 @@ def fail(simulation: Simulation, name: str) -> None:
 
 def timers(simulation: Simulation) -> set[str]:
     """What is waited for, registrations left aside."""
-    return {name for name in simulation.app.state.timers.all if not name.startswith("registration")}
+    return {str(each) for each in simulation.app.state.timers.all if each.kind is not DeadlineKind.REGISTRATION}
 
 
 def test_with_room_for_all_it_starts_at_once() -> None:
@@ -254,7 +255,7 @@ def test_a_role_that_starts_later_waits_by_itself() -> None:
     simulation.now = 100.0
     simulation.exit(task("prep:0"), OK)
     simulation.run()
-    assert simulation.app.state.timers.all["gang-wait"] == 110.0
+    assert simulation.app.state.timers.all[Deadline.parse("gang-wait")] == 110.0
     simulation.advance()
     simulation.run()
     assert running(simulation) == ["worker:0"]  # prep keeps its container: it may have to run again
@@ -317,7 +318,7 @@ def test_who_has_enough_does_not_give_way() -> None:
         simulation.advance()
         simulation.run()
     assert running(simulation) == []  # it waits for the fourth again
-    assert simulation.app.state.timers.all["gang-wait"] == simulation.now + 10.0
+    assert simulation.app.state.timers.all[Deadline.parse("gang-wait")] == simulation.now + 10.0
     while not running(simulation):
         assert simulation.advance()
         simulation.run()

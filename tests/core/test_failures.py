@@ -8,6 +8,7 @@ from tests.core.sample_states import standing
 from tests.core.specs import COLLISION, FAILED, SEGV, task, workers
 from tests.facts import mentions
 from tony.core import failures
+from tony.core.deadline import DeadlineKind
 from tony.core.state import State
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -75,7 +76,7 @@ def test_a_programs_end(status: ExitStatus, failure_class: FailureClass, cause: 
 def test_a_tasks_time_outs(kind: str, failure_class: FailureClass, said: str) -> None:
     """The limit and its setting are named."""
     state = job(timeouts=Timeouts(registration=5.0, startup=7.0, execution=61.0))
-    failure = failures.failure_from_timeout(state, state.tasks[task("worker:0")], kind, 99.0)
+    failure = failures.failure_from_timeout(state, state.tasks[task("worker:0")], DeadlineKind(kind), 99.0)
     assert (failure.failure_class, failure.cause, failure.at) == (failure_class, f"{kind}-timeout", 99.0)
     assert failure.reason.startswith(said)
 
@@ -84,10 +85,10 @@ def test_the_jobs_time_outs() -> None:
     """Infrastructure's if containers do not come, with what the scheduler said; the user's if the job is too long."""
     state = job(timeouts=Timeouts(allocation=5.0, job=61.0))
     state.queue_reason = "behind job 7"
-    allocation = failures.failure_from_job_timeout(state, "allocation", 1.0)
+    allocation = failures.failure_from_job_timeout(state, DeadlineKind.ALLOCATION, 1.0)
     assert (allocation.failure_class, allocation.cause) == (INFRASTRUCTURE, "allocation-timeout")
     assert mentions(allocation.reason, "job 7", "5 s", "allocation_timeout")
-    whole = failures.failure_from_job_timeout(state, "job", 1.0)
+    whole = failures.failure_from_job_timeout(state, DeadlineKind.JOB, 1.0)
     assert (whole.failure_class, whole.cause) == (USER, "job-timeout")
     assert mentions(whole.reason, "1 m 01 s", "job_timeout")
 

@@ -11,6 +11,7 @@ from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_backoff
 from tony.core.report_builder import ReportContext, report
 from tony.model.actor import Actor
@@ -31,7 +32,7 @@ def incomplete(spec: JobSpec = FOUR, capacity: int = 2, *, gangs: bool = False) 
 
 def timers(simulation: Simulation) -> set[str]:
     """What is waited for, registrations left aside."""
-    return {name for name in simulation.app.state.timers.all if not name.startswith("registration")}
+    return {str(each) for each in simulation.app.state.timers.all if each.kind is not DeadlineKind.REGISTRATION}
 
 
 def states(simulation: Simulation) -> set[TaskState]:
@@ -84,11 +85,11 @@ def test_killed_while_it_waits_to_ask_again() -> None:
 def test_each_grant_begins_the_patience_anew() -> None:
     """As long as containers come one by one, nothing is given back."""
     simulation = incomplete(capacity=1)
-    first = simulation.app.state.timers.all["gang-patience"]
+    first = simulation.app.state.timers.all[Deadline.parse("gang-patience")]
     simulation.now, simulation.capacity = 9.0, 2
     simulation.grant()
     simulation.run()
-    assert simulation.app.state.timers.all["gang-patience"] == pytest.approx(first + 9.0)
+    assert simulation.app.state.timers.all[Deadline.parse("gang-patience")] == pytest.approx(first + 9.0)
 
 
 def test_who_has_nothing_is_in_nobodys_way() -> None:
@@ -196,7 +197,7 @@ def test_two_jobs_on_a_full_queue(pair: int) -> None:
         rounds += 1
         assert rounds < 60
     assert [job.finished and job.finished.state for job in jobs] == [JobState.SUCCEEDED] * 2
-    assert any(isinstance(event, ev.Deadline) and event.name == "gang-pause" for j in jobs for event, _ in j.log)
+    assert any(event == ev.DeadlinePassed(deadline=Deadline.parse("gang-pause")) for j in jobs for event, _ in j.log)
 
 
 def settle(jobs: list[Simulation], room: int) -> None:

@@ -11,6 +11,7 @@ from tests.support.guarantees import BrokenPromiseError
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline
 from tony.core.state import State
 from tony.core.transitions import TaskMove
 from tony.model.cluster_spec import ClusterSpec
@@ -107,7 +108,11 @@ def _refused_and_changed(state: State) -> None:
 CHANGES: list[tuple[ev.Event, Callable[[State], object], str]] = [
     (NEWS, lambda s: setattr(s, "session", 2), "session 2 comes after session 1"),
     (NEWS, lambda s: setattr(s, "version", 0), "the version of the cluster spec went back"),
-    (ev.Deadline(name="job"), lambda s: setattr(s, "queue_reason", "x"), "Deadline(name='job') changed something"),
+    (
+        ev.DeadlinePassed(deadline=Deadline.parse("job")),
+        lambda s: setattr(s, "queue_reason", "x"),
+        "DeadlinePassed(deadline=Deadline(kind=<DeadlineKind.JOB: 'job'>, subject=None)) changed something",
+    ),
     (
         ev.Silent(task=WHO, incarnation="i-c-4", silence=9.0, container="c-4"),
         lambda s: setattr(s, "queue_reason", "x"),

@@ -9,6 +9,7 @@ import pytest
 from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
+from tony.core.deadline import Deadline
 from tony.core.invariants import broken
 from tony.core.state import Container, ContainerIntent, State
 from tony.model.states import JobState, TaskState
@@ -29,7 +30,7 @@ def set_state(who: str, state: TaskState) -> Callable[[State], None]:
 
 def timer(name: str) -> Callable[[State], None]:
     """A deadline is left over."""
-    return lambda s: s.timers.set(name, 1.0)
+    return lambda s: s.timers.set(Deadline.parse(name), 1.0)
 
 
 def report_of_nobody(state: State) -> None:
@@ -101,7 +102,7 @@ def test_an_end_with_something_left_is_noticed() -> None:
     simulation.settle()
     state = simulation.app.state
     assert broken(simulation.app) == []
-    state.timers.set("job", 9.0)
+    state.timers.set(Deadline.parse("job"), 9.0)
     assert mentions(broken(simulation.app), "programs, containers or deadlines")
     state.final = None
     assert mentions(broken(simulation.app), "exit code")

@@ -9,6 +9,7 @@ import pytest
 from tests.core.specs import OK, roles, task
 from tests.core.test_report_builder import begun, seen
 from tests.facts import mentions
+from tony.core.deadline import Deadline
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter
 from tony.model.states import AfterCondition, RoleKind, TaskState
 
@@ -25,11 +26,11 @@ def test_a_limit_that_is_over_is_told_with_type_and_group(name: str) -> None:
     simulation = begun(limited(name))
     simulation.exit(task("worker:0"), OK)
     simulation.run()
-    assert f"group:{name}" not in simulation.app.state.timers
+    assert Deadline.parse(f"group:{name}") not in simulation.app.state.timers
     simulation.exit(task("worker:1"), OK)
     simulation.run()
     assert simulation.running()
-    assert simulation.app.state.timers.all[f"group:{name}"] == 60.0
+    assert simulation.app.state.timers.all[Deadline.parse(f"group:{name}")] == 60.0
     simulation.settle()
     assert simulation.finished is not None
     assert simulation.finished.failure is not None

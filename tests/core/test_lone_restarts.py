@@ -11,6 +11,7 @@ from tests.core.specs import COLLISION, FAILED, OK, roles, task, workers
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import node_exclusion
 from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.steps.containers import MAX_LAUNCHES
@@ -75,7 +76,9 @@ def test_the_second_time_it_waits() -> None:
         simulation.exit(task("worker:1"), FAILED)
         simulation.run()
     assert stands(simulation)[1] == ("registered", 1, 2, "c-2")
-    assert [name for name in simulation.app.state.timers.all if name.startswith("again")] == ["again:worker:1"]
+    assert [str(each) for each in simulation.app.state.timers.all if each.kind is DeadlineKind.TASK_RESTART] == [
+        "task-restart:worker:1"
+    ]
     simulation.advance()
     simulation.run()
     assert 1.0 <= simulation.now <= 1.25
@@ -154,7 +157,7 @@ def test_a_time_out_ends_one_try() -> None:
     simulation.advance()
     simulation.run()
     assert stands(simulation)[1] == ("running", 1, 2, "c-2")
-    assert simulation.app.state.timers.all["execution:worker:1"] == 20.0
+    assert simulation.app.state.timers.all[Deadline.parse("execution:worker:1")] == 20.0
 
 
 def test_taken_ports_are_left_behind() -> None:
@@ -172,7 +175,7 @@ def test_a_stop_that_was_lost_does_not_reach_the_next_try() -> None:
     simulation = started(job(timeouts=Timeouts(execution=10.0)))
     simulation.stubborn.add(task("worker:1"))
     simulation.now = 10.0
-    simulation.deliver(ev.Deadline(name="execution:worker:1"))
+    simulation.deliver(ev.DeadlinePassed(deadline=Deadline.parse("execution:worker:1")))
     simulation.stubborn.clear()
     simulation.exit(task("worker:1"), FAILED)  # by itself, before the stop takes effect
     simulation.run()

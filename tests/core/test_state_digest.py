@@ -10,6 +10,7 @@ import pytest
 
 from tests.core.specs import FAILED, task, with_restarts, workers
 from tests.support.simulation import Simulation
+from tony.core.deadline import Deadline
 from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, digest
 from tony.core.timers import Timers
@@ -126,9 +127,9 @@ def test_deadlines_show() -> None:
     """Their names and times."""
     state = running().app.state
     before = digest(state)
-    state.timers.set("job", 9.0)
+    state.timers.set(Deadline.parse("job"), 9.0)
     with_one = digest(state)
-    state.timers.set("job", 10.0)
+    state.timers.set(Deadline.parse("job"), 10.0)
     assert len({before, with_one, digest(state)}) == 3
     assert isinstance(state.timers, Timers)
 

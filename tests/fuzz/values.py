@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from tests.protocol.message_classes import MESSAGE_CLASSES
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.events import EVENTS
 from tony.history.event_log import Header
 from tony.jobs.am_client import AmLocation
@@ -40,6 +41,7 @@ _SCALARS: Mapping[Any, Any] = {
     float: 0.5,
     type(None): None,
     TaskId: TaskId("worker", 0),
+    Deadline: Deadline(DeadlineKind.EXECUTION, TaskId("worker", 0)),
 }
 
 

@@ -18,6 +18,7 @@ from tests.full_disk import full_disk
 from tests.value_strategies import values
 from tony.config.secret_masking import redact
 from tony.core import events as ev
+from tony.core.deadline import Deadline
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import (
     FORMAT,
@@ -38,7 +39,12 @@ CLASSES: list[Any] = list(ev.EVENTS.values())
 ANY_EVENT: st.SearchStrategy[ev.Event] = st.sampled_from(CLASSES).flatmap(values)
 TIMES = st.floats(0, 1e9).map(lambda at: round(at, 6))
 HEADER = Header(format=FORMAT, version=VERSION, job="test-1", attempt=1, settings="x")
-SOME = [ev.Queued(reason="no röom"), ev.Deadline(name="stop-limit"), ev.ReconcileClosed(), ev.Snapshot(digest="1-x")]
+SOME = [
+    ev.Queued(reason="no röom"),
+    ev.DeadlinePassed(deadline=Deadline.parse("stop-limit")),
+    ev.ReconcileClosed(),
+    ev.Snapshot(digest="1-x"),
+]
 
 
 def logged(folder: Path, events: list[ev.Event], attempt: int = 1, first_seq: int = 1) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.fake_am import logged, recorded
-from tony.core.events import Deadline, Queued
+from tony.core.events import Queued
 from tony.errors import RecordError
 from tony.history.event_log import read, segments
 from tony.history.event_tail import EventTail
@@ -24,16 +24,16 @@ def test_before_the_first_event_there_is_nothing(folder: JobFolder) -> None:
     """A job that is just coming up has no log yet."""
     tail = EventTail(folder)
     assert list(tail.new()) == []
-    logged(folder, [Deadline(name="a")])
-    assert [entry.event for entry in tail.new()] == [Deadline(name="a")]
+    logged(folder, [Queued(reason="a")])
+    assert [entry.event for entry in tail.new()] == [Queued(reason="a")]
 
 
 def test_it_reads_what_the_whole_log_says(folder: JobFolder) -> None:
     """Over attempts, too: the same entries as reading the log at once."""
     tail = EventTail(folder)
-    logged(folder, [Deadline(name="a"), Queued(reason="no room")])
+    logged(folder, [Queued(reason="a"), Queued(reason="no room")])
     first = list(tail.new())
-    logged(folder, [Deadline(name="b")], attempt=2, first_seq=3)
+    logged(folder, [Queued(reason="b")], attempt=2, first_seq=3)
     rest = list(tail.new())
     assert first + rest == list(read(segments(folder.path)))
     assert [(entry.seq, entry.attempt) for entry in first + rest] == [(1, 1), (2, 1), (3, 2)]
@@ -42,7 +42,7 @@ def test_it_reads_what_the_whole_log_says(folder: JobFolder) -> None:
 
 def test_a_line_that_is_not_whole_waits(folder: JobFolder) -> None:
     """What is torn now is whole at the next look."""
-    logged(folder, [Deadline(name="a"), Deadline(name="b")])
+    logged(folder, [Queued(reason="a"), Queued(reason="b")])
     path = folder.events(1)
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
@@ -54,7 +54,7 @@ def test_a_line_that_is_not_whole_waits(folder: JobFolder) -> None:
 
 def test_a_torn_header_waits(folder: JobFolder) -> None:
     """Even the first line may be torn."""
-    logged(folder, [Deadline(name="a")])
+    logged(folder, [Queued(reason="a")])
     path = folder.events(1)
     whole = path.read_bytes()
     path.write_bytes(whole[:20])

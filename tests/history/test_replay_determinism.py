@@ -17,6 +17,7 @@ from tests.core.random_jobs import Life
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -126,9 +127,9 @@ def long_life(spec: JobSpec, app: Application) -> Iterator[tuple[ev.Event, float
                     case act.Release(container=container):
                         del held[container]
                         todo.append(ev.ContainerEnded(container=container, cause="released"))
-                    case act.WakeAt(name="restart") as wake:
+                    case act.WakeAt(deadline=Deadline(kind=DeadlineKind.RESTART)) as wake:
                         now = wake.at
-                        todo.append(ev.Deadline(name="restart"))
+                        todo.append(ev.DeadlinePassed(deadline=Deadline.parse("restart")))
             yield event, at
             if isinstance(event, ev.Started):
                 todo.append(ev.FirstOutput(task=event.task, session=event.session, try_=1))

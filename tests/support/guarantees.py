@@ -8,6 +8,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.invariants import broken
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
@@ -107,8 +108,8 @@ class Promises:
                 self._seen.update(containers)
             case ev.ContainerEnded(presumed=True, container=container) if container in self._app.state.containers:
                 pass  # its end is unconfirmed
-            case ev.Deadline(name=name) if name.startswith("lease:"):
-                self._ended.update({self._container[TaskId.parse(name[6:])]} - self._app.state.containers.keys())
+            case ev.DeadlinePassed(deadline=Deadline(DeadlineKind.LEASE, TaskId() as task)):
+                self._ended.update({self._container[task]} - self._app.state.containers.keys())
             case ev.ContainerEnded(container=container) | ev.ActionFailed(container=str(container)):
                 if container in self._known:
                     self._ended.add(container)
@@ -121,8 +122,8 @@ class Promises:
     def _means_nothing(self, event: ev.Event, now: float) -> bool:
         """Return True for a deadline that is not due, or an event of an executor that is not the current one."""
         match event:
-            case ev.Deadline(name=name):
-                due = self._before.deadlines.get(name)
+            case ev.DeadlinePassed(deadline=deadline):
+                due = self._before.deadlines.get(deadline)
                 return due is None or due > now
             case ev.Registered(task=task, container=container, incarnation=incarnation):
                 if self.launched.get(container) != task:

@@ -199,7 +199,7 @@ class Simulation:
         if wake is None:
             return False
         self.now = max(self.now, wake.at)
-        self.deliver(ev.Deadline(name=wake.name))
+        self.deliver(ev.DeadlinePassed(deadline=wake.deadline))
         return True
 
     @property

@@ -27,6 +27,7 @@ from tony.am.subscribers import Subscribers
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
+from tony.core.deadline import Deadline
 from tony.core.gang_size_event import gathered, sizes_text
 from tony.core.report_builder import Live, ReportContext, report
 from tony.errors import InfraError, NotInCharge
@@ -281,8 +282,8 @@ class Master:
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
                 if decision == "retry":
                     self.notifications.restarted(failure.reason)
-            case act.WakeAt(at=at, name=name):
-                self._wake_at(at, name)
+            case act.WakeAt(at=at, deadline=deadline):
+                self._wake_at(at, deadline)
             case act.Finish():
                 self._writer.append(ev.Snapshot(digest=self.app.digest()), self._clock.now(), clock.wall())
                 if not self._finished.done():
@@ -387,18 +388,18 @@ class Master:
             self.executors.send(held.task, ReleaseExecutor(grace=grace))
         self._allocator.release(container, grace + RELEASE_TIMEOUT)
 
-    def _wake_at(self, at: float, name: str) -> None:
+    def _wake_at(self, at: float, deadline: Deadline) -> None:
         if self._timer:
             self._timer.cancel()
         delay = max(0.0, at - self._clock.now())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._wake, at, name)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake, at, deadline)
 
-    def _wake(self, at: float, name: str) -> None:
+    def _wake(self, at: float, deadline: Deadline) -> None:
         """Feed a deadline, or wait again: timers of the loop may fire slightly early."""
         if self._clock.now() < at:
-            self._wake_at(at, name)
-        elif name in self.app.state.timers:  # the last deadline may have been cancelled without a new one
-            self.feed(ev.Deadline(name=name))
+            self._wake_at(at, deadline)
+        elif deadline in self.app.state.timers:  # the last deadline may have been cancelled without a new one
+            self.feed(ev.DeadlinePassed(deadline=deadline))
 
     # --- the wire -------------------------------------------------------------------------------------------------
 

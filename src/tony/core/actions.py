@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tony.core.deadline import Deadline
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
@@ -168,11 +169,11 @@ class Include(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt(Action):
-    """Feed `Deadline(name)` at time `at` (or later). Replaces every earlier WakeAt."""
+    """Feed `DeadlinePassed` at time `at` (or later). Replaces every earlier WakeAt."""
 
     kind: ClassVar[str] = "wake-at"
     at: float
-    name: str
+    deadline: Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
+from tony.core.deadline import Deadline
 from tony.core.reattach_actions import reattach_actions
 from tony.core.state import State
 from tony.core.state_digest import digest
@@ -61,7 +62,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.ContainerEnded: container_loss.on_container_ended,
     ev.ActionFailed: container_loss.on_action_failed,
     ev.Silent: container_loss.on_silent,
-    ev.Deadline: deadlines.on_deadline,
+    ev.DeadlinePassed: deadlines.on_deadline,
     ev.KillRequested: job_requests.on_kill,
     ev.RestartRequested: job_requests.on_restart,
     ev.StacksRequested: _ignore,
@@ -80,7 +81,7 @@ class Application:
 
     def __init__(self, job_id: str, spec: JobSpec) -> None:
         self.state = State(job_id, spec)
-        self._last_wake: tuple[float, str] | None = None
+        self._last_wake: tuple[float, Deadline] | None = None
 
     def handle(self, event: ev.Event, now: float) -> list[Action]:
         """Handle one event at time `now` (seconds since the job was accepted) and return the actions, in order.
@@ -95,8 +96,8 @@ class Application:
             self._last_wake = None  # the timer belonged to the previous AM attempt
         self.state.latest = now
         wake = self.state.timers.next()
-        if wake and wake != self._last_wake:
-            ctx.request(WakeAt(at=wake[0], name=wake[1]))
+        if wake and wake is not self._last_wake:
+            ctx.request(WakeAt(at=wake[0], deadline=wake[1]))
         self._last_wake = wake
         return ctx.actions
 

@@ -1,6 +1,6 @@
 """What can happen to a job. Each event is logged before it is handled; replaying a log gives the same state.
 
-Heartbeats, metrics and log lines are not events: the AM keeps them and raises `Silent` or a `Deadline` when
+Heartbeats, metrics and log lines are not events: the AM keeps them and raises `Silent` or `DeadlinePassed` when
 something changes. Times inside events are seconds since the job was accepted, the same clock as `now`.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tony.core.deadline import Deadline
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
@@ -312,11 +313,11 @@ class LogLevelRequested(JobRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deadline(Event):
+class DeadlinePassed(Event):
     """The time of a `WakeAt` has been reached."""
 
     kind: ClassVar[str] = "deadline"
-    name: str
+    deadline: Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +369,7 @@ EVENTS: Mapping[str, type[Event]] = {
         RestartRequested,
         StacksRequested,
         LogLevelRequested,
-        Deadline,
+        DeadlinePassed,
         ActionFailed,
         Snapshot,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tony.core import pending_reason
+from tony.core.deadline import DeadlineKind
 from tony.core.state import RoleState, State, Task
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -129,14 +130,14 @@ def failure_from_task(
     )
 
 
-def failure_from_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
+def failure_from_timeout(state: State, task: Task, kind: DeadlineKind, at: float) -> Failure:
     """Return the failure of a task that exceeded `registration_timeout`, `startup_timeout` or `execution_timeout`."""
     timeouts = state.spec.timeouts
-    if kind == "registration":
+    if kind is DeadlineKind.REGISTRATION:
         limit = format_duration(timeouts.registration or 0)
         reason = f"{task.id} did not register within {limit} (registration_timeout) after its container was granted"
         failure_class = FailureClass.INFRASTRUCTURE
-    elif kind == "startup":
+    elif kind is DeadlineKind.STARTUP:
         limit = format_duration(timeouts.startup or 0)
         reason = (
             f"{task.id} printed nothing within {limit} (startup_timeout) after its program started; "
@@ -147,8 +148,8 @@ def failure_from_timeout(state: State, task: Task, kind: str, at: float) -> Fail
         limit = format_duration(timeouts.execution or 0)
         reason = f"{task.id} ran longer than {limit} (execution_timeout)"
         failure_class = FailureClass.USER
-    blameless = kind == "registration"
-    return failure_from_task(state, task, f"{kind}-timeout", failure_class, reason, at, blameless=blameless)
+    blameless = kind is DeadlineKind.REGISTRATION
+    return failure_from_task(state, task, f"{kind.value}-timeout", failure_class, reason, at, blameless=blameless)
 
 
 def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
@@ -162,9 +163,9 @@ def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: fl
     return failure_from_task(state, late, "group-timeout", FailureClass.USER, reason, at)
 
 
-def failure_from_job_timeout(state: State, kind: str, at: float) -> Failure:
+def failure_from_job_timeout(state: State, kind: DeadlineKind, at: float) -> Failure:
     """Return the failure of a job that exceeded `job_timeout` or `allocation_timeout`."""
-    if kind == "allocation":
+    if kind is DeadlineKind.ALLOCATION:
         limit = format_duration(state.spec.timeouts.allocation or 0)
         given_back = f"released {state.release_count} times so far (gang_patience)" if state.release_count else ""
         known = [pending_reason.describe_pending(state), given_back, state.queue_reason]

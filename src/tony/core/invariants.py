@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from tony.core.application import Application
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
@@ -162,7 +163,7 @@ def _waits(state: State) -> list[str]:
         return []
     moving = (TaskState.REQUESTED, TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
     wrong = []
-    going_on = any(name.startswith("again:") for name in state.timers.all)
+    going_on = any(each.kind is DeadlineKind.TASK_RESTART for each in state.timers.all)
     if not going_on and not any(role.counts[s] for role in state.roles.values() for s in moving):
         wrong.append("the job waits for nothing that could happen")
     for role in state.roles.values():
@@ -179,41 +180,44 @@ def _waits(state: State) -> list[str]:
 def _timers(state: State) -> list[str]:
     """Check that no deadline outlives its purpose."""
     wrong = []
-    for name in state.timers.all:
-        kind, _, who = name.partition(":")
-        task = state.tasks[TaskId.parse(who)] if kind in _OF_TASKS else None
-        if task and not _OF_TASKS[kind](task):
-            wrong.append(f"{name} is set and {who} is {task.state.value}")
-        if kind in ("stop-limit", "force-limit") and state.active:
-            wrong.append(f"{name} is set and nothing is being stopped")
-        if kind in ("group", *_OF_SHORTAGE) and not state.active:
-            wrong.append(f"{name} is set and the session has ended")
+    for each in state.timers.all:
+        task = state.tasks[each.subject] if isinstance(each.subject, TaskId) else None
+        if task and not _OF_TASKS[each.kind](task):
+            wrong.append(f"{each} is set and {task.name} is {task.state.value}")
+        if each.kind in (DeadlineKind.STOP_LIMIT, DeadlineKind.FORCE_LIMIT) and state.active:
+            wrong.append(f"{each} is set and nothing is being stopped")
+        if (each.kind is DeadlineKind.GROUP or each in _OF_SHORTAGE) and not state.active:
+            wrong.append(f"{each} is set and the session has ended")
     short = any(r.counts[TaskState.REQUESTED] for r in state.roles.values() if r.kind is not RoleKind.SIDECAR)
     wrong += [
-        f"the {name} deadline is set and no container is missing"
-        for name in _OF_SHORTAGE
-        if name in state.timers and not short
+        f"the {each} deadline is set and no container is missing"
+        for each in _OF_SHORTAGE
+        if each in state.timers and not short
     ]
     if not (state.active and gang_size_policy.is_elastic(state)):
         wrong += [
-            f"{name} is set and no gang waits for more" for name in gang_size_policy.TIMERS if name in state.timers
+            f"{each} is set and no gang waits for more" for each in gang_size_policy.DEADLINES if each in state.timers
         ]
-    if state.pausing and "gang-patience" in state.timers:
+    if state.pausing and Deadline(DeadlineKind.GANG_PATIENCE) in state.timers:
         wrong.append("the gang pauses and waits for another container")
     return wrong
 
 
 #: Deadlines that are set while containers are missing.
-_OF_SHORTAGE = ("allocation", "gang-patience", "gang-pause")
+_OF_SHORTAGE = (
+    Deadline(DeadlineKind.ALLOCATION),
+    Deadline(DeadlineKind.GANG_PATIENCE),
+    Deadline(DeadlineKind.GANG_PAUSE),
+)
 _BEFORE_A_TRY = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
-_OF_TASKS: Mapping[str, Callable[[Task], bool]] = {
-    "registration": lambda task: task.state is TaskState.STARTING,
-    "startup": lambda task: task.living,
-    "execution": lambda task: task.living,
-    "report": lambda task: task.container_ended_at is not None,
-    "lease": lambda task: task.living,
-    "word": lambda task: task.external_exit is not None,
-    "again": lambda task: task.retry_at is not None and task.state in _BEFORE_A_TRY,
+_OF_TASKS: Mapping[DeadlineKind, Callable[[Task], bool]] = {
+    DeadlineKind.REGISTRATION: lambda task: task.state is TaskState.STARTING,
+    DeadlineKind.STARTUP: lambda task: task.living,
+    DeadlineKind.EXECUTION: lambda task: task.living,
+    DeadlineKind.REPORT: lambda task: task.container_ended_at is not None,
+    DeadlineKind.LEASE: lambda task: task.living,
+    DeadlineKind.STOP_CAUSE: lambda task: task.external_exit is not None,
+    DeadlineKind.TASK_RESTART: lambda task: task.retry_at is not None and task.state in _BEFORE_A_TRY,
 }
 
 

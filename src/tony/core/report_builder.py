@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tony.core.application import Application
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.hung_peers import describe_silent_peers
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import counting
@@ -169,12 +170,12 @@ def _why(state: State, task: Task, now: float, live: Live) -> str:
 def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     """Return which tasks are missing and why, in one sentence; empty if the job waits for nothing."""
     if state.pausing:
-        again = format_duration(max(0.0, state.timers.all["gang-pause"] - now))
+        again = format_duration(max(0.0, (state.timers.get(Deadline(DeadlineKind.GANG_PAUSE)) or now) - now))
         return f"the gang was incomplete for too long and released its containers; it requests them again in {again}"
     if state.queue_reason and not state.final:
         return state.queue_reason + _shrink_deadline(state, now)
     if state.job is JobState.RESTARTING:
-        due = state.timers.all.get("restart")
+        due = state.timers.get(Deadline(DeadlineKind.RESTART))
         if state.living:
             return f"waiting for {state.living} program(s) of session {state.session} to stop"
         return f"session {state.session + 1} opens in {format_duration(max(0.0, due - now))}" if due else ""
@@ -196,15 +197,16 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
 
 def _shrink_deadline(state: State, now: float) -> str:
     """Return when an elastic gang starts without the tasks that have no container."""
-    name, _ = gang_size_policy.wait(state)
+    deadline, _ = gang_size_policy.wait(state)
+    due = state.timers.get(deadline)
     if (
-        name not in state.timers
+        due is None
         or not gang_size_policy.enough(state)
         or not any(len(r.waiting) for r in gang_size_policy.forming(state))
     ):
         return ""
-    left = format_duration(max(0.0, state.timers.all[name] - now))
-    return f"; starts without the missing tasks in {left} ({name.replace('-', '_')})"
+    left = format_duration(max(0.0, due - now))
+    return f"; starts without the missing tasks in {left} ({deadline.kind.setting})"
 
 
 def _holds_up(role: RoleState) -> bool:

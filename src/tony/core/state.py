@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.index_heap import IndexHeap
 from tony.core.timers import Timers
 from tony.core.transitions import JobMove, TaskMove, next_job_state, next_task_state
@@ -18,6 +19,7 @@ from tony.model.states import LIVING_TASK_STATES, AfterCondition, JobState, Role
 
 #: States of a job in which programs may be started.
 _ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)
+_GANG_PAUSE = Deadline(DeadlineKind.GANG_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +362,7 @@ class State:
     @property
     def pausing(self) -> bool:
         """True while the gang requests no containers, so that other jobs can get all of theirs."""
-        return "gang-pause" in self.timers
+        return _GANG_PAUSE in self.timers
 
     @property
     def may_restart(self) -> bool:

@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of the state and of the decisions. Raise it whenever the same events lead to another fingerprint: digests of
 #: different versions cannot be compared.
-MACHINE = 7
+MACHINE = 8
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
@@ -41,7 +41,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "tolerated": [[f.session, f.cause, f.task, f.at] for f in state.tolerated],
         "exports": state.exports,
         "final": final and [final.state.value, final.failure and final.failure.cause],
-        "timers": sorted(state.timers.all.items()),
+        "timers": sorted((str(deadline), at) for deadline, at in state.timers.all.items()),
         "roles": [
             [r.name, r.kind.value, r.ready, r.blocked, r.version, r.finished, r.started, r.unstarted, r.demand, r.early]
             for r in state.roles.values()

@@ -1,58 +1,85 @@
-"""Named deadlines, as values: nothing here sleeps."""
+"""The deadlines that are set, as values: nothing here sleeps."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
+from typing import Any
+
+from tony.core.deadline import Deadline
 
 #: Cancelled deadlines kept in the heap, beyond twice the number that is set.
 _MAX_CANCELLED = 100
 
+#: A deadline and its time.
+Wake = tuple[float, Deadline]
+
 
 class Timers:
-    """A set of names, each with a time. Setting, cancelling and reading the next are O(log n), amortised."""
+    """Deadlines with their times. Setting, cancelling and reading the next are O(log n), amortised.
 
-    __slots__ = ("_due", "_heap")
+    Of several deadlines at the same time the one that was set first comes first.
+    """
+
+    __slots__ = ("_count", "_due", "_heap")
 
     def __init__(self) -> None:
-        self._due: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
+        # Entries are [time, number, wake]; the wake of one that was moved or cancelled is None.
+        self._due: dict[Deadline, list[Any]] = {}
+        self._heap: list[list[Any]] = []
+        self._count = 0
 
-    def set(self, name: str, at: float) -> None:
+    def set(self, deadline: Deadline, at: float) -> None:
         """Set or move a deadline."""
-        if self._due.get(name) != at:
-            self._due[name] = at
-            heapq.heappush(self._heap, (at, name))
-            if len(self._heap) > _MAX_CANCELLED + 2 * len(self._due):  # bound the memory of a long job
-                self._heap = [(at, name) for name, at in self._due.items()]
-                heapq.heapify(self._heap)
+        known = self._due.get(deadline)
+        if known is not None:
+            if known[0] == at:
+                return
+            known[2] = None
+        self._count += 1
+        self._due[deadline] = entry = [at, self._count, (at, deadline)]
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > _MAX_CANCELLED + 2 * len(self._due):  # bound the memory of a long job
+            self._heap = list(self._due.values())
+            heapq.heapify(self._heap)
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, deadline: Deadline) -> None:
         """Remove a deadline, if it is set."""
-        self._due.pop(name, None)
+        known = self._due.pop(deadline, None)
+        if known is not None:
+            known[2] = None
 
     def clear(self) -> None:
         self._due.clear()
         self._heap.clear()
 
-    def pop_due(self, name: str, now: float) -> bool:
+    def pop_due(self, deadline: Deadline, now: float) -> bool:
         """Remove a deadline that has passed and return True; return False if it is not set or not due."""
-        due = self._due.get(name)
-        if due is None or due > now:
+        known = self._due.get(deadline)
+        if known is None or known[0] > now:
             return False
-        del self._due[name]
+        self.cancel(deadline)
         return True
 
-    def next(self) -> tuple[float, str] | None:
-        """Return the earliest deadline, or None."""
-        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else None
+    def next(self) -> Wake | None:
+        """Return the earliest deadline, or None. The same object until another one is the earliest."""
+        heap = self._heap
+        while heap:
+            wake: Wake | None = heap[0][2]
+            if wake is not None:
+                return wake
+            heapq.heappop(heap)
+        return None
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._due
+    def get(self, deadline: Deadline) -> float | None:
+        """Return the time of a deadline; None if it is not set."""
+        known = self._due.get(deadline)
+        return known[0] if known else None
+
+    def __contains__(self, deadline: Deadline) -> bool:
+        return deadline in self._due
 
     @property
-    def all(self) -> Mapping[str, float]:
+    def all(self) -> Mapping[Deadline, float]:
         """Every deadline that is set."""
-        return self._due
+        return {deadline: entry[0] for deadline, entry in self._due.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core import events as ev
+from tony.core.deadline import DeadlineKind
 from tony.core.gang_size_event import sizes_text
 from tony.units import format_duration
 
@@ -13,12 +14,12 @@ INTERNAL_EVENTS = (ev.ContainersFound, ev.ReconcileClosed, ev.Snapshot)
 #: Names of events for people, where their kind in the log is a word of the code.
 _NAMES = {"judged": "decided", "granted": "allocated", "gathered": "gang-size"}
 #: Explanations of deadlines.
-_DEADLINES = {
-    "gang-patience": "gang-patience: no further container was granted in time, and some are still missing",
-    "gang-pause": "gang-pause: the gang requests all missing containers again",
-    "gang-wait": "gang-wait: time is up; the gang starts without the missing tasks if enough are there",
-    "gang-soon": "gang-soon: no further container was granted meanwhile",
-    "shrink-after": "shrink-after: time is up; the gang starts without the missing tasks if enough are there",
+_DEADLINES: Mapping[DeadlineKind, str] = {
+    DeadlineKind.GANG_PATIENCE: ": no further container was granted in time, and some are still missing",
+    DeadlineKind.GANG_PAUSE: ": the gang requests all missing containers again",
+    DeadlineKind.GANG_WAIT: ": time is up; the gang starts without the missing tasks if enough are there",
+    DeadlineKind.GANG_SOON: ": no further container was granted meanwhile",
+    DeadlineKind.SHRINK_AFTER: ": time is up; the gang starts without the missing tasks if enough are there",
 }
 
 
@@ -91,8 +92,8 @@ def describe(event: ev.Event) -> str:
             return f"{event.failure} -> {event.decision} ({event.reason})"
         case ev.JobRequest():
             return f"{event.actor} requested {event.what}"
-        case ev.Deadline():
-            return _DEADLINES.get(event.name, event.name)
+        case ev.DeadlinePassed(deadline=deadline):
+            return f"{deadline}{_DEADLINES.get(deadline.kind, '')}"
         case ev.ActionFailed():
             on = event.task or event.container or ""
             return f"{event.action} {on}: {event.cause}"

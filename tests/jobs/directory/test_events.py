@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, succeeded
-from tony.core.events import Deadline
+from tony.core.events import Queued
 from tony.errors import UnknownJobError
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.jobs.directory.view import DirectoryJobView
@@ -19,10 +19,10 @@ from tony.model.states import JobState, TaskState
 async def test_what_happened_so_far(home: Home) -> None:
     """Without following it ends with the last event."""
     folder, _ = recorded(home)
-    logged(folder, [Deadline(name="a"), Deadline(name="b")])
+    logged(folder, [Queued(reason="a"), Queued(reason="b")])
     assert [entry.event async for entry in DirectoryJobView.from_home(home, JOB).events()] == [
-        Deadline(name="a"),
-        Deadline(name="b"),
+        Queued(reason="a"),
+        Queued(reason="b"),
     ]
 
 
@@ -32,19 +32,19 @@ async def test_what_happens_from_now_on(home: Home) -> None:
     header = Header(format=FORMAT, version=VERSION, job=JOB, attempt=1, settings="")
     writer = LogWriter(folder.events(1), header)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
-        writer.append(Deadline(name="a"), 1.0, 1.0)
+        writer.append(Queued(reason="a"), 1.0, 1.0)
         writer.flush()
         async with aclosing(DirectoryJobView.from_home(home, JOB).events(follow=True)) as stream:
-            assert (await anext(stream)).event == Deadline(name="a")
+            assert (await anext(stream)).event == Queued(reason="a")
             waiting = asyncio.ensure_future(anext(stream))
             await asyncio.sleep(0)
-            writer.append(Deadline(name="b"), 2.0, 2.0)
+            writer.append(Queued(reason="b"), 2.0, 2.0)
             writer.flush()
-            assert (await waiting).event == Deadline(name="b")
-            writer.append(Deadline(name="c"), 3.0, 3.0)
+            assert (await waiting).event == Queued(reason="b")
+            writer.append(Queued(reason="c"), 3.0, 3.0)
             writer.close()
             await master.finish(succeeded(folder, record))
-            assert [entry.event async for entry in stream] == [Deadline(name="c")]
+            assert [entry.event async for entry in stream] == [Queued(reason="c")]
 
 
 async def test_a_master_that_dies_ends_them(home: Home) -> None:

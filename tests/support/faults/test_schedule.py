@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.support.faults.plan_parser import parse_plan, who, write_strike
 from tests.support.faults.schedule import Conductor, Injection
 from tony.core import events as ev
+from tony.core.deadline import Deadline
 from tony.core.state import State
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -68,7 +69,7 @@ def test_every_kind_of_moment() -> None:
         [
             (started(), JobState.RUNNING),
             (ended, JobState.RUNNING),
-            (ev.Deadline(name="x"), JobState.RESTARTING),
+            (ev.DeadlinePassed(deadline=Deadline.parse("job")), JobState.RESTARTING),
             (opened, JobState.STARTING),
             (started(2), JobState.RUNNING),
         ],

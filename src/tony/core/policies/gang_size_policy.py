@@ -6,18 +6,19 @@ that have a container, if these are at least `min` of each elastic role and all 
 
 from __future__ import annotations
 
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import RoleState, State
 from tony.model.states import RoleKind
 
-#: Names of the deadlines, after their settings.
-FIRST, LATER = "gang-wait", "shrink-after"
+#: The deadlines of the first session and of later ones.
+FIRST, LATER = Deadline(DeadlineKind.GANG_WAIT), Deadline(DeadlineKind.SHRINK_AFTER)
 #: A short extra wait for more containers, once the wait has expired and there are enough, or some were released.
-SOON = "gang-soon"
-TIMERS = (FIRST, LATER, SOON)
+SOON = Deadline(DeadlineKind.GANG_SOON)
+DEADLINES = (FIRST, LATER, SOON)
 
 
-def wait(state: State) -> tuple[str, float | None]:
-    """Return the name and the seconds of this session's wait; None: it waits for all."""
+def wait(state: State) -> tuple[Deadline, float | None]:
+    """Return the deadline and the seconds of this session's wait; None: it waits for all."""
     spec = state.spec
     return (FIRST, spec.gang_wait) if state.session <= 1 else (LATER, spec.shrink_after)
 

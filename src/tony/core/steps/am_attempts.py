@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import EXECUTOR_DEADLINES, Deadline, DeadlineKind
 from tony.core.state import Container, ContainerIntent, State
 from tony.core.step_context import StepContext
 from tony.core.steps import container_loss, containers, elastic_start, job_finish, session_restart
@@ -20,8 +21,6 @@ from tony.model.states import JobState, TaskState
 _POSTPONE_SECONDS = 1.0
 #: Seconds that executors have to reconnect before deadlines for their reports count again.
 RECONNECT_SECONDS = 10.0
-#: Deadlines for reports of executors.
-_EXECUTOR_DEADLINES = frozenset({"registration", "report", "startup", "stop-limit", "force-limit"})
 
 
 def on_started(ctx: StepContext, event: ev.AttemptStarted) -> None:
@@ -52,9 +51,9 @@ def _stretch_leases(ctx: StepContext) -> None:
     """Extend leases by the time without an AM, which only the clocks of two machines can tell, and these may differ."""
     timers = ctx.state.timers
     away = max(0.0, ctx.now - ctx.state.latest)
-    for name, due in list(timers.all.items()):
-        if name.startswith("lease:"):
-            timers.set(name, due + away)
+    for deadline, due in list(timers.all.items()):
+        if deadline.kind is DeadlineKind.LEASE:
+            timers.set(deadline, due + away)
 
 
 def on_containers_found(ctx: StepContext, event: ev.ContainersFound) -> None:
@@ -89,18 +88,18 @@ def on_reconcile_closed(ctx: StepContext, event: ev.ReconcileClosed) -> None:
     _resume(ctx)
 
 
-def postpone(ctx: StepContext, name: str) -> bool:
+def postpone(ctx: StepContext, deadline: Deadline) -> bool:
     """Postpone a deadline while recovery is under way; return True if it was."""
     if ctx.state.reconciling:
-        ctx.state.timers.set(name, ctx.now + _POSTPONE_SECONDS)
+        ctx.state.timers.set(deadline, ctx.now + _POSTPONE_SECONDS)
     return ctx.state.reconciling
 
 
 def _extend_executor_deadlines(ctx: StepContext) -> None:
     timers = ctx.state.timers
-    for name, due in list(timers.all.items()):
-        if name.partition(":")[0] in _EXECUTOR_DEADLINES and ctx.state.attempt > 1:
-            timers.set(name, max(due, ctx.now + RECONNECT_SECONDS))
+    for deadline, due in list(timers.all.items()):
+        if deadline.kind in EXECUTOR_DEADLINES and ctx.state.attempt > 1:
+            timers.set(deadline, max(due, ctx.now + RECONNECT_SECONDS))
 
 
 def _mark_lost(ctx: StepContext, container: Container) -> None:
@@ -127,7 +126,7 @@ def _replace(ctx: StepContext, state: State, container: Container) -> None:
     assert container.task is not None
     task = state.tasks[container.task]
     if task.state is TaskState.STARTING and state.active:
-        state.timers.cancel(f"registration:{task.name}")
+        state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         containers.request(ctx, task, TaskMove.REPLACE)
     containers.kill(ctx, container, "its executor had not registered when the application master died")
     containers.detach(state, container)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core import failures
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
@@ -79,7 +80,7 @@ def _on_task_container_ended(ctx: StepContext, task: Task, container: Container,
         elif container.intent is ContainerIntent.KILLED or event.silent or not state.active:
             task_exit.on_lost(ctx, task)
         else:
-            state.timers.set(f"report:{task.name}", ctx.now + REPORT_WAIT)
+            state.timers.set(Deadline(DeadlineKind.REPORT, task.id), ctx.now + REPORT_WAIT)
             if event.blameless:
                 state.unexplained.add(task.id)
     elif task.state in _NOT_STARTED and state.active:
@@ -100,7 +101,7 @@ def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None =
         counts: it may have been the job's own fault, so the number of replacements is limited.
     """
     state = ctx.state
-    state.timers.cancel(f"registration:{task.name}")
+    state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
     task.launches += counts
     task.note = cause
     bound = task.retry_at is not None and is_bound(state, task)

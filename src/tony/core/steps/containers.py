@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_backoff
 from tony.core.state import Container, ContainerIntent, RoleState, State, Task
 from tony.core.step_context import StepContext
@@ -12,6 +13,9 @@ from tony.model.states import DistributedMode, JobState, RoleKind, TaskState
 
 #: Containers per task and session that may end before the program was started: they are replaced, uncounted.
 MAX_LAUNCHES = 3
+_ALLOCATION = Deadline(DeadlineKind.ALLOCATION)
+_GANG_PATIENCE = Deadline(DeadlineKind.GANG_PATIENCE)
+_JOB = Deadline(DeadlineKind.JOB)
 #: The note of a task whose container was released to other jobs, until it is requested again.
 RELEASED_NOTE = "its container was released: the gang was incomplete"
 
@@ -27,9 +31,9 @@ def request(ctx: StepContext, task: Task, move: TaskMove) -> None:
     if not _lacks_containers(role):
         return
     limit = state.spec.timeouts.allocation
-    if limit and "allocation" not in state.timers:
-        state.timers.set("allocation", ctx.now + limit)
-    if "gang-patience" not in state.timers:
+    if limit and _ALLOCATION not in state.timers:
+        state.timers.set(_ALLOCATION, ctx.now + limit)
+    if _GANG_PATIENCE not in state.timers:
         start_gang_timeout(ctx)
 
 
@@ -54,7 +58,10 @@ def start_gang_timeout(ctx: StepContext) -> None:
     limit = state.spec.gang_patience
     together = state.gangs or state.spec.distributed_mode is not DistributedMode.GANG
     if limit and not together and state.active and not state.pausing:
-        state.timers.set("gang-patience", ctx.now + gang_backoff.gang_timeout(limit, state.release_count, state.job_id))
+        state.timers.set(
+            _GANG_PATIENCE,
+            ctx.now + gang_backoff.gang_timeout(limit, state.release_count, state.job_id),
+        )
 
 
 def on_queued(ctx: StepContext, event: ev.Queued) -> None:
@@ -90,8 +97,8 @@ def on_granted(ctx: StepContext, event: ev.Granted) -> None:
         return
     if state.job is JobState.QUEUED:
         state.move_job(JobMove.ADMIT)
-    if state.spec.timeouts.job and state.session == 1 and "job" not in state.timers:
-        state.timers.set("job", ctx.now + state.spec.timeouts.job)
+    if state.spec.timeouts.job and state.session == 1 and _JOB not in state.timers:
+        state.timers.set(_JOB, ctx.now + state.spec.timeouts.job)
     _place(ctx, role, role.tasks[index], container)
     if _lacks_containers(role) or is_incomplete(state):
         start_gang_timeout(ctx)
@@ -104,8 +111,8 @@ def clear_deadlines(ctx: StepContext) -> None:
     state = ctx.state
     state.queue_reason = ""
     state.release_count = 0
-    state.timers.cancel("allocation")
-    state.timers.cancel("gang-patience")
+    state.timers.cancel(_ALLOCATION)
+    state.timers.cancel(_GANG_PATIENCE)
 
 
 def _place(ctx: StepContext, role: RoleState, task: Task, container: Container) -> None:
@@ -134,7 +141,7 @@ def start_registration_timeout(ctx: StepContext, task: Task) -> None:
     """Start the time in which the executor of a task must register."""
     limit = ctx.state.spec.timeouts.registration
     if limit:
-        ctx.state.timers.set(f"registration:{task.name}", ctx.now + limit)
+        ctx.state.timers.set(Deadline(DeadlineKind.REGISTRATION, task.id), ctx.now + limit)
 
 
 # --- released ---------------------------------------------------------------------------------------------------------

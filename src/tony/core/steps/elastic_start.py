@@ -7,6 +7,7 @@ requests all again. Programs see only the tasks that take part, counted from 0 (
 from __future__ import annotations
 
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState
 from tony.core.step_context import StepContext
@@ -22,9 +23,9 @@ ROOM_WAIT = 10.0
 
 def start_wait(ctx: StepContext) -> None:
     """Start the time in which all containers of the roles that became ready may be granted."""
-    name, limit = gang_size_policy.wait(ctx.state)
+    deadline, limit = gang_size_policy.wait(ctx.state)
     if limit is not None and gang_size_policy.is_elastic(ctx.state):
-        ctx.state.timers.set(name, ctx.now + limit)
+        ctx.state.timers.set(deadline, ctx.now + limit)
 
 
 def on_granted(ctx: StepContext, event: ev.Granted) -> None:
@@ -48,8 +49,8 @@ def start_soon_if_enough(ctx: StepContext) -> None:
 def on_wait_end(ctx: StepContext) -> None:
     """Start without the missing tasks. Roles above their minimum release containers if others are below theirs."""
     state = ctx.state
-    name, limit = gang_size_policy.wait(state)
-    start_with_fewer(ctx, f"within {format_duration(limit or 0)} ({name.replace('-', '_')})")
+    deadline, limit = gang_size_policy.wait(state)
+    start_with_fewer(ctx, f"within {format_duration(limit or 0)} ({deadline.kind.setting})")
     roles = gang_size_policy.forming(state)
     lacking = sum(max(0, -gang_size_policy.surplus(role)) for role in roles)
     if not lacking or limit is None or not gang_size_policy.is_elastic(state) or state.pausing:
@@ -69,7 +70,7 @@ def _release_tasks(ctx: StepContext, role: RoleState, count: int) -> None:
     why = f"its container was needed for other roles (min = {role.spec.min_instances})"
     here = [task for task in reversed(role.members) if task.container]
     for task in here[:count]:
-        state.timers.cancel(f"registration:{task.name}")
+        state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         state.move_task(task, TaskMove.RESET, ctx.now)
         role.left_out.add(task.id.index)
         task.note = f"left out of session {state.session}: {why}"

@@ -6,6 +6,7 @@ A report may arrive twice, late, or for a task attempt that has ended; it then c
 from __future__ import annotations
 
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness, task_attempts, task_exit, unconfirmed_exit
@@ -28,7 +29,7 @@ def on_started(ctx: StepContext, event: ev.Started) -> None:
     task.pid = event.pid
     limit = state.spec.timeouts.startup
     if limit and task.state is TaskState.RUNNING:
-        state.timers.set(f"startup:{task.name}", ctx.now + limit)
+        state.timers.set(Deadline(DeadlineKind.STARTUP, task.id), ctx.now + limit)
     if not task.started:
         _mark_started(ctx, task)
 
@@ -45,7 +46,7 @@ def on_first_output(ctx: StepContext, event: ev.FirstOutput) -> None:
     """The program's start-up is complete."""
     task = task_attempts.find_current(ctx.state, event.task, event.session, event.try_)
     if task:
-        ctx.state.timers.cancel(f"startup:{task.name}")
+        ctx.state.timers.cancel(Deadline(DeadlineKind.STARTUP, task.id))
 
 
 def _keep_exports(state: State, task: Task, event: ev.Exited) -> None:
@@ -86,8 +87,8 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
     elif _was_stopped_externally(state, task, status) or _another_is_unexplained(state, task):
         task.external_exit, task.external_exit_at = status, at
         state.unexplained.add(task.id)
-        state.timers.cancel(f"startup:{task.name}")
-        state.timers.set(f"word:{task.name}", ctx.now + STOP_CAUSE_WAIT)
+        state.timers.cancel(Deadline(DeadlineKind.STARTUP, task.id))
+        state.timers.set(Deadline(DeadlineKind.STOP_CAUSE, task.id), ctx.now + STOP_CAUSE_WAIT)
         return
     else:
         task_exit.on_failed_exit(ctx, task, status, at)

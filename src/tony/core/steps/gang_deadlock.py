@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tony.core import pending_reason
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_backoff, gang_size_policy
 from tony.core.state import Container, State
 from tony.core.step_context import StepContext
@@ -35,7 +36,9 @@ def release_partial_gang(ctx: StepContext) -> None:
     missing = pending_reason.describe_pending(state)
     reason = f"{missing}; nothing was granted for {waited} (gang_patience), so it is released for other jobs"
     state.release_count += 1
-    state.timers.set("gang-pause", ctx.now + gang_backoff.gang_pause(state.release_count, state.job_id))
+    state.timers.set(
+        Deadline(DeadlineKind.GANG_PAUSE), ctx.now + gang_backoff.gang_pause(state.release_count, state.job_id)
+    )
     counts = Counter(container.role for container in idle)
     for role in state.roles.values():  # lowered once for all containers, before they are released
         containers.set_demand(ctx, role, min(role.demand, role.held - counts[role.name]))
@@ -53,7 +56,7 @@ def _release(ctx: StepContext, container: Container, reason: str) -> None:
     assert container.task is not None
     task = state.tasks[container.task]
     if task.state in _NOT_STARTED:
-        state.timers.cancel(f"registration:{task.name}")
+        state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         task.note = containers.RELEASED_NOTE
         containers.request(ctx, task, TaskMove.REPLACE)
     containers.kill(ctx, container, reason)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState, State, Task
 from tony.core.step_context import StepContext
@@ -37,7 +38,7 @@ def on_registered(ctx: StepContext, event: ev.Registered) -> None:
         ctx.request(act.Renew(task=task.id, session=state.session))
         return
     task.address, task.tb_port = event.address, event.tb_port
-    state.timers.cancel(f"registration:{task.name}")
+    state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
     state.move_task(task, TaskMove.REGISTER, ctx.now)
     role = state.roles[task.id.role]
     if task.retry_at is not None:
@@ -51,7 +52,7 @@ def on_registered(ctx: StepContext, event: ev.Registered) -> None:
 def start_if_due(ctx: StepContext, task: Task) -> None:
     """Start a task that restarts alone, once it is registered and its back-off has passed."""
     if task.state is TaskState.REGISTERED and task.retry_at is not None and task.retry_at <= ctx.now:
-        ctx.state.timers.cancel(f"again:{task.name}")
+        ctx.state.timers.cancel(Deadline(DeadlineKind.TASK_RESTART, task.id))
         task_attempts.start(ctx, [task], task.version)
 
 
@@ -72,8 +73,8 @@ def start_gang_if_complete(ctx: StepContext) -> None:
         state.version += 1
         for role in new:
             role.version = state.version
-        for name in gang_size_policy.TIMERS:
-            state.timers.cancel(name)
+        for deadline in gang_size_policy.DEADLINES:
+            state.timers.cancel(deadline)
         state.specs[state.version] = spec = _cluster_spec(state, gang)
         ctx.request(act.Publish(spec=spec))
     if waiting and state.version:

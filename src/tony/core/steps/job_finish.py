@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tony.core import actions as act
 from tony.core import failures
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import Final, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop, task_attempts
@@ -55,8 +56,8 @@ def finish(
     for container in state.containers.values():
         if not (container.task and state.tasks[container.task].living):
             containers.release(ctx, container)
-    if state.containers and "stop-limit" not in state.timers:
-        state.timers.set("stop-limit", ctx.now + program_stop.STOP_SLACK)
+    if state.containers and Deadline(DeadlineKind.STOP_LIMIT) not in state.timers:
+        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + program_stop.STOP_SLACK)
     finish_if_idle(ctx)
 
 

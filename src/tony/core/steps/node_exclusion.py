@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import node_exclusion as policy
 from tony.core.state import Container, ContainerIntent, State, Task
 from tony.core.step_context import StepContext
@@ -25,7 +26,7 @@ def count_failure(ctx: StepContext, failure: Failure) -> None:
     state.hosts[host] = times
     if host not in state.excluded and policy.is_bad(times, ctx.now):
         state.excluded.add(host)
-        state.timers.set(f"include:{host}", ctx.now + policy.LENGTH)
+        state.timers.set(Deadline(DeadlineKind.EXCLUSION, host), ctx.now + policy.LENGTH)
         ctx.request(act.Exclude(host=host))
 
 
@@ -47,7 +48,7 @@ def on_excluded(ctx: StepContext, event: ev.Excluded) -> None:
         return
     moved = [(held, task) for held in state.containers.values() if (task := _task_to_move(state, held))]
     for container, task in moved:
-        state.timers.cancel(f"registration:{task.name}")
+        state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         containers.request(ctx, task, TaskMove.REPLACE)  # first, or the demand would be lowered by one meanwhile
         vacate(ctx, container)
     if moved:

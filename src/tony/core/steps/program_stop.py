@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony.core import failures
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_attempts
@@ -43,7 +44,7 @@ def stop_all(ctx: StepContext, reason: str, grace: float | None = None) -> None:
         longest = max(longest, task_grace)
         task_attempts.stop(ctx, task, task_grace, reason)
     if state.living:
-        state.timers.set("stop-limit", ctx.now + longest + STOP_SLACK)
+        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + longest + STOP_SLACK)
 
 
 def kill_remaining(ctx: StepContext) -> None:
@@ -53,4 +54,4 @@ def kill_remaining(ctx: StepContext) -> None:
     for container in state.containers.values():
         if is_stopping or (container.task and state.tasks[container.task].living):
             containers.kill(ctx, container, "it did not stop in time")
-    state.timers.set("force-limit", ctx.now + FORCE_SLACK)
+    state.timers.set(Deadline(DeadlineKind.FORCE_LIMIT), ctx.now + FORCE_SLACK)

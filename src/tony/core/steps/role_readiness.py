@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import failures
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import start_order, success_policy
 from tony.core.state import RoleState
 from tony.core.step_context import StepContext
@@ -79,4 +80,4 @@ def start_group_timeouts(ctx: StepContext, over: str | None = None) -> None:
         if rule and not role.finished and role.ended < role.total:
             members = state.spec.groups.get(rule.group, ())
             if (over is None or over in members) and start_order.group_done(state.roles, members):
-                state.timers.set(f"group:{role.name}", ctx.now + rule.limit)
+                state.timers.set(Deadline(DeadlineKind.GROUP, role.name), ctx.now + rule.limit)

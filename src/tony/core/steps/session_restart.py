@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core import actions as act
-from tony.core.policies import gang_size_policy
+from tony.core.deadline import SESSION_DEADLINES, Deadline, DeadlineKind
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.restart_policy import Decision
 from tony.core.state import Restart, State, Task
@@ -16,13 +16,6 @@ from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 #: Why the first session opens.
 FIRST_REASON = "the job starts"
-#: Deadlines that are valid within one session only.
-_SESSION_DEADLINES = frozenset(
-    {
-        *("registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause", "again"),
-        *gang_size_policy.TIMERS,
-    }
-)
 
 
 def restart(ctx: StepContext, failure: Failure, decision: Decision) -> None:
@@ -48,14 +41,14 @@ def _stop_session(ctx: StepContext, reason: str, delay: float) -> None:
         if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
             state.move_task(task, TaskMove.RESET, ctx.now)
             task.retry_at = None
-    for name in [name for name in state.timers.all if name.partition(":")[0] in _SESSION_DEADLINES]:
-        state.timers.cancel(name)
+    for deadline in [each for each in state.timers.all if each.kind in SESSION_DEADLINES]:
+        state.timers.cancel(deadline)
     for role in state.roles.values():
         for task in role.tasks:
             request_early(state, task)
         containers.update_demand(ctx, role)
     if delay > 0:
-        state.timers.set("restart", ctx.now + delay)
+        state.timers.set(Deadline(DeadlineKind.RESTART), ctx.now + delay)
     else:
         on_delay_end(ctx)
 
@@ -116,8 +109,8 @@ def open_next_session_if_idle(ctx: StepContext) -> None:
     """Open the next session once it is due and no program can run."""
     state = ctx.state
     if state.job is JobState.RESTARTING and state.restart_due and not state.living:
-        for name in ("stop-limit", "force-limit"):
-            state.timers.cancel(name)
+        state.timers.cancel(Deadline(DeadlineKind.STOP_LIMIT))
+        state.timers.cancel(Deadline(DeadlineKind.FORCE_LIMIT))
         open_session(ctx, state.session + 1, state.restart_reason)
 
 

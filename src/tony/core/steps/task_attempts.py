@@ -6,12 +6,22 @@ from collections.abc import Iterable, Mapping
 
 from tony.core import actions as act
 from tony.core import failures
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
+
+#: Deadlines that end with a task attempt.
+_ATTEMPT_DEADLINES = (
+    DeadlineKind.EXECUTION,
+    DeadlineKind.STARTUP,
+    DeadlineKind.REPORT,
+    DeadlineKind.STOP_CAUSE,
+    DeadlineKind.LEASE,
+)
 
 
 def start(ctx: StepContext, tasks: Iterable[Task], version: int) -> None:
@@ -28,7 +38,7 @@ def start(ctx: StepContext, tasks: Iterable[Task], version: int) -> None:
         task.note = f"task attempt {task.try_}, after: {task.note}" if task.try_ > 1 else ""
         task.retry_at = None
         if limit:
-            state.timers.set(f"execution:{task.name}", ctx.now + limit)
+            state.timers.set(Deadline(DeadlineKind.EXECUTION, task.id), ctx.now + limit)
         role = task.id.role
         if state.began is None and state.roles[role].kind is not RoleKind.SETUP:
             state.began = ctx.now
@@ -62,8 +72,8 @@ def end_attempt(ctx: StepContext, task: Task, move: TaskMove, at: float) -> None
 
 def clear_attempt(ctx: StepContext, task: Task, at: float) -> None:
     """Clear what was awaited of a task attempt that ended at `at`."""
-    for kind in ("execution", "startup", "report", "word", "lease"):
-        ctx.state.timers.cancel(f"{kind}:{task.name}")
+    for kind in _ATTEMPT_DEADLINES:
+        ctx.state.timers.cancel(Deadline(kind, task.id))
     task.container_ended_at = task.pid = task.external_exit = None
     ctx.state.unexplained.discard(task.id)
     task.external_exit_at = 0.0

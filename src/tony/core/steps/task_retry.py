@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony.core import actions as act
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import restart_policy as policy
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
@@ -69,7 +70,7 @@ def begin(ctx: StepContext, task: Task, at: float) -> bool:
         state.move_task(task, TaskMove.RETRY, ctx.now)
     task.note = note
     if task.retry_at > ctx.now:
-        state.timers.set(f"again:{task.name}", task.retry_at)
+        state.timers.set(Deadline(DeadlineKind.TASK_RESTART, task.id), task.retry_at)
     gang_start.start_if_due(ctx, task)
     return True
 
@@ -81,7 +82,7 @@ def replace(ctx: StepContext, task: Task) -> None:
     if task.session != ctx.state.session:
         task.retry_at = None  # it starts with its gang
     elif task.retry_at is not None and task.retry_at > ctx.now:
-        ctx.state.timers.set(f"again:{task.name}", task.retry_at)
+        ctx.state.timers.set(Deadline(DeadlineKind.TASK_RESTART, task.id), task.retry_at)
     _move_to_other_container(ctx, task)
     task.note = note
 

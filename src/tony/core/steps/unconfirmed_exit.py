@@ -9,6 +9,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failures
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies.unconfirmed_exit import latest_exit_time
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
@@ -30,7 +31,7 @@ def must_wait(ctx: StepContext, container: Container, event: ev.ContainerEnded) 
     if until <= ctx.now:
         return False
     container.presumed = True
-    state.timers.set(f"lease:{task.name}", until)
+    state.timers.set(Deadline(DeadlineKind.LEASE, task.id), until)
     if container.intent is ContainerIntent.HELD:
         containers.mark_released(ctx, container)
     task.container_end_cause = event.cause
